@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KILN_INSPECT_H
+#define KILN_INSPECT_H
+
+/*
+ * Looking into a kiln: for tools.  Public, but not yet stable: fields may be
+ * added between versions.  Everything here works on stores opened with
+ * KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER as well.
+ */
+
+#include <kiln/kiln.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Fields of a key record --------------------------------------------- */
+
+enum kiln_field_kind {
+	KILN_FIELD_BYTES = 0,
+	KILN_FIELD_DIGEST = 1,	/* size of the original, BLAKE2b-256 */
+	KILN_FIELD_ABSENT = 2,
+};
+
+struct kiln_field {
+	enum kiln_field_kind kind;
+	int local;
+	const char *label;	/* not NUL-ended */
+	size_t label_size;
+	const void *data;	/* for a digest: 32 bytes */
+	size_t size;
+	uint64_t original_size;	/* for a digest */
+};
+
+/*
+ * Step through a key record: start with *position 0.  KILN_OK, KILN_END,
+ * KILN_E_FORMAT.  Pointers go into the record.
+ */
+KILN_API enum kiln_status kiln_record_next(const void *record, size_t size,
+					   size_t *position,
+					   struct kiln_field *out_field);
+
+/* Find the first field of this label.  KILN_OK, KILN_MISS, KILN_E_FORMAT. */
+KILN_API enum kiln_status kiln_record_find(const void *record, size_t size,
+					   const char *label,
+					   struct kiln_field *out_field);
+
+/* ---- Entries ------------------------------------------------------------ */
+
+/* Zero it to start.  A cursor survives changes: an entry may then be missed
+   or come twice, never be wrong. */
+struct kiln_cursor {
+	uint64_t place[4];
+};
+
+struct kiln_entry {
+	uint8_t digest[KILN_DIGEST_BYTES];
+	struct kiln_blob *record;	/* key record: one reference */
+	struct kiln_blob *metadata;	/* canonical bytes: one reference */
+	uint64_t value_size;
+	uint64_t stored_size;		/* bytes that it takes in the store */
+	int referenced;			/* used since the last eviction pass */
+};
+
+KILN_API void kiln_entry_fini(struct kiln_entry *entry);
+
+/*
+ * The next entry of the store.  Entries that do not verify are passed over.
+ * KILN_OK, KILN_END, KILN_E_UNSUPPORTED, the store's reason.
+ */
+KILN_API enum kiln_status kiln_list(struct kiln *kiln,
+				    struct kiln_cursor *cursor,
+				    struct kiln_entry *out_entry);
+
+/* ---- Verify --------------------------------------------------------------- */
+
+typedef void kiln_progress_fn(void *arg, uint64_t done, uint64_t total);
+
+#define KILN_VERIFY_REPAIR (1u << 0)	/* damaged ones go to quarantine */
+
+struct kiln_verify_report {
+	uint64_t n_entries;
+	uint64_t n_damaged;
+	uint64_t n_repaired;
+	uint64_t bytes;
+};
+
+/* Read and check every entry.  `progress` may be NULL. */
+KILN_API enum kiln_status kiln_verify(struct kiln *kiln, unsigned flags,
+				      kiln_progress_fn *progress, void *arg,
+				      struct kiln_verify_report *out_report);
+
+/* ---- The store as a whole ------------------------------------------------- */
+
+struct kiln_store_info {
+	const char *kind;		/* "log", "file" */
+	uint64_t format_version;
+	uint64_t user_version;
+	uint64_t n_entries;		/* estimated */
+	uint64_t bytes;			/* of all files, as the bound counts */
+	uint64_t bytes_max;		/* 0: no bound */
+	uint64_t bytes_live;		/* of entries that can be found */
+	uint64_t generation;
+};
+
+KILN_API enum kiln_status kiln_store_info(struct kiln *kiln,
+					  struct kiln_store_info *out_info);
+
+/* ---- Counters over all processes ------------------------------------------ */
+
+#define KILN_HOURS 744	/* 31 days */
+
+struct kiln_store_counters {
+	uint64_t since;			/* seconds since 1970 */
+	uint64_t total[KILN_N_COUNTERS];
+	/* Of the last KILN_HOURS hours, newest first; 0 hours before. */
+	uint64_t newest_hour;		/* hours since 1970 */
+	uint64_t hours[KILN_HOURS][8];	/* KILN_HOURLY counters */
+};
+
+/* The counters kept per hour, in the order of the columns above. */
+#define KILN_HOURLY { KILN_COUNT_HITS_MEMORY, KILN_COUNT_HITS_STORE, \
+	KILN_COUNT_MISSES, KILN_COUNT_BUILDS, KILN_COUNT_PUTS, \
+	KILN_COUNT_BUILD_NS, KILN_COUNT_SAVED_NS, KILN_COUNT_EVICTED }
+
+KILN_API enum kiln_status
+kiln_store_counters(struct kiln *kiln,
+		    struct kiln_store_counters *out_counters);
+KILN_API enum kiln_status kiln_store_counters_zero(struct kiln *kiln);
+
+/* "hits_store" and "hits in the store"; NULL past the last. */
+KILN_API const char *kiln_counter_name(unsigned counter);
+KILN_API const char *kiln_counter_words(unsigned counter);
+
+/* ---- Builds in progress ---------------------------------------------------- */
+
+/*
+ * A program that builds by itself (behind a layer) says so here, so that
+ * kiln-worker stays out of its way.  Never fails, never waits.
+ */
+KILN_API void kiln_note_build(struct kiln *kiln, int begins);
+
+/* How many processes are building now; the dead and those that began more
+   than 10 minutes ago do not count. */
+KILN_API unsigned kiln_builds_now(struct kiln *kiln);
+
+/* ---- Configuration ---------------------------------------------------------- */
+
+/*
+ * Where settings come from: command line or API, environment,
+ * $XDG_CONFIG_HOME/kiln/kiln.conf, /etc/kiln.conf, defaults.
+ * docs/env.md lists them.
+ */
+#define KILN_SETTINGS(X) \
+	X(DISABLE, "KILN_DISABLE", "disable") \
+	X(DIR, "KILN_DIR", "dir") \
+	X(STORE, "KILN_STORE", "store") \
+	X(MAX_SIZE, "KILN_MAX_SIZE", "max-size") \
+	X(MEMORY, "KILN_MEMORY", "memory") \
+	X(READONLY, "KILN_READONLY", "readonly") \
+	X(PACKS, "KILN_PACKS", "packs") \
+	X(REMOTE, "KILN_REMOTE", "remote") \
+	X(NAMESPACE, "KILN_NAMESPACE", "namespace") \
+	X(LOG, "KILN_LOG", "log") \
+	X(TRACE, "KILN_TRACE", "trace") \
+	X(CONFIG, "KILN_CONFIG", "config") \
+	X(SPOOL, "KILN_SPOOL", "spool") \
+	X(KEEP_SOURCES, "KILN_KEEP_SOURCES", "keep-sources") \
+	X(LOCK_TIMEOUT, "KILN_LOCK_TIMEOUT", "lock-timeout") \
+	X(REMOTE_CREDENTIALS, "KILN_REMOTE_CREDENTIALS", "remote-credentials") \
+	X(D3D12_DEVELOPER, "KILN_D3D12_DEVELOPER", "d3d12-developer") \
+	X(ZE_DRIVER, "KILN_ZE_DRIVER", "ze-driver")
+
+enum kiln_setting {
+#define KILN_SETTING_ENUM(name, env, conf) KILN_SET_##name,
+	KILN_SETTINGS(KILN_SETTING_ENUM)
+#undef KILN_SETTING_ENUM
+	KILN_N_SETTINGS
+};
+
+struct kiln_config;
+
+/*
+ * Read the settings of this process.  `secure` programs (set-uid and the
+ * like) get one with everything off.  A wrong value is KILN_E_INVALID, with a
+ * sentence in `message` that names the variable or the file and line, what is
+ * wrong and what would be right; *out_config is written all the same, for
+ * tools that show it.  Unknown KILN_* names are warnings in the config.
+ */
+KILN_API enum kiln_status kiln_config_load(struct kiln_config **out_config,
+					   char *message, size_t message_size);
+KILN_API void kiln_config_free(struct kiln_config *config);
+
+/* As text, NULL if unset and without default; lives with the config. */
+KILN_API const char *kiln_config_value(const struct kiln_config *config,
+				       enum kiln_setting setting);
+/* "environment", "/etc/kiln.conf:3", "default", ...; never NULL. */
+KILN_API const char *kiln_config_origin(const struct kiln_config *config,
+					enum kiln_setting setting);
+/* Booleans and sizes, parsed; 0 where unset. */
+KILN_API uint64_t kiln_config_number(const struct kiln_config *config,
+				     enum kiln_setting setting);
+/* The n-th warning, or NULL. */
+KILN_API const char *kiln_config_warning(const struct kiln_config *config,
+					 size_t n);
+/*
+ * The directory of the store and, in `why`, how it was chosen; NULL if there
+ * is none (then `why` says what is missing).  Lives with the config.
+ */
+KILN_API const char *kiln_config_directory(const struct kiln_config *config,
+					   const char **out_why);
+/* The directory of jobs: "spool" beside the store's files, or NULL. */
+KILN_API const char *kiln_config_spool(const struct kiln_config *config);
+
+/* Fill options (initialised) from a config; strings are borrowed from it. */
+KILN_API void kiln_config_options(const struct kiln_config *config,
+				  struct kiln_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KILN_INSPECT_H */

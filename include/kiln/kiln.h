@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KILN_KILN_H
+#define KILN_KILN_H
+
+/*
+ * kiln - a compile cache for code that is compiled just in time.
+ *
+ * A kiln maps a key (everything a compilation depends on) to a blob (what the
+ * compiler made of it).  One call does the work:
+ *
+ *	kiln_get_or_build(kiln, key, build, arg, &result);
+ *
+ * It asks the memory tier, then each persistent tier, fastest first, and only
+ * then calls build().  Tiers that were asked in vain learn the answer on the
+ * way back.  A tier that fails is counted and skipped: of all the parts, only
+ * build() can make the call fail.
+ *
+ * Threads    A kiln and a blob may be used from any thread at any time.  A key
+ *            belongs to one thread until it is finished, then to everyone.
+ * Processes  Any number may open the same store directory.
+ * fork()     In the child every call on an inherited kiln answers
+ *            KILN_E_FORKED; it may be closed.  Open a new one.
+ * Signals    No call installs a handler or changes a mask; the few threads
+ *            that kiln starts have all signals blocked.
+ * Exit       Nothing runs at exit and nothing needs to: a kiln that was never
+ *            closed loses at most the counters of its last second.
+ * Ownership  out_* parameters hand over one reference, and are written only
+ *            when the call returns KILN_OK, unless a function says otherwise.
+ *            Other pointers are borrowed for the length of the call.
+ * Strings    UTF-8 or whatever bytes the system uses for paths; NUL-ended.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <kiln/api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kiln;
+struct kiln_key;
+struct kiln_blob;
+struct kiln_metadata;
+struct kiln_tier;
+
+/* 0 is success, above 0 is an answer, below 0 is an error. */
+enum kiln_status {
+	KILN_OK = 0,
+	KILN_MISS = 1,		/* no tier has this key */
+	KILN_EXISTS = 2,	/* a create-only put found the key taken */
+	KILN_END = 3,		/* a cursor has reached the last entry */
+
+	KILN_E_NO_MEMORY = -1,
+	KILN_E_INVALID = -2,	/* the caller broke the contract */
+	KILN_E_IO = -3,		/* the system refused; the log has the reason */
+	KILN_E_FORMAT = -4,	/* damaged, or written by a newer version */
+	KILN_E_COLLISION = -5,	/* same digest, different key */
+	KILN_E_FULL = -6,	/* the store refuses rather than evicts */
+	KILN_E_BUILD = -7,	/* build() refused: see the result */
+	KILN_E_TOO_LARGE = -8,	/* the value can never fit the bound */
+	KILN_E_OWNER = -9,	/* the directory is not ours to trust */
+	KILN_E_FORKED = -10,	/* opened before fork(), used after */
+	KILN_E_TIMEOUT = -11,	/* a lock was not had in time */
+	KILN_E_UNSUPPORTED = -12, /* this kind of tier cannot do that */
+	KILN_E_READONLY = -13,	/* the store was opened without writing */
+};
+
+/* The name of a status, as in "KILN_E_IO".  Never NULL. */
+KILN_API const char *kiln_status_name(enum kiln_status status);
+
+/* The version of the library in use, as KILN_VERSION_HEX. */
+KILN_API unsigned kiln_version(void);
+
+/* ---- Keys -------------------------------------------------------------- */
+
+/*
+ * A key is an ordered list of labelled fields; order and labels count.  Labels
+ * let `kiln why` say how two keys differ.  The canonical bytes of all fields,
+ * each framed by its length, are the *key record*: it is stored with every
+ * entry and compared on every hit, so equal digests never return a wrong
+ * value.
+ *
+ * Adding to a key cannot fail: a shortage of memory, or a limit passed, is
+ * remembered and returned by kiln_key_finish().
+ */
+
+#define KILN_KEY_BYTES_MAX ((size_t)1 << 24)	/* of a whole key record */
+#define KILN_LABEL_BYTES_MAX ((size_t)255)	/* of one label, without NUL */
+#define KILN_DIGEST_BYTES 16			/* XXH3-128 of a key record */
+
+/* A new, empty key, or NULL if there is no memory: every call accepts NULL. */
+KILN_API struct kiln_key *kiln_key_new(void);
+
+/* A field whose bytes are kept, compared and shown.  Portable. */
+KILN_API void kiln_key_add(struct kiln_key *key, const char *label,
+			   const void *data, size_t size);
+
+/* The same, for a string, without its NUL. */
+KILN_API void kiln_key_add_string(struct kiln_key *key, const char *label,
+				  const char *string);
+
+/*
+ * A field kept as length and BLAKE2b-256 of its bytes: for sources and IL,
+ * which are too long to keep in every key.  Portable.
+ */
+KILN_API void kiln_key_add_digest(struct kiln_key *key, const char *label,
+				  const void *data, size_t size);
+
+/*
+ * A field that says that something is not there (an include file on a path
+ * that was searched).  Never equal to an empty field.  Portable.
+ */
+KILN_API void kiln_key_add_absent(struct kiln_key *key, const char *label);
+
+/*
+ * A field that must not leave this machine: packs and remote tiers refuse a
+ * key that has one.
+ */
+KILN_API void kiln_key_add_local(struct kiln_key *key, const char *label,
+				 const void *data, size_t size);
+
+/*
+ * End adding.  Afterwards the key is immutable and may be shared between
+ * threads.  Returns KILN_OK, KILN_E_NO_MEMORY (also for NULL),
+ * KILN_E_TOO_LARGE or KILN_E_INVALID (a label too long or missing).  Calling
+ * it again returns the same.
+ */
+KILN_API enum kiln_status kiln_key_finish(struct kiln_key *key);
+
+/* A finished key from a stored key record.  Errors: NO_MEMORY, FORMAT. */
+KILN_API enum kiln_status kiln_key_from_record(const void *record, size_t size,
+					       struct kiln_key **out_key);
+
+/* The key record of a finished key; lives as long as the key. */
+KILN_API const void *kiln_key_record(const struct kiln_key *key,
+				     size_t *out_size);
+
+/* XXH3-128 of the record, big-endian: what an entry is found by. */
+KILN_API const uint8_t *kiln_key_digest(const struct kiln_key *key);
+
+/* Whether any field is local. */
+KILN_API int kiln_key_is_local(const struct kiln_key *key);
+
+/* Keys are counted.  Both accept NULL; ref only finished keys. */
+KILN_API struct kiln_key *kiln_key_ref(struct kiln_key *key);
+KILN_API void kiln_key_free(struct kiln_key *key);
+
+/* ---- Blobs ------------------------------------------------------------- */
+
+/*
+ * Blobs are immutable and counted.  Data is aligned to 8 bytes at least when
+ * it comes from a tier.  A blob outlives the kiln that it came from.
+ */
+
+typedef void kiln_release_fn(void *arg);
+
+/* Both accept NULL; ref returns its argument. */
+KILN_API struct kiln_blob *kiln_blob_ref(struct kiln_blob *blob);
+KILN_API void kiln_blob_unref(struct kiln_blob *blob);
+
+/* A blob with a copy of the bytes.  Errors: NO_MEMORY. */
+KILN_API enum kiln_status kiln_blob_copy(const void *data, size_t size,
+					 struct kiln_blob **out_blob);
+
+/*
+ * A blob over bytes that the caller keeps unchanged until release(arg), which
+ * runs on whichever thread drops the last reference.  On failure nothing was
+ * taken and release is not called.  Errors: NO_MEMORY.
+ */
+KILN_API enum kiln_status kiln_blob_wrap(const void *data, size_t size,
+					 kiln_release_fn *release, void *arg,
+					 struct kiln_blob **out_blob);
+
+KILN_API const void *kiln_blob_data(const struct kiln_blob *blob);
+KILN_API size_t kiln_blob_size(const struct kiln_blob *blob);
+
+/* ---- Metadata ---------------------------------------------------------- */
+
+/*
+ * What is worth knowing about an entry but does not decide whether it is the
+ * right one: never compared, unknown fields are skipped.
+ */
+
+enum kiln_metadata_field {
+	KILN_META_CREATED = 1,		/* u64: seconds since 1970 */
+	KILN_META_BUILD_TIME = 2,	/* u64: nanoseconds */
+	KILN_META_STAGE = 3,		/* u64: capture stage, higher is better */
+	KILN_META_DIRECTORY = 4,	/* string: where the build ran */
+	KILN_META_OPTIONS = 5,		/* string: as the program gave them */
+	KILN_META_ENVIRONMENT = 6,	/* NAME=VALUE, NUL after each */
+	KILN_META_APPLICATION = 7,	/* string: executable's path */
+	KILN_META_NAMESPACE = 8,	/* string */
+	KILN_META_BUILD_LOG = 9,	/* bytes: the compiler's messages */
+	KILN_META_KERNELS = 10,		/* bytes: docs/formats/kernels.md */
+	KILN_META_SOURCES = 11,		/* 32-byte digests of kept sources */
+	KILN_META_FRONT = 12,		/* string: "opencl", "d3d12", ... */
+	KILN_META_SIGNATURE = 13,	/* bytes: Ed25519, docs/formats/log.md */
+	KILN_META_FLAGS = 14,		/* u64: KILN_ENTRY_* */
+};
+
+/* Bits of KILN_META_FLAGS. */
+#define KILN_ENTRY_HIDDEN ((uint64_t)1)	/* bookkeeping: listed only on request */
+
+#define KILN_METADATA_BYTES_MAX ((size_t)1 << 24)
+
+/* As for keys: adding cannot fail, what went wrong is kept for the user. */
+KILN_API struct kiln_metadata *kiln_metadata_new(void);
+KILN_API void kiln_metadata_add(struct kiln_metadata *metadata,
+				enum kiln_metadata_field field,
+				const void *data, size_t size);
+KILN_API void kiln_metadata_add_u64(struct kiln_metadata *metadata,
+				    enum kiln_metadata_field field,
+				    uint64_t value);
+KILN_API void kiln_metadata_add_string(struct kiln_metadata *metadata,
+				       enum kiln_metadata_field field,
+				       const char *string);
+KILN_API void kiln_metadata_free(struct kiln_metadata *metadata);
+
+/*
+ * Find a field in the canonical bytes of metadata, as kiln_get_entry() hands
+ * them out.  KILN_OK, KILN_MISS or KILN_E_FORMAT; *out_data points into the
+ * bytes given.
+ */
+KILN_API enum kiln_status kiln_metadata_find(const void *bytes, size_t size,
+					     enum kiln_metadata_field field,
+					     const void **out_data,
+					     size_t *out_size);
+KILN_API enum kiln_status kiln_metadata_find_u64(const void *bytes,
+						 size_t size,
+						 enum kiln_metadata_field field,
+						 uint64_t *out_value);
+
+/* ---- Opening ----------------------------------------------------------- */
+
+enum kiln_log_level {
+	KILN_LOG_ERROR = 0,	/* caching is off, or an entry was damaged */
+	KILN_LOG_WARNING = 1,
+	KILN_LOG_NOTE = 2,
+	KILN_LOG_TRACE = 3,	/* one line for each look-up */
+};
+
+/* Called from any thread, with no lock held; must not call into the kiln. */
+typedef void kiln_log_fn(void *arg, enum kiln_log_level level,
+			 const char *message);
+
+/* What becomes of the failure of a build, for later callers. */
+enum kiln_failure_policy {
+	KILN_FAILURE_RETRY = 0,		/* the next caller builds again */
+	KILN_FAILURE_KEEP = 1,		/* kept while the kiln is open */
+	KILN_FAILURE_KEEP_FOR = 2,	/* kept for failure_ttl_ms */
+};
+
+/* Bits of kiln_options.flags. */
+#define KILN_OPEN_READONLY	(1u << 0) /* no write of any kind to stores */
+#define KILN_OPEN_REFUSE_FULL	(1u << 1) /* KILN_E_FULL, never evict */
+#define KILN_OPEN_VERIFY_ALWAYS	(1u << 2) /* checksum on every hit */
+#define KILN_OPEN_COPY		(1u << 3) /* read values, never map them */
+#define KILN_OPEN_NO_BUILD_LOCK	(1u << 4) /* no single flight over processes */
+#define KILN_OPEN_SHARED	(1u << 5) /* a group's directory, by intent */
+#define KILN_OPEN_ANY_OWNER	(1u << 6) /* to look at, never to load from */
+/*
+ * Inside a program that did not ask for us: values are copied and verified on
+ * every hit, no descriptor outlives a call, the memory tier holds no values.
+ */
+#define KILN_OPEN_GUEST		(1u << 7)
+
+struct kiln_options {
+	size_t size;			/* set by kiln_options_init() */
+	const char *store_url;		/* "log:DIR[#NAME]", "file:DIR";
+					   NULL: no store */
+	uint64_t store_bytes_max;	/* of a store made now; 0: no bound */
+	uint64_t store_age_max_s;	/* entries unused longer go; 0: none */
+	uint64_t memory_bytes_max;	/* 0: no bound */
+	uint64_t memory_entries_max;	/* 0: no bound */
+	uint64_t failure_ttl_ms;
+	enum kiln_failure_policy failure_policy;
+	uint32_t flags;			/* KILN_OPEN_* */
+	uint32_t lock_timeout_ms;	/* wait for another process's build */
+	uint32_t user_version;		/* the caller's; a store of another
+					   one is wiped on opening; 0: any */
+	const char *name_space;		/* recorded with entries; or NULL */
+	const char *application;	/* the same; NULL: the executable */
+	kiln_log_fn *log;		/* NULL: silent */
+	void *log_arg;
+	struct kiln_tier *const *tiers;	/* <kiln/tier.h>; asked after the
+					   store in this order; the kiln closes
+					   them, also when opening fails */
+	size_t n_tiers;
+};
+
+/* Defaults.  Inline, so that `size` is what the caller was compiled with. */
+static inline void kiln_options_init(struct kiln_options *options)
+{
+	memset(options, 0, sizeof(*options));
+	options->size = sizeof(*options);
+	options->store_bytes_max = (uint64_t)1 << 30;
+	options->memory_bytes_max = (uint64_t)64 << 20;
+	options->lock_timeout_ms = 60000;
+}
+
+/*
+ * Open a kiln.  A store that cannot be used (no permission, full, an unknown
+ * version, someone else's) does not make this fail: the kiln then works
+ * without it, says so once through `log`, and kiln_store_status() has the
+ * reason.  Errors: NO_MEMORY, INVALID (an option is wrong; logged by name).
+ */
+KILN_API enum kiln_status kiln_open(const struct kiln_options *options,
+				    struct kiln **out_kiln);
+
+/* KILN_OK if the store given is in use, KILN_MISS if none was given, else the
+   reason why it is not. */
+KILN_API enum kiln_status kiln_store_status(const struct kiln *kiln);
+
+/*
+ * Wait for the calls in progress, then close.  NULL is fine.  Not from inside
+ * a build().  Blobs handed out stay good.
+ */
+KILN_API void kiln_close(struct kiln *kiln);
+
+/* ---- The one call ------------------------------------------------------ */
+
+enum kiln_build_kind {
+	KILN_BUILD_OK = 0,
+	KILN_BUILD_FAILED = 1,		/* it will fail again: may be kept */
+	KILN_BUILD_SPURIOUS = 2,	/* each waiter tries once more */
+	KILN_BUILD_RESOURCES = 3,	/* out of memory, disk...: never kept */
+};
+
+/* Where the answer came from. */
+enum kiln_source {
+	KILN_FROM_MEMORY = 0,
+	KILN_FROM_STORE = 1,
+	KILN_FROM_BUILD = 2,
+	KILN_FROM_FLIGHT = 3,	/* another thread's build, waited for */
+	KILN_FROM_FAILURE = 4,	/* a kept failure */
+};
+
+/*
+ * What build() fills in and what kiln_get_or_build() hands out.  Free it with
+ * kiln_build_result_fini() in every case.
+ */
+struct kiln_build_result {
+	size_t size;			/* set by kiln_build_result_init() */
+	enum kiln_build_kind kind;
+	int code;			/* the compiler's own */
+	char *message;			/* from malloc(), or NULL */
+	struct kiln_blob *blob;		/* one reference, when KILN_BUILD_OK */
+	struct kiln_metadata *metadata;	/* given by build() if it likes; NULL
+					   in what callers get */
+	enum kiln_source source;	/* set by kiln */
+};
+
+static inline void kiln_build_result_init(struct kiln_build_result *result)
+{
+	memset(result, 0, sizeof(*result));
+	result->size = sizeof(*result);
+}
+
+/* Drop what a result holds; it may then be initialised again. */
+KILN_API void kiln_build_result_fini(struct kiln_build_result *result);
+
+/*
+ * Compile what the key describes and fill the result: a blob, or a failure
+ * with message, code and kind.  Called with no lock held, at most once at a
+ * time for one key in this process (nested builds excepted) and, where the
+ * store can lock, on this machine.  It may call back into the kiln, but not
+ * for its own key: that is KILN_E_INVALID.  Leaving it by longjmp() or by an
+ * exception is undefined.
+ */
+typedef void kiln_build_fn(const struct kiln_key *key, void *arg,
+			   struct kiln_build_result *out_result);
+
+/*
+ * Get the blob of a key, building it if need be.  The result (initialised by
+ * the caller) is written in both outcomes:
+ *   KILN_OK       result->blob is the value, one reference
+ *   KILN_E_BUILD  result->kind, code and message say why build() failed
+ * Others: NO_MEMORY, INVALID, FORKED; the result is then as it was.
+ */
+KILN_API enum kiln_status kiln_get_or_build(struct kiln *kiln,
+					    const struct kiln_key *key,
+					    kiln_build_fn *build, void *arg,
+					    struct kiln_build_result *result);
+
+/* ---- Parts of it ------------------------------------------------------- */
+
+/* The value, if a tier has it.  KILN_OK, KILN_MISS; NO_MEMORY, INVALID,
+   FORKED.  Never waits for a build. */
+KILN_API enum kiln_status kiln_get(struct kiln *kiln,
+				   const struct kiln_key *key,
+				   struct kiln_blob **out_blob);
+
+/* The same with the entry's metadata (canonical bytes; may be empty). */
+KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
+					 const struct kiln_key *key,
+					 struct kiln_blob **out_blob,
+					 struct kiln_blob **out_metadata);
+
+/* Bits of kiln_put()'s flags. */
+#define KILN_PUT_REPLACE (1u << 0)	/* a present entry makes way */
+
+/*
+ * Store a value.  Without KILN_PUT_REPLACE a present entry stays and the
+ * answer is KILN_EXISTS, exactly, whatever other processes do at the same
+ * time.  `metadata` may be NULL; it is only read.
+ * Errors: FULL, TOO_LARGE, TIMEOUT (busy: nothing was stored), READONLY, IO,
+ * NO_MEMORY, INVALID, FORKED, or the store's reason for not being in use
+ * (the memory tier has the value all the same).
+ */
+KILN_API enum kiln_status kiln_put(struct kiln *kiln,
+				   const struct kiln_key *key,
+				   const void *data, size_t size,
+				   const struct kiln_metadata *metadata,
+				   unsigned flags);
+
+/* Remove an entry from all tiers that can be written.  KILN_OK, KILN_MISS. */
+KILN_API enum kiln_status kiln_remove(struct kiln *kiln,
+				      const struct kiln_key *key);
+
+/* Empty all tiers, for every process that has the store open. */
+KILN_API enum kiln_status kiln_wipe(struct kiln *kiln);
+
+/* Say that these keys will be asked for soon.  A hint: it cannot fail. */
+KILN_API void kiln_prefetch(struct kiln *kiln,
+			    const struct kiln_key *const *keys, size_t n_keys);
+
+/* Give memory back until the memory tier holds at most this. */
+KILN_API void kiln_trim(struct kiln *kiln, uint64_t memory_bytes);
+
+/* Change the store's bound for everyone; evicts if it must.  0: no bound. */
+KILN_API enum kiln_status kiln_set_limit(struct kiln *kiln,
+					 uint64_t store_bytes_max);
+
+/* ---- Statistics -------------------------------------------------------- */
+
+/*
+ * Counters; see <kiln/inspect.h> for their names as text and for those that
+ * the store keeps over all processes.  X(NAME, "json_name", "words")
+ */
+#define KILN_COUNTERS(X) \
+	X(HITS_MEMORY, "hits_memory", "hits in memory") \
+	X(HITS_STORE, "hits_store", "hits in the store") \
+	X(WAITED, "waited", "waited for another thread's build") \
+	X(MISSES, "misses", "misses") \
+	X(BUILDS, "builds", "builds") \
+	X(BUILD_FAILURES, "build_failures", "failed builds") \
+	X(PUTS, "puts", "entries stored") \
+	X(PUTS_DROPPED, "puts_dropped", "entries not stored") \
+	X(EVICTED, "evicted", "entries evicted") \
+	X(BYTES_READ, "bytes_read", "bytes read") \
+	X(BYTES_WRITTEN, "bytes_written", "bytes written") \
+	X(BUILD_NS, "build_ns", "time spent building, ns") \
+	X(SAVED_NS, "saved_ns", "build time saved, ns") \
+	X(COLLISIONS, "collisions", "digest collisions") \
+	X(MISS_NEW, "miss_new", "miss: new key") \
+	X(MISS_COMPILER, "miss_compiler", "miss: changed compiler") \
+	X(MISS_DEVICE, "miss_device", "miss: other device") \
+	X(MISS_OPTIONS, "miss_options", "miss: changed options") \
+	X(MISS_INCLUDE, "miss_include", "miss: changed include") \
+	X(MISS_ENVIRONMENT, "miss_environment", "miss: changed environment") \
+	X(MISS_UNRESOLVED, "miss_unresolved", "not cached: unresolved include") \
+	X(MISS_TIME_MACRO, "miss_time_macro", "not cached: time macro") \
+	X(MISS_DIRECTIVE, "miss_directive", "not cached: directive") \
+	X(MISS_DAMAGED, "miss_damaged", "miss: damaged entry") \
+	X(MISS_REFUSED, "miss_refused", "miss: refused by the driver") \
+	X(MISS_UNSUPPORTED, "miss_unsupported", "not cached: unsupported call") \
+	X(MISS_UNKNOWN_LAYER, "miss_unknown_layer", "not cached: unknown layer") \
+	X(MISS_FULL, "miss_full", "not stored: store full") \
+	X(MISS_UNAVAILABLE, "miss_unavailable", "miss: store unavailable") \
+	X(MISS_BUSY, "miss_busy", "not stored: store busy") \
+	X(JOBS_WRITTEN, "jobs_written", "jobs written") \
+	X(JOBS_DONE, "jobs_done", "jobs done") \
+	X(JOBS_FAILED, "jobs_failed", "jobs failed") \
+	X(JOBS_REFUSED, "jobs_refused", "jobs not written: spool full") \
+	X(LOCK_TIMEOUTS, "lock_timeouts", "locks not had in time") \
+	X(NO_LOCKS, "no_locks", "file system without locks")
+
+enum kiln_counter {
+#define KILN_COUNTER_ENUM(name, json, words) KILN_COUNT_##name,
+	KILN_COUNTERS(KILN_COUNTER_ENUM)
+#undef KILN_COUNTER_ENUM
+	KILN_N_COUNTERS
+};
+
+struct kiln_stats {
+	size_t size;		/* set by kiln_stats_init() */
+	uint64_t memory_bytes;	/* now */
+	uint64_t memory_entries;
+	uint64_t n_counters;	/* of this library: KILN_N_COUNTERS */
+	uint64_t counters[KILN_N_COUNTERS]; /* of this kiln since opened */
+};
+
+static inline void kiln_stats_init(struct kiln_stats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	stats->size = sizeof(*stats);
+}
+
+/* Errors: INVALID. */
+KILN_API enum kiln_status kiln_stats(struct kiln *kiln,
+				     struct kiln_stats *out_stats);
+
+/* Count events that only a front end sees; kept with the store's counters. */
+KILN_API void kiln_count(struct kiln *kiln, enum kiln_counter counter,
+			 uint64_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KILN_KILN_H */
