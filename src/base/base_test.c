@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+#include "harness/harness.h"
+
+#include "base/blob.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "base/text.h"
+
+static void a_size_is_digits_and_one_unit(void **state)
+{
+	static const struct {
+		const char *text;
+		int err;
+		uint64_t bytes;
+	} rows[] = {
+		{ "0", 0, 0 },
+		{ "17", 0, 17 },
+		{ "4k", 0, 4096 },
+		{ "4K", 0, 4096 },
+		{ "3M", 0, 3u << 20 },
+		{ "1G", 0, 1u << 30 },
+		{ "2T", 0, (uint64_t)2 << 40 },
+		{ "18446744073709551615", 0, UINT64_MAX },
+		{ "18446744073709551616", -ERANGE, 0 },
+		{ "16777216T", -ERANGE, 0 },
+		{ "", -EINVAL, 0 },
+		{ "K", -EINVAL, 0 },
+		{ "-1", -EINVAL, 0 },
+		{ "1 K", -EINVAL, 0 },
+		{ "1KB", -EINVAL, 0 },
+		{ "1.5G", -EINVAL, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t bytes = 0;
+		assert_int_equal(ki_parse_size(rows[i].text, &bytes),
+				 rows[i].err);
+		assert_int_equal(bytes, rows[i].bytes);
+	}
+}
+
+static void a_boolean_is_one_of_six_words(void **state)
+{
+	int value;
+
+	assert_int_equal(ki_parse_bool("on", &value), 0);
+	assert_int_equal(value, 1);
+	assert_int_equal(ki_parse_bool("false", &value), 0);
+	assert_int_equal(value, 0);
+	assert_int_equal(ki_parse_bool("yes", &value), -EINVAL);
+	assert_int_equal(ki_parse_bool("", &value), -EINVAL);
+	assert_int_equal(ki_parse_bool("01", &value), -EINVAL);
+}
+
+static void a_reader_stops_at_the_end_and_says_so(void **state)
+{
+	uint8_t bytes[5] = { 1, 2, 3, 4, 5 };
+	struct ki_reader reader = ki_reader(bytes, sizeof(bytes));
+
+	assert_int_equal(ki_read_u32(&reader), 0x04030201);
+	assert_int_equal(ki_read_u16(&reader), 0);
+	assert_true(reader.failed);
+	assert_null(ki_read(&reader, 1));
+}
+
+static void growing_past_the_limit_is_remembered(void **state)
+{
+	struct ki_bytes bytes;
+	size_t size;
+
+	ki_bytes_init(&bytes);
+	bytes.limit = 8;
+	ki_bytes_add_u64(&bytes, 1);
+	assert_int_equal(bytes.failed, 0);
+	ki_bytes_add_u8(&bytes, 1);
+	assert_int_equal(bytes.failed, -EFBIG);
+	assert_int_equal(bytes.size, 8);
+	assert_null(ki_bytes_take(&bytes, &size));
+}
+
+static void a_map_finds_what_was_put_after_many_removals(void **state)
+{
+	struct ki_map map;
+	uintptr_t key;
+
+	ki_map_init(&map);
+	for (key = 1; key <= 5000; key++)
+		assert_int_equal(ki_map_put(&map, key * 64, (void *)key), 0);
+	for (key = 1; key <= 5000; key += 3)
+		assert_ptr_equal(ki_map_remove(&map, key * 64), (void *)key);
+	for (key = 1; key <= 5000; key++)
+		assert_ptr_equal(ki_map_get(&map, key * 64),
+				 key % 3 == 1 ? NULL : (void *)key);
+	ki_map_fini(&map);
+}
+
+static void count_release(void *arg)
+{
+	(*(int *)arg)++;
+}
+
+static void a_wrapped_blob_is_released_once(void **state)
+{
+	struct kiln_blob *blob = NULL;
+	int released = 0;
+
+	assert_int_equal(kiln_blob_wrap("abc", 3, count_release, &released,
+					&blob),
+			 KILN_OK);
+	kiln_blob_ref(blob);
+	kiln_blob_unref(blob);
+	assert_int_equal(released, 0);
+	kiln_blob_unref(blob);
+	assert_int_equal(released, 1);
+	kiln_blob_unref(NULL);
+}
+
+static void json_with_bytes_that_are_not_text_still_parses(void **state)
+{
+	struct ki_bytes bytes;
+	struct ki_json json;
+	json_t *parsed;
+
+	ki_bytes_init(&bytes);
+	ki_json_begin(&json, &bytes);
+	ki_json_object(&json, NULL);
+	ki_json_string(&json, "a\"\\", "x\n\x01\xff\xc3\xa9\xed\xa0\x80");
+	ki_json_array(&json, "list");
+	ki_json_number(&json, NULL, UINT64_MAX / 2);
+	ki_json_double(&json, NULL, 0.5);
+	ki_json_null(&json, NULL);
+	ki_json_end(&json);
+	ki_json_end(&json);
+	parsed = json_loadb((char *)bytes.data, bytes.size, 0, NULL);
+	assert_non_null(parsed);
+	assert_int_equal(json_array_size(json_object_get(parsed, "list")), 3);
+	assert_non_null(json_object_get(parsed, "a\"\\"));
+	json_decref(parsed);
+	ki_bytes_fini(&bytes);
+}
+
+static void pieces_hash_like_the_whole(void **state)
+{
+	static const char text[] = "the quick brown fox";
+	struct ki_piece pieces[] = { { text, 4 }, { text + 4, 0 },
+				     { text + 4, sizeof(text) - 4 } };
+	uint8_t a[32], b[32];
+
+	assert_int_equal(ki_xxh3_64(text, sizeof(text)),
+			 ki_xxh3_64_pieces(pieces, 3));
+	ki_blake2b(text, sizeof(text), a);
+	ki_blake2b_pieces(pieces, 3, b);
+	assert_memory_equal(a, b, 32);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_size_is_digits_and_one_unit),
+		cmocka_unit_test(a_boolean_is_one_of_six_words),
+		cmocka_unit_test(a_reader_stops_at_the_end_and_says_so),
+		cmocka_unit_test(growing_past_the_limit_is_remembered),
+		cmocka_unit_test(a_map_finds_what_was_put_after_many_removals),
+		cmocka_unit_test(a_wrapped_blob_is_released_once),
+		cmocka_unit_test(json_with_bytes_that_are_not_text_still_parses),
+		cmocka_unit_test(pieces_hash_like_the_whole),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "base/blob.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+struct kiln_blob *ki_blob_new(size_t size, void **out_data)
+{
+	struct kiln_blob *blob;
+
+	if (size > SIZE_MAX - sizeof(*blob))
+		return NULL;
+	blob = malloc(sizeof(*blob) + size);
+	if (!blob)
+		return NULL;
+	*blob = (struct kiln_blob){ .data = blob + 1,
+				    .size = size,
+				    .place = KI_BLOB_NOWHERE };
+	atomic_init(&blob->refs, 1);
+	*out_data = blob + 1;
+	return blob;
+}
+
+enum kiln_status kiln_blob_copy(const void *data, size_t size,
+				struct kiln_blob **out_blob)
+{
+	void *bytes;
+	struct kiln_blob *blob = ki_blob_new(size, &bytes);
+
+	if (!blob)
+		return KILN_E_NO_MEMORY;
+	if (size)
+		memcpy(bytes, data, size);
+	*out_blob = blob;
+	return KILN_OK;
+}
+
+enum kiln_status kiln_blob_wrap(const void *data, size_t size,
+				kiln_release_fn *release, void *arg,
+				struct kiln_blob **out_blob)
+{
+	void *nothing;
+	struct kiln_blob *blob = ki_blob_new(0, &nothing);
+
+	if (!blob)
+		return KILN_E_NO_MEMORY;
+	blob->data = data;
+	blob->size = size;
+	blob->release = release;
+	blob->arg = arg;
+	*out_blob = blob;
+	return KILN_OK;
+}
+
+struct kiln_blob *kiln_blob_ref(struct kiln_blob *blob)
+{
+	if (blob)
+		atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
+	return blob;
+}
+
+void kiln_blob_unref(struct kiln_blob *blob)
+{
+	if (!blob || atomic_fetch_sub_explicit(&blob->refs, 1,
+					       memory_order_acq_rel) != 1)
+		return;
+	if (blob->release)
+		blob->release(blob->arg);
+	free(blob);
+}
+
+const void *kiln_blob_data(const struct kiln_blob *blob)
+{
+	return blob->data;
+}
+
+size_t kiln_blob_size(const struct kiln_blob *blob)
+{
+	return blob->size;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_BASE_TEXT_H
+#define KI_BASE_TEXT_H
+
+/* Values as people write and read them. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A size: digits, then nothing or one of K, M, G, T (either case; 1024).
+ * 0, -EINVAL, or -ERANGE.
+ */
+int ki_parse_size(const char *text, uint64_t *out_bytes);
+
+/* 0, 1, true, false, on, off (lower case).  0 or -EINVAL. */
+int ki_parse_bool(const char *text, int *out_value);
+
+/* "1.5 GiB"; "12 bytes".  Returns `out`. */
+const char *ki_format_size(uint64_t bytes, char *out, size_t size);
+
+/* "3 min ago", "2 days ago", "just now". */
+const char *ki_format_age(uint64_t seconds, char *out, size_t size);
+
+/* "4.2 s", "17 min", "3.1 h". */
+const char *ki_format_duration(uint64_t ns, char *out, size_t size);
+
+#endif /* KI_BASE_TEXT_H */

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "harness/harness.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DIRECTORIES_MAX 512
+
+static char *directories[DIRECTORIES_MAX];
+static size_t n_directories;
+static pid_t owner;
+
+static void remove_directories(void)
+{
+	/* A forked child that ends by exit() must leave them alone. */
+	if (getpid() != owner)
+		return;
+	while (n_directories) {
+		harness_remove(directories[--n_directories]);
+		free(directories[n_directories]);
+	}
+}
+
+char *harness_directory(void)
+{
+	const char *base = getenv("TMPDIR");
+	char *path;
+
+	if (asprintf(&path, "%s/kiln-test.XXXXXX", base ? base : "/tmp") < 0 ||
+	    !mkdtemp(path) || n_directories == DIRECTORIES_MAX) {
+		perror("harness_directory");
+		abort();
+	}
+	if (!n_directories && owner != getpid()) {
+		owner = getpid();
+		atexit(remove_directories);
+	}
+	directories[n_directories++] = strdup(path);
+	return path;
+}
+
+char *harness_path(const char *directory, const char *name)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", directory, name) < 0)
+		abort();
+	return path;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type,
+		      struct FTW *where)
+{
+	return remove(path);
+}
+
+static int open_up(const char *path, const struct stat *st, int type,
+		   struct FTW *where)
+{
+	if (S_ISDIR(st->st_mode))
+		chmod(path, 0700);
+	return 0;
+}
+
+void harness_remove(const char *path)
+{
+	nftw(path, open_up, 16, FTW_PHYS);
+	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+unsigned harness_processes(unsigned n, harness_child_fn *body, void *arg,
+			   unsigned timeout_s)
+{
+	pid_t *pids = calloc(n, sizeof(*pids));
+	unsigned failed = 0, i;
+	int gate[2], done[2];
+	struct timespec start, now;
+
+	if (!pids || pipe(gate) || pipe(done))
+		abort();
+	for (i = 0; i < n; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			abort();
+		if (!pids[i]) {
+			char byte;
+			close(gate[1]);
+			close(done[0]);
+			while (read(gate[0], &byte, 1) < 0 && errno == EINTR)
+				;
+			_exit(body(i, arg));
+		}
+	}
+	close(gate[0]);
+	close(gate[1]);		/* the end of the pipe is the signal */
+	close(done[1]);
+
+	/* `done` reaches its end when the last child is gone. */
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	for (;;) {
+		struct pollfd fd = { .fd = done[0] };
+		long left;
+
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		left = (long)timeout_s * 1000 -
+		       (now.tv_sec - start.tv_sec) * 1000;
+		if (left > 0 && poll(&fd, 1, (int)left) < 0 && errno == EINTR)
+			continue;
+		if (left > 0 && !(fd.revents & POLLHUP))
+			continue;
+		if (left <= 0)
+			for (i = 0; i < n; i++)
+				kill(pids[i], SIGKILL);
+		break;
+	}
+	for (i = 0; i < n; i++) {
+		int status;
+		while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
+			;
+		if (!WIFEXITED(status) || WEXITSTATUS(status))
+			failed++;
+	}
+	close(done[0]);
+	free(pids);
+	return failed;
+}
+
+struct thread {
+	pthread_t id;
+	pthread_barrier_t *barrier;
+	harness_child_fn *body;
+	void *arg;
+	unsigned index;
+	int result;
+};
+
+static void *run_thread(void *arg)
+{
+	struct thread *thread = arg;
+
+	pthread_barrier_wait(thread->barrier);
+	thread->result = thread->body(thread->index, thread->arg);
+	return NULL;
+}
+
+unsigned harness_threads(unsigned n, harness_child_fn *body, void *arg)
+{
+	struct thread *threads = calloc(n, sizeof(*threads));
+	pthread_barrier_t barrier;
+	unsigned sum = 0, i;
+
+	if (!threads || pthread_barrier_init(&barrier, NULL, n))
+		abort();
+	for (i = 0; i < n; i++) {
+		threads[i] = (struct thread){ .barrier = &barrier,
+					      .body = body,
+					      .arg = arg,
+					      .index = i };
+		if (pthread_create(&threads[i].id, NULL, run_thread,
+				   &threads[i]))
+			abort();
+	}
+	for (i = 0; i < n; i++) {
+		pthread_join(threads[i].id, NULL);
+		sum += (unsigned)threads[i].result;
+	}
+	pthread_barrier_destroy(&barrier);
+	free(threads);
+	return sum;
+}
+
+char *harness_read(const char *path, size_t *out_size)
+{
+	FILE *file = fopen(path, "rb");
+	char *data = NULL;
+	size_t size = 0, n;
+
+	if (!file)
+		return NULL;
+	do {
+		data = realloc(data, size + 65537);
+		if (!data)
+			abort();
+		n = fread(data + size, 1, 65536, file);
+		size += n;
+	} while (n);
+	fclose(file);
+	data[size] = '\0';
+	if (out_size)
+		*out_size = size;
+	return data;
+}
+
+void harness_write(const char *path, const void *data, size_t size)
+{
+	FILE *file = fopen(path, "wb");
+
+	if (!file || fwrite(data, 1, size, file) != size || fclose(file)) {
+		perror(path);
+		abort();
+	}
+}
+
+uint64_t harness_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}

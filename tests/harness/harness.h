@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_TESTS_HARNESS_H
+#define KI_TESTS_HARNESS_H
+
+/*
+ * What all tests share: cmocka in the order it wants its headers, directories
+ * of their own, and processes that start together.  Asserts belong into the
+ * main thread of the main process: they longjmp.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* A fresh directory of mode 0700, removed with everything in it when the
+   program ends well.  The string is the caller's to free(). */
+char *harness_directory(void);
+
+/* PATH/NAME from malloc(). */
+char *harness_path(const char *directory, const char *name);
+
+/* Remove a directory and what is in it; never follows links. */
+void harness_remove(const char *path);
+
+/*
+ * Run `body` in `n` child processes that start together once all are there.
+ * A child's return value is its exit status.  Returns how many ended with a
+ * status other than 0.  Children still alive after `timeout_s` are killed and
+ * count as failed.
+ */
+typedef int harness_child_fn(unsigned index, void *arg);
+unsigned harness_processes(unsigned n, harness_child_fn *body, void *arg,
+			   unsigned timeout_s);
+
+/* The same with threads; returns the sum of what they return. */
+unsigned harness_threads(unsigned n, harness_child_fn *body, void *arg);
+
+/* A file's bytes from malloc(), NUL-ended; NULL if it cannot be read. */
+char *harness_read(const char *path, size_t *out_size);
+void harness_write(const char *path, const void *data, size_t size);
+
+/* A small generator for replayable tests (SplitMix64). */
+uint64_t harness_random(uint64_t *state);
+
+#endif /* KI_TESTS_HARNESS_H */
