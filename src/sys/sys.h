@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_SYS_SYS_H
+#define KI_SYS_SYS_H
+
+/*
+ * Everything that kiln asks of the operating system about files and time, as
+ * a table, so that tests can let the n-th call fail, tear writes and stop the
+ * clock.  Whoever touches files is given a table; ki_sys_posix is the real one.
+ *
+ * Results are >= 0 or a negative errno.  EINTR is dealt with here: callers
+ * never see it.  read and write do as much as the system does in one call
+ * (short transfers happen); ki_pread_all and ki_pwrite_all go on to the end.
+ * All descriptors are opened O_CLOEXEC and never 0, 1 or 2.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/hash.h"
+
+struct ki_file_info {
+	uint64_t device;
+	uint64_t inode;
+	uint64_t size;
+	uint64_t blocks_bytes;	/* 512 x st_blocks */
+	uint64_t n_links;
+	int64_t mtime_ns;	/* since 1970 */
+	int64_t ctime_ns;
+	uint32_t mode;		/* S_IFMT and permissions */
+	uint32_t uid;
+	uint32_t gid;
+};
+
+enum ki_file_system {
+	KI_FS_UNKNOWN = 0,	/* network, FUSE, anything not known to be local */
+	KI_FS_LOCAL = 1,	/* ext4, xfs, btrfs, f2fs, tmpfs, overlayfs */
+};
+
+struct ki_dir;
+
+/* Flags of open. */
+#define KI_OPEN_READ		1u
+#define KI_OPEN_WRITE		2u	/* both: READ | WRITE */
+#define KI_OPEN_CREATE		4u
+#define KI_OPEN_EXCLUSIVE	8u
+#define KI_OPEN_NOFOLLOW	16u	/* a symlink as last part: -ELOOP */
+#define KI_OPEN_APPEND		32u
+/* Always set: O_CLOEXEC, O_NOCTTY, O_NONBLOCK (a FIFO never blocks us). */
+
+#define KI_MAP_SHARED_WRITE	1u	/* else read only */
+#define KI_MAP_POPULATE		2u
+
+enum ki_lock_kind { KI_LOCK_SHARED, KI_LOCK_EXCLUSIVE };
+
+struct ki_sys {
+	int (*open)(const struct ki_sys *sys, const char *path,
+		    unsigned flags, unsigned mode);
+	int (*close)(const struct ki_sys *sys, int fd);
+	ssize_t (*pread)(const struct ki_sys *sys, int fd, void *data,
+			 size_t size, uint64_t offset);
+	/* At most 8 pieces. */
+	ssize_t (*pwritev)(const struct ki_sys *sys, int fd,
+			   const struct ki_piece *pieces, int n_pieces,
+			   uint64_t offset);
+	/* Real blocks, never by writing zeros: -EOPNOTSUPP where it can't. */
+	int (*fallocate)(const struct ki_sys *sys, int fd, uint64_t offset,
+			 uint64_t size);
+	int (*punch_hole)(const struct ki_sys *sys, int fd, uint64_t offset,
+			  uint64_t size);
+	int (*fsync)(const struct ki_sys *sys, int fd);
+	int (*fstat)(const struct ki_sys *sys, int fd,
+		     struct ki_file_info *out_info);
+	int (*stat)(const struct ki_sys *sys, const char *path,
+		    struct ki_file_info *out_info);
+	int (*lstat)(const struct ki_sys *sys, const char *path,
+		     struct ki_file_info *out_info);
+	int (*link)(const struct ki_sys *sys, const char *from,
+		    const char *to);	/* -EEXIST if `to` is there */
+	int (*rename)(const struct ki_sys *sys, const char *from,
+		      const char *to);
+	int (*unlink)(const struct ki_sys *sys, const char *path);
+	int (*mkdir)(const struct ki_sys *sys, const char *path,
+		     unsigned mode);
+	int (*rmdir)(const struct ki_sys *sys, const char *path);
+	int (*chmod)(const struct ki_sys *sys, const char *path,
+		     unsigned mode);
+
+	int (*opendir)(const struct ki_sys *sys, const char *path,
+		       struct ki_dir **out_dir);
+	/* 1 with a name valid until the next call, 0 at the end.  "." and ".."
+	   are left out. */
+	int (*readdir)(const struct ki_sys *sys, struct ki_dir *dir,
+		       const char **out_name);
+	void (*closedir)(const struct ki_sys *sys, struct ki_dir *dir);
+
+	/* fd is not needed afterwards. */
+	int (*map)(const struct ki_sys *sys, int fd, uint64_t offset,
+		   size_t size, unsigned flags, void **out_data);
+	void (*unmap)(const struct ki_sys *sys, void *data, size_t size);
+
+	/*
+	 * Open-file-description byte-range locks: they belong to the open file,
+	 * so two opens in one process exclude each other, and they end with
+	 * the last descriptor of that open.  -EAGAIN if someone else has it.
+	 * -ENOLCK, -ENOSYS, -EOPNOTSUPP... where there are none.
+	 */
+	int (*try_lock)(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
+			uint64_t offset, uint64_t size);
+	int (*unlock)(const struct ki_sys *sys, int fd, uint64_t offset,
+		      uint64_t size);
+
+	int (*file_system)(const struct ki_sys *sys, const char *path,
+			   enum ki_file_system *out_kind);
+
+	uint64_t (*monotonic_ns)(const struct ki_sys *sys);
+	uint64_t (*realtime_ns)(const struct ki_sys *sys); /* since 1970 */
+	/* The one permitted sleep: between two tries of a file lock. */
+	void (*sleep_ns)(const struct ki_sys *sys, uint64_t ns);
+	int (*random)(const struct ki_sys *sys, void *data, size_t size);
+};
+
+extern const struct ki_sys ki_sys_posix;
+
+/* ---- On top of the table ------------------------------------------------ */
+
+/* 0, or an error; -ENODATA when the file ends early. */
+int ki_pread_all(const struct ki_sys *sys, int fd, void *data, size_t size,
+		 uint64_t offset);
+int ki_pwrite_all(const struct ki_sys *sys, int fd, const void *data,
+		  size_t size, uint64_t offset);
+/* `pieces` is used up.  At most 8. */
+int ki_pwritev_all(const struct ki_sys *sys, int fd, struct ki_piece *pieces,
+		   int n_pieces, uint64_t offset);
+
+/* A whole regular file of at most `size_max` bytes, from malloc(), with a NUL
+   behind.  -EFBIG, -EINVAL (not a regular file), -ENOMEM. */
+int ki_read_file(const struct ki_sys *sys, const char *path, size_t size_max,
+		 void **out_data, size_t *out_size);
+
+/* Make a directory and its missing parents, 0700.  0 if it is there. */
+int ki_make_directories(const struct ki_sys *sys, const char *path);
+
+/* "DIRECTORY/NAME" into `out`; -ENAMETOOLONG. */
+#define KI_PATH_MAX 4096
+int ki_path_join(char out[KI_PATH_MAX], const char *directory,
+		 const char *name);
+
+/*
+ * Lock, polling from 1 to 50 ms until the deadline (monotonic_ns; 0: one
+ * try).  -ETIMEDOUT, or why there are no locks.
+ */
+int ki_lock_until(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
+		  uint64_t offset, uint64_t size, uint64_t deadline_ns);
+
+/*
+ * A descriptor that holds a lock must not survive in a forked child, which
+ * would keep the lock alive: register it for as long as it is open.  Children
+ * close what is registered.  `place` belongs to the caller.
+ */
+struct ki_fork_close {
+	struct ki_fork_close *next;
+	struct ki_fork_close **link;
+	int fd;
+};
+void ki_fork_close_add(struct ki_fork_close *place, int fd);
+void ki_fork_close_remove(struct ki_fork_close *place);
+
+/* ---- Process ------------------------------------------------------------ */
+
+/*
+ * Changes in every forked child: compare with the number kept at opening.
+ * The first call in a process installs the pthread_atfork handlers.
+ */
+uint64_t ki_fork_generation(void);
+/* The same, a plain load, once the former has been called. */
+extern _Atomic uint64_t ki_fork_counter;
+
+int ki_process_id(void);
+/* Start time of a process in clock ticks since boot; 0 if there is none. */
+uint64_t ki_process_start(int pid);
+/* Whether the process with this id and start time still runs. */
+int ki_process_alive(int pid, uint64_t start);
+uint32_t ki_user_id(void);
+uint32_t ki_group_id(void);
+/* Whether `gid` is a group of which only this user is a member. */
+int ki_group_is_private(uint32_t gid);
+/* Set-uid, set-gid or with file capabilities: the environment is not ours. */
+int ki_process_is_secure(void);
+/* getenv(), but NULL in secure processes. */
+const char *ki_environment(const char *name);
+/* /proc/self/exe; -errno. */
+int ki_executable(char out[KI_PATH_MAX]);
+/* 16 bytes that change at each boot (zeros if unknown). */
+void ki_boot_id(const struct ki_sys *sys, uint8_t out[16]);
+/* The system's memory pressure of this cgroup, in percent; -1 unknown. */
+int ki_cgroup_memory_percent(const struct ki_sys *sys);
+
+/* ---- Threads ------------------------------------------------------------ */
+
+/*
+ * Ranks from the outside in: a thread that holds one may only take those
+ * further down.  Debug builds stop at a breach.
+ */
+#define KI_MUTEX_RANKS(X) \
+	X(FRONT) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(BLOCK) \
+	X(STATS) X(SYS)
+
+enum ki_mutex_rank {
+#define KI_RANK_ENUM(name) KI_RANK_##name,
+	KI_MUTEX_RANKS(KI_RANK_ENUM)
+#undef KI_RANK_ENUM
+	KI_N_RANKS
+};
+
+/* clang checks these; elsewhere they are words. */
+#if defined(__clang__)
+#define KI_CAPABILITY __attribute__((capability("mutex")))
+#define KI_ACQUIRE(...) __attribute__((acquire_capability(__VA_ARGS__)))
+#define KI_RELEASE(...) __attribute__((release_capability(__VA_ARGS__)))
+#define KI_REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
+#define KI_EXCLUDES(...) __attribute__((locks_excluded(__VA_ARGS__)))
+#define KI_NO_ANALYSIS __attribute__((no_thread_safety_analysis))
+#else
+#define KI_CAPABILITY
+#define KI_ACQUIRE(...)
+#define KI_RELEASE(...)
+#define KI_REQUIRES(...)
+#define KI_EXCLUDES(...)
+#define KI_NO_ANALYSIS
+#endif
+#define KI_GUARDED_BY(mutex)	/* words: clang cannot check members in C */
+
+#include <pthread.h>
+
+struct KI_CAPABILITY ki_mutex {
+	pthread_mutex_t mutex;
+	enum ki_mutex_rank rank;
+};
+
+#define KI_MUTEX_INIT(name) \
+	{ .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = KI_RANK_##name }
+
+void ki_mutex_init(struct ki_mutex *mutex, enum ki_mutex_rank rank);
+void ki_mutex_fini(struct ki_mutex *mutex);
+void ki_mutex_lock(struct ki_mutex *mutex) KI_ACQUIRE(mutex);
+int ki_mutex_try_lock(struct ki_mutex *mutex) KI_NO_ANALYSIS;	/* 1: got it */
+void ki_mutex_unlock(struct ki_mutex *mutex) KI_RELEASE(mutex);
+
+/* Waits by CLOCK_MONOTONIC. */
+struct ki_cond {
+	pthread_cond_t cond;
+};
+void ki_cond_init(struct ki_cond *cond);
+void ki_cond_fini(struct ki_cond *cond);
+void ki_cond_wait(struct ki_cond *cond, struct ki_mutex *mutex)
+	KI_REQUIRES(mutex);
+/* 0, or -ETIMEDOUT at the deadline (as monotonic_ns). */
+int ki_cond_wait_until(struct ki_cond *cond, struct ki_mutex *mutex,
+		       uint64_t deadline_ns) KI_REQUIRES(mutex);
+void ki_cond_signal_all(struct ki_cond *cond);
+
+/* A thread with all signals blocked.  Join it with ki_thread_join(). */
+struct ki_thread {
+	pthread_t id;
+};
+typedef void ki_thread_fn(void *arg);
+int ki_thread_start(struct ki_thread *thread, ki_thread_fn *body, void *arg);
+void ki_thread_join(struct ki_thread *thread);
+/* A number for the calling thread, never 0, never that of another living
+   thread of this process. */
+uint64_t ki_thread_id(void);
+
+#endif /* KI_SYS_SYS_H */

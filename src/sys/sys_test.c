@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "sys/sys.h"
+
+static const struct ki_sys *const sys = &ki_sys_posix;
+
+static void a_descriptor_never_takes_a_standard_number(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "file");
+	int saved = dup(0), fd, flags;
+
+	close(0);
+	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE,
+		       0600);
+	dup2(saved, 0);
+	close(saved);
+	assert_true(fd > 2);
+	flags = fcntl(fd, F_GETFD);
+	assert_true(flags & FD_CLOEXEC);
+	sys->close(sys, fd);
+	free(path);
+	free(directory);
+}
+
+static void two_opens_of_one_process_exclude_each_other(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "lock");
+	unsigned flags = KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE;
+	int a = sys->open(sys, path, flags, 0600);
+	int b = sys->open(sys, path, flags, 0600);
+
+	assert_int_equal(ki_lock_until(sys, a, KI_LOCK_EXCLUSIVE, 5, 1, 0), 0);
+	assert_int_equal(ki_lock_until(sys, b, KI_LOCK_EXCLUSIVE, 5, 1, 0),
+			 -ETIMEDOUT);
+	assert_int_equal(ki_lock_until(sys, b, KI_LOCK_EXCLUSIVE, 6, 1, 0), 0);
+	sys->close(sys, a);
+	assert_int_equal(ki_lock_until(sys, b, KI_LOCK_EXCLUSIVE, 5, 1, 0), 0);
+	sys->close(sys, b);
+	free(path);
+	free(directory);
+}
+
+/* S41, and the reason for registering: the child would keep the lock. */
+static void a_forked_child_does_not_keep_a_lock(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "lock");
+	unsigned flags = KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE;
+	int holder = sys->open(sys, path, flags, 0600);
+	int other = sys->open(sys, path, flags, 0600);
+	struct ki_fork_close place;
+	int gate[2];
+	pid_t child;
+
+	ki_fork_close_add(&place, holder);
+	assert_int_equal(
+		ki_lock_until(sys, holder, KI_LOCK_EXCLUSIVE, 0, 1, 0), 0);
+	assert_int_equal(pipe(gate), 0);
+	child = fork();
+	if (!child) {
+		char byte;
+		close(gate[1]);
+		_exit(read(gate[0], &byte, 1) < 0);
+	}
+	close(gate[0]);
+	ki_fork_close_remove(&place);
+	sys->close(sys, holder);
+	assert_int_equal(ki_lock_until(sys, other, KI_LOCK_EXCLUSIVE, 0, 1,
+				       sys->monotonic_ns(sys) + 10000000000u),
+			 0);
+	close(gate[1]);
+	waitpid(child, NULL, 0);
+	sys->close(sys, other);
+	free(path);
+	free(directory);
+}
+
+static void a_fork_changes_the_generation_in_the_child_only(void **state)
+{
+	uint64_t before = ki_fork_generation();
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		_exit(ki_fork_generation() != before ? 0 : 1);
+	waitpid(child, &status, 0);
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(ki_fork_generation(), before);
+}
+
+static void a_dead_process_is_not_alive(void **state)
+{
+	pid_t child = fork();
+	uint64_t start;
+
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	start = ki_process_start(child);
+	assert_int_not_equal(start, 0);
+	assert_true(ki_process_alive(child, start));
+	assert_false(ki_process_alive(child, start + 1));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_false(ki_process_alive(child, start));
+}
+
+static void reading_a_fifo_does_not_block(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "fifo");
+	void *data;
+	size_t size;
+
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(ki_read_file(sys, path, 100, &data, &size), -EINVAL);
+	free(path);
+	free(directory);
+}
+
+static void missing_parents_are_made(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "a/b/c");
+	struct ki_file_info info;
+
+	assert_int_equal(ki_make_directories(sys, path), 0);
+	assert_int_equal(ki_make_directories(sys, path), 0);
+	assert_int_equal(sys->stat(sys, path, &info), 0);
+	assert_true(S_ISDIR(info.mode));
+	assert_int_equal(info.mode & 07777, 0700);
+	free(path);
+	free(directory);
+}
+
+static void signal_mask_of_thread(void *arg)
+{
+	sigset_t mask;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	*(int *)arg = sigismember(&mask, SIGINT) && sigismember(&mask, SIGUSR1);
+}
+
+/* S43 */
+static void our_threads_block_all_signals(void **state)
+{
+	struct ki_thread thread;
+	int blocked = 0;
+
+	assert_int_equal(
+		ki_thread_start(&thread, signal_mask_of_thread, &blocked), 0);
+	ki_thread_join(&thread);
+	assert_true(blocked);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_descriptor_never_takes_a_standard_number),
+		cmocka_unit_test(two_opens_of_one_process_exclude_each_other),
+		cmocka_unit_test(a_forked_child_does_not_keep_a_lock),
+		cmocka_unit_test(
+			a_fork_changes_the_generation_in_the_child_only),
+		cmocka_unit_test(a_dead_process_is_not_alive),
+		cmocka_unit_test(reading_a_fifo_does_not_block),
+		cmocka_unit_test(missing_parents_are_made),
+		cmocka_unit_test(our_threads_block_all_signals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

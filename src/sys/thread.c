@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "sys/sys.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct start {
+	ki_thread_fn *body;
+	void *arg;
+};
+
+static void *run(void *arg)
+{
+	struct start start = *(struct start *)arg;
+
+	free(arg);
+	start.body(start.arg);
+	return NULL;
+}
+
+int ki_thread_start(struct ki_thread *thread, ki_thread_fn *body, void *arg)
+{
+	struct start *start = malloc(sizeof(*start));
+	sigset_t all, before;
+	int err;
+
+	if (!start)
+		return -ENOMEM;
+	*start = (struct start){ body, arg };
+
+	/* The new thread inherits the mask: the program's handlers never run
+	   on a thread that it does not know. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = -pthread_create(&thread->id, NULL, run, start);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err)
+		free(start);
+	return err;
+}
+
+void ki_thread_join(struct ki_thread *thread)
+{
+	pthread_join(thread->id, NULL);
+}
+
+uint64_t ki_thread_id(void)
+{
+	return (uint64_t)syscall(SYS_gettid);
+}
