@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Labelled fields to canonical bytes to a digest.  A field's frame gives the
+ * lengths of label and data before either, so ("ab", "c") and ("a", "bc") are
+ * different bytes (S01), and an absent field is another kind than an empty
+ * one.
+ */
+
+#include "key/key.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+
+#define FIELD_HEADER_BYTES 8
+#define FIELD_LOCAL 0x80
+#define DIGEST_FIELD_BYTES (8 + KI_BLAKE2B_BYTES)
+
+struct kiln_key *kiln_key_new(void)
+{
+	struct kiln_key *key = calloc(1, sizeof(*key));
+
+	if (!key)
+		return NULL;
+	atomic_init(&key->refs, 1);
+	ki_bytes_init(&key->record);
+	key->record.limit = KILN_KEY_BYTES_MAX;
+	ki_bytes_add(&key->record, "KK", 2);
+	ki_bytes_add_u8(&key->record, KI_KEY_VERSION);
+	ki_bytes_add_u8(&key->record, 0);
+	return key;
+}
+
+static void add(struct kiln_key *key, uint8_t kind, const char *label,
+		const struct ki_piece *pieces, size_t n_pieces)
+{
+	size_t label_size = label ? strlen(label) : 0;
+	size_t size = 0, i;
+
+	if (!key)
+		return;
+	if (key->finished || !label_size || label_size > KILN_LABEL_BYTES_MAX) {
+		if (!key->failed)
+			key->failed = KILN_E_INVALID;
+		return;
+	}
+	for (i = 0; i < n_pieces; i++)
+		size += pieces[i].size;
+	if (size > KILN_KEY_BYTES_MAX) {
+		key->failed = KILN_E_TOO_LARGE;
+		return;
+	}
+	ki_bytes_add_u8(&key->record, kind);
+	ki_bytes_add_u8(&key->record, (uint8_t)label_size);
+	ki_bytes_add_u16(&key->record, 0);
+	ki_bytes_add_u32(&key->record, (uint32_t)size);
+	ki_bytes_add(&key->record, label, label_size);
+	for (i = 0; i < n_pieces; i++)
+		ki_bytes_add(&key->record, pieces[i].data, pieces[i].size);
+	if ((kind & FIELD_LOCAL) && !key->record.failed)
+		key->record.data[3] |= 1;
+}
+
+void kiln_key_add(struct kiln_key *key, const char *label, const void *data,
+		  size_t size)
+{
+	struct ki_piece piece = { data, size };
+
+	add(key, KILN_FIELD_BYTES, label, &piece, 1);
+}
+
+void kiln_key_add_string(struct kiln_key *key, const char *label,
+			 const char *string)
+{
+	kiln_key_add(key, label, string, strlen(string));
+}
+
+void kiln_key_add_local(struct kiln_key *key, const char *label,
+			const void *data, size_t size)
+{
+	struct ki_piece piece = { data, size };
+
+	add(key, KILN_FIELD_BYTES | FIELD_LOCAL, label, &piece, 1);
+}
+
+void kiln_key_add_digest(struct kiln_key *key, const char *label,
+			 const void *data, size_t size)
+{
+	uint8_t original_size[8], digest[KI_BLAKE2B_BYTES];
+	struct ki_piece pieces[] = { { original_size, sizeof(original_size) },
+				     { digest, sizeof(digest) } };
+
+	ki_put_u64(original_size, size);
+	ki_blake2b(data, size, digest);
+	add(key, KILN_FIELD_DIGEST, label, pieces, 2);
+}
+
+void kiln_key_add_absent(struct kiln_key *key, const char *label)
+{
+	add(key, KILN_FIELD_ABSENT, label, NULL, 0);
+}
+
+enum kiln_status kiln_key_finish(struct kiln_key *key)
+{
+	if (!key)
+		return KILN_E_NO_MEMORY;
+	if (key->failed)
+		return key->failed;
+	if (key->record.failed)
+		return key->failed = key->record.failed == -ENOMEM
+					     ? KILN_E_NO_MEMORY
+					     : KILN_E_TOO_LARGE;
+	if (!key->finished) {
+		ki_xxh3_128(key->record.data, key->record.size, key->digest);
+		key->digest_low = ki_digest_low(key->digest);
+		key->digest_high = ki_digest_high(key->digest);
+		key->finished = 1;
+	}
+	return KILN_OK;
+}
+
+enum kiln_status kiln_key_from_record(const void *record, size_t size,
+				      struct kiln_key **out_key)
+{
+	struct kiln_key *key;
+	enum kiln_status status = ki_record_check(record, size);
+
+	if (status)
+		return status;
+	key = kiln_key_new();
+	if (!key)
+		return KILN_E_NO_MEMORY;
+	ki_bytes_clear(&key->record);
+	ki_bytes_add(&key->record, record, size);
+	status = kiln_key_finish(key);
+	if (status)
+		kiln_key_free(key);
+	else
+		*out_key = key;
+	return status;
+}
+
+const void *kiln_key_record(const struct kiln_key *key, size_t *out_size)
+{
+	*out_size = key->record.size;
+	return key->record.data;
+}
+
+const uint8_t *kiln_key_digest(const struct kiln_key *key)
+{
+	return key->digest;
+}
+
+int kiln_key_is_local(const struct kiln_key *key)
+{
+	return key->record.size >= KI_KEY_HEADER_BYTES &&
+	       (key->record.data[3] & 1);
+}
+
+struct kiln_key *kiln_key_ref(struct kiln_key *key)
+{
+	if (key)
+		atomic_fetch_add_explicit(&key->refs, 1, memory_order_relaxed);
+	return key;
+}
+
+void kiln_key_free(struct kiln_key *key)
+{
+	if (!key || atomic_fetch_sub_explicit(&key->refs, 1,
+					      memory_order_acq_rel) != 1)
+		return;
+	ki_bytes_fini(&key->record);
+	free(key);
+}
+
+static uint64_t big_endian(const uint8_t *b)
+{
+	uint64_t value = 0;
+
+	for (int i = 0; i < 8; i++)
+		value = value << 8 | b[i];
+	return value;
+}
+
+uint64_t ki_digest_low(const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	return big_endian(digest);
+}
+
+uint64_t ki_digest_high(const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	return big_endian(digest + 8);
+}
+
+/* ---- Reading records ------------------------------------------------------- */
+
+enum kiln_status kiln_record_next(const void *record, size_t size,
+				  size_t *position, struct kiln_field *out_field)
+{
+	const uint8_t *bytes = record;
+	struct kiln_field field = { 0 };
+	struct ki_reader reader;
+	uint8_t kind;
+	size_t label_size, data_size;
+
+	if (!*position) {
+		if (size < KI_KEY_HEADER_BYTES || bytes[0] != 'K' ||
+		    bytes[1] != 'K' || bytes[2] != KI_KEY_VERSION ||
+		    (bytes[3] & ~1))
+			return KILN_E_FORMAT;
+		*position = KI_KEY_HEADER_BYTES;
+	}
+	if (*position > size)
+		return KILN_E_FORMAT;
+	if (*position == size)
+		return KILN_END;
+
+	reader = ki_reader(bytes + *position, size - *position);
+	kind = ki_read_u8(&reader);
+	label_size = ki_read_u8(&reader);
+	if (ki_read_u16(&reader))
+		return KILN_E_FORMAT;
+	data_size = ki_read_u32(&reader);
+	field.label = ki_read(&reader, label_size);
+	field.label_size = label_size;
+	field.local = !!(kind & FIELD_LOCAL);
+	kind &= (uint8_t)~FIELD_LOCAL;
+	if (kind == KILN_FIELD_DIGEST) {
+		if (data_size != DIGEST_FIELD_BYTES)
+			return KILN_E_FORMAT;
+		field.original_size = ki_read_u64(&reader);
+		data_size -= 8;
+	} else if (kind > KILN_FIELD_ABSENT ||
+		   (kind == KILN_FIELD_ABSENT && data_size)) {
+		return KILN_E_FORMAT;
+	}
+	field.kind = (enum kiln_field_kind)kind;
+	field.data = ki_read(&reader, data_size);
+	field.size = data_size;
+	if (reader.failed || !label_size || (field.local && !(bytes[3] & 1)))
+		return KILN_E_FORMAT;
+	*position = size - reader.size;
+	*out_field = field;
+	return KILN_OK;
+}
+
+enum kiln_status kiln_record_find(const void *record, size_t size,
+				  const char *label,
+				  struct kiln_field *out_field)
+{
+	size_t position = 0, label_size = strlen(label);
+	struct kiln_field field;
+	enum kiln_status status;
+
+	while (!(status = kiln_record_next(record, size, &position, &field)))
+		if (field.label_size == label_size &&
+		    !memcmp(field.label, label, label_size)) {
+			*out_field = field;
+			return KILN_OK;
+		}
+	return status == KILN_END ? KILN_MISS : status;
+}
+
+enum kiln_status ki_record_check(const void *record, size_t size)
+{
+	size_t position = 0;
+	struct kiln_field field;
+	enum kiln_status status;
+	int has_local = 0;
+
+	if (size > KILN_KEY_BYTES_MAX)
+		return KILN_E_FORMAT;
+	while (!(status = kiln_record_next(record, size, &position, &field)))
+		has_local |= field.local;
+	if (status != KILN_END)
+		return KILN_E_FORMAT;
+	/* Canonical: the flag says exactly what the fields say. */
+	return has_local == (((const uint8_t *)record)[3] & 1)
+		       ? KILN_OK
+		       : KILN_E_FORMAT;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/harness.h"
+
+#include "key/key.h"
+
+static struct kiln_key *key_of(const char *a, const char *b)
+{
+	struct kiln_key *key = kiln_key_new();
+
+	kiln_key_add_string(key, "source", a);
+	kiln_key_add_string(key, "options", b);
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	return key;
+}
+
+static int equal(const struct kiln_key *a, const struct kiln_key *b)
+{
+	size_t a_size, b_size;
+	const void *a_record = kiln_key_record(a, &a_size);
+	const void *b_record = kiln_key_record(b, &b_size);
+
+	return a_size == b_size && !memcmp(a_record, b_record, a_size);
+}
+
+/* S01 */
+static void moving_a_byte_between_fields_changes_the_key(void **state)
+{
+	struct kiln_key *a = key_of("ab", "c");
+	struct kiln_key *b = key_of("a", "bc");
+
+	assert_false(equal(a, b));
+	assert_memory_not_equal(a->digest, b->digest, KILN_DIGEST_BYTES);
+	kiln_key_free(a);
+	kiln_key_free(b);
+}
+
+/* S03 */
+static void an_added_flag_changes_the_key(void **state)
+{
+	struct kiln_key *a = key_of("k", "-DX");
+	struct kiln_key *b = key_of("k", "");
+
+	assert_false(equal(a, b));
+	kiln_key_free(a);
+	kiln_key_free(b);
+}
+
+static void absent_is_not_empty(void **state)
+{
+	struct kiln_key *a = kiln_key_new(), *b = kiln_key_new();
+
+	kiln_key_add_absent(a, "include a.h");
+	kiln_key_add(b, "include a.h", NULL, 0);
+	assert_int_equal(kiln_key_finish(a), KILN_OK);
+	assert_int_equal(kiln_key_finish(b), KILN_OK);
+	assert_false(equal(a, b));
+	kiln_key_free(a);
+	kiln_key_free(b);
+}
+
+static void a_record_gives_the_same_key_back(void **state)
+{
+	struct kiln_key *key = kiln_key_new(), *again;
+	struct kiln_field field;
+	const void *record;
+	size_t size;
+
+	kiln_key_add_string(key, "kind", "build");
+	kiln_key_add_digest(key, "source", "kernel", 6);
+	kiln_key_add_absent(key, "include x.h");
+	kiln_key_add_local(key, "path", "/a", 2);
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	record = kiln_key_record(key, &size);
+	assert_int_equal(kiln_key_from_record(record, size, &again), KILN_OK);
+	assert_true(equal(key, again));
+	assert_memory_equal(key->digest, again->digest, KILN_DIGEST_BYTES);
+	assert_true(kiln_key_is_local(again));
+
+	assert_int_equal(kiln_record_find(record, size, "source", &field),
+			 KILN_OK);
+	assert_int_equal(field.kind, KILN_FIELD_DIGEST);
+	assert_int_equal(field.original_size, 6);
+	assert_int_equal(field.size, 32);
+	assert_int_equal(kiln_record_find(record, size, "none", &field),
+			 KILN_MISS);
+	kiln_key_free(key);
+	kiln_key_free(again);
+}
+
+/* S13, for records: every byte flipped, every length cut. */
+static void a_damaged_record_is_refused_or_another_key(void **state)
+{
+	struct kiln_key *key = kiln_key_new(), *other;
+	const void *record;
+	uint8_t copy[256];
+	size_t size;
+
+	kiln_key_add_string(key, "kind", "build");
+	kiln_key_add_digest(key, "source", "kernel", 6);
+	kiln_key_add_local(key, "path", "/a", 2);
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	record = kiln_key_record(key, &size);
+	assert_true(size <= sizeof(copy));
+	for (size_t i = 0; i < size; i++) {
+		for (int bit = 0; bit < 8; bit++) {
+			memcpy(copy, record, size);
+			copy[i] ^= (uint8_t)(1 << bit);
+			if (kiln_key_from_record(copy, size, &other))
+				continue;
+			assert_false(equal(key, other));
+			kiln_key_free(other);
+		}
+		if (!kiln_key_from_record(record, i, &other)) {
+			assert_false(equal(key, other));
+			kiln_key_free(other);
+		}
+	}
+	kiln_key_free(key);
+}
+
+static void what_went_wrong_while_adding_is_told_at_the_end(void **state)
+{
+	struct kiln_key *key = kiln_key_new();
+	char label[300];
+
+	memset(label, 'x', sizeof(label));
+	label[299] = '\0';
+	kiln_key_add_string(key, label, "value");
+	kiln_key_add_string(key, "good", "value");
+	assert_int_equal(kiln_key_finish(key), KILN_E_INVALID);
+	assert_int_equal(kiln_key_finish(key), KILN_E_INVALID);
+	kiln_key_free(key);
+
+	kiln_key_add_string(NULL, "label", "value");
+	assert_int_equal(kiln_key_finish(NULL), KILN_E_NO_MEMORY);
+}
+
+static void unknown_metadata_is_skipped(void **state)
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	const void *bytes, *data;
+	size_t size, data_size;
+	uint64_t value;
+
+	kiln_metadata_add(metadata, (enum kiln_metadata_field)999, "new", 3);
+	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME, 12345);
+	kiln_metadata_add_string(metadata, KILN_META_OPTIONS, "-DX=1");
+	assert_int_equal(ki_metadata_bytes(metadata, &bytes, &size), KILN_OK);
+	assert_int_equal(kiln_metadata_find_u64(bytes, size,
+						KILN_META_BUILD_TIME, &value),
+			 KILN_OK);
+	assert_int_equal(value, 12345);
+	assert_int_equal(kiln_metadata_find(bytes, size, KILN_META_OPTIONS,
+					    &data, &data_size),
+			 KILN_OK);
+	assert_int_equal(data_size, 5);
+	assert_memory_equal(data, "-DX=1", 5);
+	assert_int_equal(kiln_metadata_find(bytes, size, KILN_META_BUILD_LOG,
+					    &data, &data_size),
+			 KILN_MISS);
+	assert_int_equal(kiln_metadata_find(bytes, size - 1, KILN_META_BUILD_LOG,
+					    &data, &data_size),
+			 KILN_E_FORMAT);
+	kiln_metadata_free(metadata);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(moving_a_byte_between_fields_changes_the_key),
+		cmocka_unit_test(an_added_flag_changes_the_key),
+		cmocka_unit_test(absent_is_not_empty),
+		cmocka_unit_test(a_record_gives_the_same_key_back),
+		cmocka_unit_test(a_damaged_record_is_refused_or_another_key),
+		cmocka_unit_test(what_went_wrong_while_adding_is_told_at_the_end),
+		cmocka_unit_test(unknown_metadata_is_skipped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
