@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_FRONT_OPENCL_JOB_H
+#define KI_FRONT_OPENCL_JOB_H
+
+/*
+ * A job asks kiln-worker to repeat a build outside the program and to publish
+ * its binary.  It is one file in the spool (docs/formats/job.md), mode 0600,
+ * made as a temporary and renamed: complete or not there.  A spool holds at
+ * most 64 MiB and nothing older than 7 days; beyond that a job is refused.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kiln/kiln.h>
+
+#define KI_CL_SPOOL_BYTES_MAX ((uint64_t)64 << 20)
+#define KI_CL_JOB_SECONDS_MAX ((uint64_t)7 * 24 * 3600)
+
+struct ki_cl_job {
+	const void *record;		/* key record of the wanted entry */
+	size_t record_size;
+	const char *platform_name;	/* CL_PLATFORM_NAME, for messages */
+	const char *driver;		/* ki_cl_driver()->name */
+	uint32_t n_devices;		/* of the build */
+	/* The source strings, as they were given. */
+	const char *const *strings;
+	const size_t *lengths;
+	uint32_t n_strings;
+	const char *options;
+	const char *directory;		/* working directory of the build */
+	/* NAME=VALUE: variables that change code or place the driver's caches,
+	   and no others. */
+	const char *const *environment;
+	uint32_t n_environment;
+	const char *application;	/* executable */
+	const char *name_space;		/* or "" */
+	uint64_t created;		/* seconds since 1970 */
+	uint64_t build_ns;		/* of the application's own build */
+	uint32_t stage;			/* the stage that is wanted */
+	uint32_t tries;			/* so far; at most 2 */
+};
+
+/*
+ * Write a job into the spool, which is made if need be.  The name comes from
+ * the key's digest, so one key has one job: KILN_EXISTS if it is there.
+ * KILN_E_FULL (the spool's bound), KILN_E_IO, KILN_E_NO_MEMORY, KILN_E_OWNER.
+ * No driver call; holds no descriptor afterwards.
+ */
+enum kiln_status ki_cl_job_write(const char *spool,
+				 const struct ki_cl_job *job);
+
+/* Read one; free it with ki_cl_job_free().  KILN_E_FORMAT if damaged. */
+struct ki_cl_job_file;
+enum kiln_status ki_cl_job_read(const char *path,
+				struct ki_cl_job_file **out_file);
+const struct ki_cl_job *ki_cl_job(const struct ki_cl_job_file *file);
+void ki_cl_job_free(struct ki_cl_job_file *file);
+
+/*
+ * List the jobs of a spool, oldest first: paths, from malloc() each, in a
+ * malloc()ed array.  Foreign files are left alone; jobs past their age and
+ * temporaries of dead writers are removed.
+ */
+enum kiln_status ki_cl_jobs(const char *spool, char ***out_paths,
+			    size_t *out_n_paths);
+
+#endif /* KI_FRONT_OPENCL_JOB_H */

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_FRONT_OPENCL_KEY_H
+#define KI_FRONT_OPENCL_KEY_H
+
+/*
+ * What decides the outcome of an OpenCL build, as a key.  The layer computes
+ * it inside the program and kiln-worker computes it again in its own process:
+ * both call this, with the driver's functions as they have them, and a worker
+ * publishes only if the two records are equal.
+ *
+ * Nothing here calls the loader; `calls` is the driver's table, in a layer the
+ * one that was handed to it at initialisation.
+ */
+
+#include <stddef.h>
+
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl_icd.h>
+
+#include <kiln/kiln.h>
+
+/* ---- Compiler, devices, environment: taken once ---------------------------- */
+
+/*
+ * Identities of the platforms and devices of this process, filled as they are
+ * asked for.  May be used from any thread.
+ */
+struct ki_cl_identities;
+
+struct ki_cl_identities *ki_cl_identities_new(const cl_icd_dispatch *calls);
+void ki_cl_identities_free(struct ki_cl_identities *identities);
+
+/*
+ * Whether programs of this platform may be cached now: KILN_OK, or
+ * KILN_E_UNSUPPORTED with a sentence in *out_why (static): a driver that
+ * cannot be identified, a lazily loaded compiler library that turned out
+ * different, an unknown layer below ours.
+ */
+enum kiln_status ki_cl_platform_status(struct ki_cl_identities *identities,
+				       cl_platform_id platform,
+				       const char **out_why);
+
+/* How a known driver behaves; from one table in identity.c. */
+struct ki_cl_driver {
+	const char *name;		/* "pocl", "rusticl", ...; never NULL */
+	int fetch_is_cheap;		/* binaries may be fetched in passing */
+	int worker_may_build;		/* kiln-worker may run it */
+	/* Environment: names that change code, and names that only place
+	   caches and logs (they travel in jobs); both NULL-ended. */
+	const char *const *code_variables;
+	const char *const *place_variables;
+};
+const struct ki_cl_driver *ki_cl_driver(struct ki_cl_identities *identities,
+					cl_platform_id platform);
+
+/* ---- A build ---------------------------------------------------------------- */
+
+struct ki_cl_build {
+	cl_platform_id platform;
+	const cl_device_id *devices;	/* of this build, in its order */
+	cl_uint n_devices;
+	/* The strings of clCreateProgramWithSource, lengths resolved. */
+	const char *const *strings;
+	const size_t *lengths;
+	cl_uint n_strings;
+	const char *options;		/* never NULL */
+};
+
+/*
+ * The key of a build from source.  KILN_OK; else out_reason says which counter
+ * tells why this program is not cached (KILN_COUNT_MISS_UNRESOLVED,
+ * _TIME_MACRO, _DIRECTIVE, _UNKNOWN_LAYER, _UNSUPPORTED) and the status is
+ * KILN_E_UNSUPPORTED, or NO_MEMORY.
+ *
+ * Fields, in order (docs/formats/opencl-key.md): "kind", "options", "source",
+ * "include NAME", "platform ...", "compiler ...", "device ...", "environment
+ * NAME", "layer N".
+ */
+enum kiln_status ki_cl_key(struct ki_cl_identities *identities,
+			   const struct ki_cl_build *build,
+			   struct kiln_key **out_key,
+			   enum kiln_counter *out_reason);
+
+/*
+ * Why a look-up of `key` missed although there was once a build of the same
+ * source, of which `record` is the key record: the counter of the first group
+ * of fields that differs (MISS_COMPILER, MISS_DEVICE, MISS_OPTIONS,
+ * MISS_INCLUDE, MISS_ENVIRONMENT), MISS_NEW if there is none.
+ */
+enum kiln_counter ki_cl_miss_reason(const struct kiln_key *key,
+				    const void *record, size_t size);
+
+/*
+ * The key under which the record of the latest build of this source is kept,
+ * as a hidden entry, for ki_cl_miss_reason().
+ */
+enum kiln_status ki_cl_family_key(const struct kiln_key *key,
+				  struct kiln_key **out_family);
+
+#endif /* KI_FRONT_OPENCL_KEY_H */

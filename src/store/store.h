@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_STORE_STORE_H
+#define KI_STORE_STORE_H
+
+/*
+ * Formats on disk behind <kiln/tier.h>, and the parts that they share.
+ */
+
+#include <kiln/kiln.h>
+#include <kiln/tier.h>
+
+#include "sys/sys.h"
+
+struct ki_store_options {
+	const struct ki_sys *sys;
+	const char *directory;
+	const char *name;		/* of the files; NULL: "kiln" */
+	uint64_t bytes_max;		/* at creation; 0: no bound */
+	uint64_t age_max_s;
+	uint32_t user_version;		/* 0: any */
+	uint32_t flags;			/* KILN_OPEN_* */
+	kiln_log_fn *log;		/* may be NULL */
+	void *log_arg;
+};
+
+/*
+ * Open a store, making directory and files as needed.  KILN_E_OWNER (the
+ * directory is a symlink, someone else's, or writable by others), IO, FORMAT
+ * (made by a newer version: left alone), FULL (the medium has no room, or the
+ * bound is too small to hold anything), READONLY, NO_MEMORY, INVALID.
+ */
+enum kiln_status ki_store_log_open(const struct ki_store_options *options,
+				   struct kiln_tier **out_tier);
+enum kiln_status ki_store_file_open(const struct ki_store_options *options,
+				    struct kiln_tier **out_tier);
+
+/* ---- Shared parts (publish.c, directory.c, counters.c) ------------------- */
+
+/*
+ * Write `pieces` as DIRECTORY/NAME: a temporary, then link (replace == 0:
+ * KILN_EXISTS if it is there) or rename.  The temporary never survives a
+ * return.
+ */
+enum kiln_status ki_publish(const struct ki_sys *sys, const char *directory,
+			    const char *name, const struct ki_piece *pieces,
+			    int n_pieces, int replace);
+
+/*
+ * Whether a directory is ours to trust (made, 0700, if missing and `make`):
+ * KILN_OK, KILN_E_OWNER, KILN_E_IO, KILN_E_READONLY, KILN_MISS (not there, not
+ * made).  flags: KILN_OPEN_SHARED, KILN_OPEN_ANY_OWNER.  *out_why is a static
+ * half sentence, "is a symbolic link".
+ */
+enum kiln_status ki_directory_check(const struct ki_sys *sys,
+				    const char *directory, unsigned flags,
+				    int make, const char **out_why);
+
+/*
+ * NAME.stats: counters over all processes, of fixed size, in the totals and
+ * per hour.  Adding never waits longer than one try of a lock takes and keeps
+ * no descriptor; what could not be added is lost.
+ */
+void ki_counters_add(const struct ki_sys *sys, const char *path,
+		     const uint64_t deltas[KILN_N_COUNTERS]);
+enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
+				  struct kiln_store_counters *out_counters);
+enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path);
+
+#endif /* KI_STORE_STORE_H */
