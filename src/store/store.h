@@ -46,6 +46,17 @@ enum kiln_status ki_publish(const struct ki_sys *sys, const char *directory,
 			    int n_pieces, int replace);
 
 /*
+ * The same with the reason as a negative errno (-EEXIST for KILN_EXISTS), and
+ * the file's mode, which the umask does not narrow.
+ */
+int ki_publish_file(const struct ki_sys *sys, const char *directory,
+		    const char *name, const struct ki_piece *pieces,
+		    int n_pieces, int replace, unsigned mode);
+
+/* A temporary is NAME.<16 hex digits>.tmp; a writer that died leaves it. */
+#define KI_TEMPORARY_SUFFIX ".tmp"
+
+/*
  * Whether a directory is ours to trust (made, 0700, if missing and `make`):
  * KILN_OK, KILN_E_OWNER, KILN_E_IO, KILN_E_READONLY, KILN_MISS (not there, not
  * made).  flags: KILN_OPEN_SHARED, KILN_OPEN_ANY_OWNER.  *out_why is a static
