@@ -35,17 +35,68 @@ enum kiln_status ki_cl_fetch(const cl_icd_dispatch *calls, cl_program program,
 
 /*
  * What only the built program can tell: logs and kernels, added to metadata.
- * Cheap; makes and releases kernel handles of `program`.
+ * Cheap; makes and releases kernel handles of `program`.  KILN_E_UNSUPPORTED
+ * if the logs were added but the driver would not tell of its kernels: an
+ * entry may do without them.
  */
 enum kiln_status ki_cl_describe(const cl_icd_dispatch *calls,
 				cl_program program,
 				const cl_device_id *devices, cl_uint n_devices,
 				struct kiln_metadata *metadata);
 
+/* The same from binaries that the caller already has, all of size > 0. */
+enum kiln_status ki_cl_pack(const unsigned char *const *binaries,
+			    const size_t *sizes, cl_uint n_devices,
+			    struct ki_bytes *out_value);
+
 /* Take a value apart: pointers into it.  KILN_OK, KILN_E_FORMAT. */
 enum kiln_status ki_cl_unpack(const void *value, size_t size,
 			      cl_uint n_devices,
 			      const unsigned char **out_binaries,
 			      size_t *out_sizes);
+
+/*
+ * Put an entry, unless one of this stage or a higher one is there
+ * (KILN_EXISTS), and keep its key record for telling why later look-ups miss.
+ * Adds KILN_META_STAGE and KILN_META_FRONT to the metadata.  Errors: those of
+ * kiln_put().
+ */
+enum kiln_status ki_cl_publish(struct kiln *kiln, const struct kiln_key *key,
+			       const void *value, size_t size,
+			       struct kiln_metadata *metadata,
+			       enum ki_cl_stage stage);
+
+/* ---- What ki_cl_describe() wrote, read again --------------------------------- */
+
+/* What the driver answered to a query; data points into the metadata. */
+struct ki_cl_answer {
+	cl_int result;
+	const void *data;	/* empty unless CL_SUCCESS */
+	size_t size;
+};
+
+/* The log of a device, by its place in the key.  KILN_OK, KILN_E_FORMAT. */
+enum kiln_status ki_cl_described_log(const void *logs, size_t size,
+				     cl_uint device,
+				     struct ki_cl_answer *out_answer);
+
+/* CL_PROGRAM_KERNEL_NAMES.  KILN_OK, KILN_E_FORMAT. */
+enum kiln_status ki_cl_described_names(const void *kernels, size_t size,
+				       struct ki_cl_answer *out_answer);
+
+/* Of one kernel, by name: KILN_OK, KILN_MISS (no such kernel, argument or
+   device), KILN_E_FORMAT. */
+enum kiln_status ki_cl_described_attributes(const void *kernels, size_t size,
+					    const char *kernel,
+					    struct ki_cl_answer *out_answer);
+/* Three little-endian 64-bit numbers. */
+enum kiln_status ki_cl_described_work_group(const void *kernels, size_t size,
+					    const char *kernel, cl_uint device,
+					    struct ki_cl_answer *out_answer);
+/* `what` is CL_KERNEL_ARG_*. */
+enum kiln_status ki_cl_described_arg(const void *kernels, size_t size,
+				     const char *kernel, cl_uint arg,
+				     cl_kernel_arg_info what,
+				     struct ki_cl_answer *out_answer);
 
 #endif /* KI_FRONT_OPENCL_CAPTURE_H */

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Binaries of a program, packed into the value of an entry:
+ *
+ *	"KCLB" version:u32 n_devices:u32 zero:u32
+ *	size:u64 for each device
+ *	the binaries, each at a multiple of 8
+ *
+ * little-endian.  A driver is trusted with nothing here: PoCL answers for
+ * fewer devices than the program has when it was built for fewer, and leaves
+ * the rest of the arrays as they were.
+ */
+
+#include "front/opencl/capture.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAGIC 0x424c434bu	/* "KCLB" */
+#define VERSION 1
+#define HEADER_BYTES 16
+#define DEVICES_MAX 1024
+#define BINARY_BYTES_MAX ((size_t)1 << 31)
+
+static size_t aligned(size_t size)
+{
+	return (size + 7) & ~(size_t)7;
+}
+
+enum kiln_status ki_cl_pack(const unsigned char *const *binaries,
+			    const size_t *sizes, cl_uint n_devices,
+			    struct ki_bytes *out_value)
+{
+	static const uint8_t zeros[8];
+	cl_uint i;
+
+	if (!n_devices || n_devices > DEVICES_MAX)
+		return KILN_E_UNSUPPORTED;
+	for (i = 0; i < n_devices; i++)
+		if (!sizes[i] || sizes[i] > BINARY_BYTES_MAX || !binaries[i])
+			return KILN_E_UNSUPPORTED;
+
+	ki_bytes_init(out_value);
+	ki_bytes_add_u32(out_value, MAGIC);
+	ki_bytes_add_u32(out_value, VERSION);
+	ki_bytes_add_u32(out_value, n_devices);
+	ki_bytes_add_u32(out_value, 0);
+	for (i = 0; i < n_devices; i++)
+		ki_bytes_add_u64(out_value, sizes[i]);
+	for (i = 0; i < n_devices; i++) {
+		ki_bytes_add(out_value, binaries[i], sizes[i]);
+		ki_bytes_add(out_value, zeros, aligned(sizes[i]) - sizes[i]);
+	}
+	if (out_value->failed) {
+		ki_bytes_fini(out_value);
+		return KILN_E_NO_MEMORY;
+	}
+	return KILN_OK;
+}
+
+enum kiln_status ki_cl_unpack(const void *value, size_t size, cl_uint n_devices,
+			      const unsigned char **out_binaries,
+			      size_t *out_sizes)
+{
+	struct ki_reader reader = ki_reader(value, size);
+	uint32_t magic = ki_read_u32(&reader);
+	uint32_t version = ki_read_u32(&reader);
+	uint32_t n = ki_read_u32(&reader);
+	const uint8_t *lengths;
+	cl_uint i;
+
+	(void)ki_read_u32(&reader);
+	if (reader.failed || magic != MAGIC || version != VERSION ||
+	    n != n_devices || n > DEVICES_MAX)
+		return KILN_E_FORMAT;
+	lengths = ki_read(&reader, (size_t)n * 8);
+	if (reader.failed)
+		return KILN_E_FORMAT;
+	for (i = 0; i < n; i++) {
+		uint64_t length = ki_get_u64(lengths + (size_t)i * 8);
+
+		if (!length || length > BINARY_BYTES_MAX)
+			return KILN_E_FORMAT;
+		out_sizes[i] = (size_t)length;
+		out_binaries[i] = ki_read(&reader, aligned((size_t)length));
+		if (reader.failed)
+			return KILN_E_FORMAT;
+	}
+	return reader.size ? KILN_E_FORMAT : KILN_OK;
+}
+
+/* Where in the program's own list of devices each of ours stands. */
+static enum kiln_status find_places(const cl_icd_dispatch *calls,
+				    cl_program program,
+				    const cl_device_id *devices,
+				    cl_uint n_devices, cl_uint *out_n,
+				    cl_uint *out_places)
+{
+	enum kiln_status status = KILN_E_UNSUPPORTED;
+	cl_device_id *all = NULL;
+	cl_uint n = 0, i, j;
+
+	if (calls->clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof(n),
+				    &n, NULL) ||
+	    n < n_devices || n > DEVICES_MAX)
+		goto out;
+	all = calloc(n, sizeof(*all));
+	if (!all) {
+		status = KILN_E_NO_MEMORY;
+		goto out;
+	}
+	if (calls->clGetProgramInfo(program, CL_PROGRAM_DEVICES,
+				    n * sizeof(*all), all, NULL))
+		goto out;
+	for (i = 0; i < n_devices; i++) {
+		for (j = 0; j < n && all[j] != devices[i]; j++)
+			;
+		if (j == n)
+			goto out;
+		out_places[i] = j;
+	}
+	*out_n = n;
+	status = KILN_OK;
+out:
+	free(all);
+	return status;
+}
+
+/* The sizes for all devices of the program; drivers may answer for fewer. */
+static enum kiln_status fetch_sizes(const cl_icd_dispatch *calls,
+				    cl_program program, cl_uint n,
+				    size_t *out_sizes)
+{
+	size_t answered = 0;
+	cl_uint i;
+
+	if (calls->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
+				    n * sizeof(*out_sizes), out_sizes,
+				    &answered) ||
+	    answered != n * sizeof(*out_sizes))
+		return KILN_E_UNSUPPORTED;
+	for (i = 0; i < n; i++)
+		if (out_sizes[i] > BINARY_BYTES_MAX)
+			return KILN_E_UNSUPPORTED;
+	return KILN_OK;
+}
+
+static enum kiln_status fetch_binaries(const cl_icd_dispatch *calls,
+				       cl_program program, cl_uint n,
+				       const size_t *sizes,
+				       unsigned char **binaries)
+{
+	cl_uint i;
+
+	for (i = 0; i < n; i++) {
+		/* One byte at least: a NULL would be skipped. */
+		binaries[i] = calloc(1, sizes[i] + 1);
+		if (!binaries[i])
+			return KILN_E_NO_MEMORY;
+	}
+	return calls->clGetProgramInfo(program, CL_PROGRAM_BINARIES,
+				       n * sizeof(*binaries), binaries, NULL) ?
+		       KILN_E_UNSUPPORTED : KILN_OK;
+}
+
+enum kiln_status ki_cl_fetch(const cl_icd_dispatch *calls, cl_program program,
+			     const cl_device_id *devices, cl_uint n_devices,
+			     struct ki_bytes *out_value)
+{
+	cl_uint places[DEVICES_MAX];
+	enum kiln_status status;
+	unsigned char **all = NULL;
+	const unsigned char **wanted = NULL;
+	size_t *sizes = NULL;
+	size_t *wanted_sizes = NULL;
+	cl_uint n = 0, i;
+
+	if (!n_devices || n_devices > DEVICES_MAX)
+		return KILN_E_UNSUPPORTED;
+	status = find_places(calls, program, devices, n_devices, &n, places);
+	if (status)
+		return status;
+
+	all = calloc(n, sizeof(*all));
+	sizes = calloc(n, sizeof(*sizes));
+	wanted = calloc(n_devices, sizeof(*wanted));
+	wanted_sizes = calloc(n_devices, sizeof(*wanted_sizes));
+	if (!all || !sizes || !wanted || !wanted_sizes) {
+		status = KILN_E_NO_MEMORY;
+		goto out;
+	}
+	status = fetch_sizes(calls, program, n, sizes);
+	if (status)
+		goto out;
+	status = fetch_binaries(calls, program, n, sizes, all);
+	if (status)
+		goto out;
+	for (i = 0; i < n_devices; i++) {
+		wanted[i] = all[places[i]];
+		wanted_sizes[i] = sizes[places[i]];
+	}
+	status = ki_cl_pack(wanted, wanted_sizes, n_devices, out_value);
+out:
+	if (all)
+		for (i = 0; i < n; i++)
+			free(all[i]);
+	free(all);
+	free(sizes);
+	free(wanted);
+	free(wanted_sizes);
+	return status;
+}
