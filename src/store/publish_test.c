@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -74,7 +75,7 @@ static void nobody_else_may_read_it(void **state)
 	assert_int_equal(st.st_mode & 07777, 0600);
 	umask(077);
 	assert_int_equal(ki_publish_file(&ki_sys_posix, directory, "t", &piece,
-					 1, 1, 0660),
+					 1, 1, 0660, NULL),
 			 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0660);
@@ -134,6 +135,75 @@ static void a_link_whose_answer_got_lost_counts(void **state)
 	free(directory);
 }
 
+/* Clocks that are set by hand. */
+static uint64_t monotonic, realtime;
+
+static uint64_t told_monotonic(const struct ki_sys *sys)
+{
+	return monotonic;
+}
+
+static uint64_t told_realtime(const struct ki_sys *sys)
+{
+	return realtime;
+}
+
+/* S33 */
+static void only_a_dead_writers_temporary_is_abandoned(void **state)
+{
+	static const char mine[] = "%x-%x-%llx-%llx";
+	static const struct row {
+		const char *name;
+		int other_boot, dead, unnamed;
+		uint64_t monotonic_h;	/* hours since the writing */
+		int64_t system_h, our_h;
+		int abandoned;
+	} rows[] = {
+		{ "a living writer", 0, 0, 0, 0, 0, 0, 0 },
+		{ "a writer stopped for days", 0, 0, 0, 99, 99, 99, 0 },
+		{ "clocks jump by ten years", 0, 0, 0, 0, 87600, 87600, 0 },
+		{ "just died, or in another container", 0, 1, 0, 0, 0, 0, 0 },
+		{ "just died, clocks jump", 0, 1, 0, 0, 87600, 87600, 0 },
+		{ "died long ago", 0, 1, 0, 2, 2, 2, 1 },
+		{ "died long ago, clocks jump back", 0, 1, 0, 2, -9, -9, 1 },
+		{ "another host, at work", 1, 1, 0, 5, 1, 1, 0 },
+		{ "another host, our clock jumps", 1, 1, 0, 5, 1, 87600, 0 },
+		{ "another host, its clock jumps", 1, 1, 0, 5, 87600, 1, 0 },
+		{ "another host, days ago", 1, 1, 0, 5, 48, 48, 1 },
+		{ "unnamed, at work", 0, 0, 1, 5, 1, 1, 0 },
+		{ "unnamed, days ago", 0, 0, 1, 5, 48, 48, 1 },
+	};
+	const int64_t hour = (int64_t)3600 * 1000000000;
+	struct ki_sys sys = ki_sys_posix;
+	struct ki_writer self;
+
+	sys.monotonic_ns = told_monotonic;
+	sys.realtime_ns = told_realtime;
+	ki_writer_init(&sys, &self);
+	assert_int_not_equal(self.boot, 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char tag[128], name[256];
+		const int64_t written = 1000000 * hour;
+
+		snprintf(tag, sizeof(tag), mine,
+			 self.boot ^ (unsigned)rows[i].other_boot,
+			 (unsigned)self.process,
+			 (unsigned long long)self.start +
+				 (unsigned)rows[i].dead,
+			 (unsigned long long)hour * 5);
+		snprintf(name, sizeof(name), "t.%s%s",
+			 rows[i].unnamed ? "0123456789abcdef" : tag,
+			 KI_TEMPORARY_SUFFIX);
+		monotonic = (uint64_t)hour * (5 + rows[i].monotonic_h) + 1;
+		realtime = (uint64_t)(written + rows[i].our_h * hour);
+		if (ki_temporary_is_abandoned(&sys, &self, name, written,
+					      written +
+						      rows[i].system_h * hour) !=
+		    rows[i].abandoned)
+			fail_msg("%s", rows[i].name);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -143,6 +213,7 @@ int main(void)
 		cmocka_unit_test(more_pieces_than_one_call_takes_are_refused),
 		cmocka_unit_test(without_links_creating_is_still_exact),
 		cmocka_unit_test(a_link_whose_answer_got_lost_counts),
+		cmocka_unit_test(only_a_dead_writers_temporary_is_abandoned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,16 +45,33 @@ enum kiln_status ki_publish(const struct ki_sys *sys, const char *directory,
 			    const char *name, const struct ki_piece *pieces,
 			    int n_pieces, int replace);
 
+/* A temporary is NAME.<digits>.tmp; a writer that died leaves it. */
+#define KI_TEMPORARY_SUFFIX ".tmp"
+
+/* Who writes, as named in temporaries. */
+struct ki_writer {
+	uint32_t boot;
+	int process;
+	uint64_t start;
+};
+void ki_writer_init(const struct ki_sys *sys, struct ki_writer *writer);
+
 /*
- * The same with the reason as a negative errno (-EEXIST for KILN_EXISTS), and
- * the file's mode, which the umask does not narrow.
+ * The same with the reason as a negative errno (-EEXIST for KILN_EXISTS), the
+ * file's mode, which the umask does not narrow, and a writer (NULL: unnamed).
  */
 int ki_publish_file(const struct ki_sys *sys, const char *directory,
 		    const char *name, const struct ki_piece *pieces,
-		    int n_pieces, int replace, unsigned mode);
+		    int n_pieces, int replace, unsigned mode,
+		    const struct ki_writer *writer);
 
-/* A temporary is NAME.<16 hex digits>.tmp; a writer that died leaves it. */
-#define KI_TEMPORARY_SUFFIX ".tmp"
+/*
+ * Whether the writer of a temporary is certainly gone, whatever the clocks do:
+ * `now_ns` is the file system's time (of a file written just now).
+ */
+int ki_temporary_is_abandoned(const struct ki_sys *sys,
+			      const struct ki_writer *self, const char *name,
+			      int64_t mtime_ns, int64_t now_ns);
 
 /*
  * Whether a directory is ours to trust (made, 0700, if missing and `make`):

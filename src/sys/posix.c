@@ -226,6 +226,12 @@ static int posix_chmod(const struct ki_sys *sys, const char *path,
 	return chmod(path, (mode_t)mode) ? -errno : 0;
 }
 
+static int posix_touch(const struct ki_sys *sys, const char *path)
+{
+	return utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW) ? -errno
+								    : 0;
+}
+
 /* ---- Directories ----------------------------------------------------------- */
 
 static int posix_opendir(const struct ki_sys *sys, const char *path,
@@ -418,6 +424,7 @@ const struct ki_sys ki_sys_posix = {
 	.mkdir = posix_mkdir,
 	.rmdir = posix_rmdir,
 	.chmod = posix_chmod,
+	.touch = posix_touch,
 	.opendir = posix_opendir,
 	.readdir = posix_readdir,
 	.closedir = posix_closedir,

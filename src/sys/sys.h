@@ -85,6 +85,8 @@ struct ki_sys {
 	int (*rmdir)(const struct ki_sys *sys, const char *path);
 	int (*chmod)(const struct ki_sys *sys, const char *path,
 		     unsigned mode);
+	/* Set the modification time to the file system's own now. */
+	int (*touch)(const struct ki_sys *sys, const char *path);
 
 	int (*opendir)(const struct ki_sys *sys, const char *path,
 		       struct ki_dir **out_dir);
