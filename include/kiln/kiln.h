@@ -109,6 +109,11 @@ KILN_API void kiln_key_add_string(struct kiln_key *key, const char *label,
 KILN_API void kiln_key_add_digest(struct kiln_key *key, const char *label,
 				  const void *data, size_t size);
 
+/* The same, for bytes of which the caller has kept size and BLAKE2b-256. */
+KILN_API void kiln_key_add_known_digest(struct kiln_key *key,
+					const char *label, uint64_t size,
+					const uint8_t digest[32]);
+
 /*
  * A field that says that something is not there (an include file on a path
  * that was searched).  Never equal to an empty field.  Portable.

@@ -85,16 +85,24 @@ void kiln_key_add_local(struct kiln_key *key, const char *label,
 	add(key, KILN_FIELD_BYTES | FIELD_LOCAL, label, &piece, 1);
 }
 
+void kiln_key_add_known_digest(struct kiln_key *key, const char *label,
+			       uint64_t size, const uint8_t digest[32])
+{
+	uint8_t original_size[8];
+	struct ki_piece pieces[] = { { original_size, sizeof(original_size) },
+				     { digest, KI_BLAKE2B_BYTES } };
+
+	ki_put_u64(original_size, size);
+	add(key, KILN_FIELD_DIGEST, label, pieces, 2);
+}
+
 void kiln_key_add_digest(struct kiln_key *key, const char *label,
 			 const void *data, size_t size)
 {
-	uint8_t original_size[8], digest[KI_BLAKE2B_BYTES];
-	struct ki_piece pieces[] = { { original_size, sizeof(original_size) },
-				     { digest, sizeof(digest) } };
+	uint8_t digest[KI_BLAKE2B_BYTES];
 
-	ki_put_u64(original_size, size);
 	ki_blake2b(data, size, digest);
-	add(key, KILN_FIELD_DIGEST, label, pieces, 2);
+	kiln_key_add_known_digest(key, label, size, digest);
 }
 
 void kiln_key_add_absent(struct kiln_key *key, const char *label)

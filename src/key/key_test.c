@@ -5,6 +5,7 @@
 
 #include "harness/harness.h"
 
+#include "base/hash.h"
 #include "key/key.h"
 
 static struct kiln_key *key_of(const char *a, const char *b)
@@ -58,6 +59,21 @@ static void absent_is_not_empty(void **state)
 	assert_int_equal(kiln_key_finish(a), KILN_OK);
 	assert_int_equal(kiln_key_finish(b), KILN_OK);
 	assert_false(equal(a, b));
+	kiln_key_free(a);
+	kiln_key_free(b);
+}
+
+static void a_digest_taken_before_makes_the_same_field(void **state)
+{
+	struct kiln_key *a = kiln_key_new(), *b = kiln_key_new();
+	uint8_t digest[KI_BLAKE2B_BYTES];
+
+	ki_blake2b("kernel", 6, digest);
+	kiln_key_add_digest(a, "source", "kernel", 6);
+	kiln_key_add_known_digest(b, "source", 6, digest);
+	assert_int_equal(kiln_key_finish(a), KILN_OK);
+	assert_int_equal(kiln_key_finish(b), KILN_OK);
+	assert_true(equal(a, b));
 	kiln_key_free(a);
 	kiln_key_free(b);
 }
@@ -174,6 +190,7 @@ int main(void)
 		cmocka_unit_test(moving_a_byte_between_fields_changes_the_key),
 		cmocka_unit_test(an_added_flag_changes_the_key),
 		cmocka_unit_test(absent_is_not_empty),
+		cmocka_unit_test(a_digest_taken_before_makes_the_same_field),
 		cmocka_unit_test(a_record_gives_the_same_key_back),
 		cmocka_unit_test(a_damaged_record_is_refused_or_another_key),
 		cmocka_unit_test(what_went_wrong_while_adding_is_told_at_the_end),

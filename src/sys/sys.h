@@ -205,7 +205,7 @@ int ki_cgroup_memory_percent(const struct ki_sys *sys);
  * further down.  Debug builds stop at a breach.
  */
 #define KI_MUTEX_RANKS(X) \
-	X(FRONT) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(BLOCK) \
+	X(FRONT) X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(BLOCK) \
 	X(STATS) X(SYS)
 
 enum ki_mutex_rank {
