@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 int ki_process_id(void)
@@ -113,6 +114,15 @@ int ki_executable(char out[KI_PATH_MAX])
 		return -errno;
 	out[n] = '\0';
 	return 0;
+}
+
+uint64_t ki_file_size_max(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	return limit.rlim_cur;
 }
 
 void ki_boot_id(const struct ki_sys *sys, uint8_t out[16])

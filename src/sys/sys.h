@@ -193,6 +193,8 @@ int ki_process_is_secure(void);
 const char *ki_environment(const char *name);
 /* /proc/self/exe; -errno. */
 int ki_executable(char out[KI_PATH_MAX]);
+/* RLIMIT_FSIZE: writing past it would kill the program by SIGXFSZ. */
+uint64_t ki_file_size_max(void);
 /* 16 bytes that change at each boot (zeros if unknown). */
 void ki_boot_id(const struct ki_sys *sys, uint8_t out[16]);
 /* The system's memory pressure of this cgroup, in percent; -1 unknown. */

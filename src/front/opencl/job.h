@@ -14,6 +14,8 @@
 
 #include <kiln/kiln.h>
 
+#include "sys/sys.h"
+
 #define KI_CL_SPOOL_BYTES_MAX ((uint64_t)64 << 20)
 #define KI_CL_JOB_SECONDS_MAX ((uint64_t)7 * 24 * 3600)
 
@@ -44,23 +46,43 @@ struct ki_cl_job {
 /*
  * Write a job into the spool, which is made if need be.  The name comes from
  * the key's digest, so one key has one job: KILN_EXISTS if it is there.
- * KILN_E_FULL (the spool's bound), KILN_E_IO, KILN_E_NO_MEMORY, KILN_E_OWNER.
- * No driver call; holds no descriptor afterwards.
+ * KILN_E_FULL (the spool's bound, or no space), KILN_E_READONLY, KILN_E_IO,
+ * KILN_E_NO_MEMORY, KILN_E_OWNER (a symlink, someone else's, or writable by
+ * others).  No driver call; holds no descriptor afterwards.
  */
 enum kiln_status ki_cl_job_write(const char *spool,
 				 const struct ki_cl_job *job);
 
-/* Read one; free it with ki_cl_job_free().  KILN_E_FORMAT if damaged. */
+/* The same on a given system: for tests. */
+enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys,
+				    const char *spool,
+				    const struct ki_cl_job *job);
+
+/*
+ * Read one; free it with ki_cl_job_free().  KILN_MISS if it is not there,
+ * KILN_E_FORMAT if damaged, KILN_E_UNSUPPORTED if a newer kiln wrote it,
+ * KILN_E_OWNER if it is not this user's.
+ */
 struct ki_cl_job_file;
 enum kiln_status ki_cl_job_read(const char *path,
 				struct ki_cl_job_file **out_file);
+/* The same from bytes, from malloc(), which are taken if it is KILN_OK. */
+enum kiln_status ki_cl_job_parse(void *bytes, size_t size,
+				 struct ki_cl_job_file **out_file);
 const struct ki_cl_job *ki_cl_job(const struct ki_cl_job_file *file);
 void ki_cl_job_free(struct ki_cl_job_file *file);
+
+/* Write down how often a job was tried: the file is replaced at once or stays
+   as it was.  KILN_MISS if it is gone. */
+enum kiln_status ki_cl_job_set_tries(const char *path,
+				     const struct ki_cl_job *job,
+				     uint32_t tries);
 
 /*
  * List the jobs of a spool, oldest first: paths, from malloc() each, in a
  * malloc()ed array.  Foreign files are left alone; jobs past their age and
- * temporaries of dead writers are removed.
+ * temporaries of dead writers are removed.  A spool that is not there has no
+ * jobs.  KILN_E_OWNER, KILN_E_IO, KILN_E_NO_MEMORY.
  */
 enum kiln_status ki_cl_jobs(const char *spool, char ***out_paths,
 			    size_t *out_n_paths);
