@@ -224,6 +224,17 @@ KILN_API void kiln_metadata_add_string(struct kiln_metadata *metadata,
 				       const char *string);
 KILN_API void kiln_metadata_free(struct kiln_metadata *metadata);
 
+/* Canonical bytes, to be kept elsewhere or sent; live as long as `metadata`.
+   What went wrong in adding is returned here: NO_MEMORY, TOO_LARGE. */
+KILN_API enum kiln_status
+kiln_metadata_bytes(const struct kiln_metadata *metadata,
+		    const void **out_bytes, size_t *out_size);
+
+/* The way back.  NO_MEMORY, TOO_LARGE, FORMAT. */
+KILN_API enum kiln_status
+kiln_metadata_from_bytes(const void *bytes, size_t size,
+			 struct kiln_metadata **out_metadata);
+
 /*
  * Find a field in the canonical bytes of metadata, as kiln_get_entry() hands
  * them out.  KILN_OK, KILN_MISS or KILN_E_FORMAT; *out_data points into the

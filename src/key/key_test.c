@@ -184,6 +184,39 @@ static void unknown_metadata_is_skipped(void **state)
 	kiln_metadata_free(metadata);
 }
 
+static void metadata_goes_away_and_comes_back_as_bytes(void **state)
+{
+	struct kiln_metadata *metadata = kiln_metadata_new(), *copy;
+	const void *bytes, *copied, *data;
+	size_t size, copied_size, data_size;
+	uint64_t number;
+
+	kiln_metadata_add_u64(metadata, KILN_META_CREATED, 7);
+	kiln_metadata_add_string(metadata, KILN_META_OPTIONS, "-O");
+	assert_int_equal(kiln_metadata_bytes(metadata, &bytes, &size),
+			 KILN_OK);
+	assert_int_equal(kiln_metadata_from_bytes(bytes, size - 1, &copy),
+			 KILN_E_FORMAT);
+	assert_int_equal(kiln_metadata_from_bytes(bytes, size, &copy),
+			 KILN_OK);
+	kiln_metadata_add_u64(copy, KILN_META_STAGE, 1);
+	assert_int_equal(kiln_metadata_bytes(copy, &copied, &copied_size),
+			 KILN_OK);
+	assert_int_equal(kiln_metadata_find(copied, copied_size,
+					    KILN_META_OPTIONS, &data,
+					    &data_size),
+			 KILN_OK);
+	assert_int_equal(data_size, 2);
+	assert_int_equal(kiln_metadata_find_u64(copied, copied_size,
+						KILN_META_STAGE, &number),
+			 KILN_OK);
+	assert_int_equal(number, 1);
+	kiln_metadata_free(copy);
+	kiln_metadata_free(metadata);
+	assert_int_equal(kiln_metadata_from_bytes(NULL, 0, &copy), KILN_OK);
+	kiln_metadata_free(copy);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +228,7 @@ int main(void)
 		cmocka_unit_test(a_damaged_record_is_refused_or_another_key),
 		cmocka_unit_test(what_went_wrong_while_adding_is_told_at_the_end),
 		cmocka_unit_test(unknown_metadata_is_skipped),
+		cmocka_unit_test(metadata_goes_away_and_comes_back_as_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,56 @@ enum kiln_status ki_metadata_bytes(const struct kiln_metadata *metadata,
 	return KILN_OK;
 }
 
+enum kiln_status kiln_metadata_bytes(const struct kiln_metadata *metadata,
+				     const void **out_bytes, size_t *out_size)
+{
+	const void *bytes;
+	size_t size;
+	enum kiln_status status = ki_metadata_bytes(metadata, &bytes, &size);
+
+	if (status)
+		return status;
+	*out_bytes = bytes;
+	*out_size = size;
+	return KILN_OK;
+}
+
+static enum kiln_status check_bytes(const void *bytes, size_t size)
+{
+	struct ki_reader reader = ki_reader(bytes, size);
+
+	while (reader.size) {
+		(void)ki_read_u32(&reader);
+		(void)ki_read(&reader, ki_read_u32(&reader));
+		if (reader.failed)
+			return KILN_E_FORMAT;
+	}
+	return KILN_OK;
+}
+
+enum kiln_status kiln_metadata_from_bytes(const void *bytes, size_t size,
+					  struct kiln_metadata **out_metadata)
+{
+	struct kiln_metadata *metadata;
+	enum kiln_status status;
+
+	if (size > KILN_METADATA_BYTES_MAX)
+		return KILN_E_TOO_LARGE;
+	status = check_bytes(bytes, size);
+	if (status)
+		return status;
+	metadata = kiln_metadata_new();
+	if (!metadata)
+		return KILN_E_NO_MEMORY;
+	ki_bytes_add(&metadata->bytes, bytes, size);
+	if (metadata->bytes.failed) {
+		kiln_metadata_free(metadata);
+		return KILN_E_NO_MEMORY;
+	}
+	*out_metadata = metadata;
+	return KILN_OK;
+}
+
 enum kiln_status kiln_metadata_find(const void *bytes, size_t size,
 				    enum kiln_metadata_field field,
 				    const void **out_data, size_t *out_size)
