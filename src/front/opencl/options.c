@@ -231,6 +231,38 @@ static void keep(struct ki_cl_options *options, struct ki_cl_words *words,
 		options->failed = err;
 }
 
+/* Without the blanks around name and body, which mean nothing.  What a reading
+   without any quoting makes of quotes compiles nowhere. */
+static void keep_macro(struct ki_cl_options *options, enum reading reading,
+		       const char *argument)
+{
+	size_t name, size = strlen(argument);
+	const char *body;
+	char *text;
+
+	if (reading == READ_RAW)
+		return;
+	while (size && is_blank(*argument)) {
+		argument++;
+		size--;
+	}
+	while (size && is_blank(argument[size - 1]))
+		size--;
+	text = strndup(argument, size);
+	if (!text) {
+		options->failed = -ENOMEM;
+		return;
+	}
+	name = strcspn(text, "=");
+	if (text[name]) {
+		for (body = text + name + 1; is_blank(*body); body++)
+			;
+		memmove(text + name + 1, body, strlen(body) + 1);
+	}
+	keep(options, &options->macros, text);
+	free(text);
+}
+
 static void understand(struct ki_cl_options *options, enum reading reading,
 		       enum meaning meaning, const char *argument)
 {
@@ -243,7 +275,7 @@ static void understand(struct ki_cl_options *options, enum reading reading,
 			keep(options, &options->doubtful_directories, argument);
 		break;
 	case MACRO:
-		keep(options, &options->macros, argument);
+		keep_macro(options, reading, argument);
 		break;
 	case UNDEFINE:
 		keep(options, &options->undefined, argument);

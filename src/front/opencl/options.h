@@ -19,7 +19,7 @@
 #include <kiln/kiln.h>
 
 #define KI_CL_OPTIONS_BYTES_MAX ((size_t)1 << 20)
-#define KI_CL_WORDS_MAX ((size_t)8192)
+#define KI_CL_WORDS_MAX ((size_t)4096)
 
 /* Strings, each from malloc(), without doubles, in the order of adding. */
 struct ki_cl_words {
