@@ -53,17 +53,33 @@ enum kiln_status kiln_blob_wrap(const void *data, size_t size,
 	return KILN_OK;
 }
 
+/* Whether somebody else counts this reference. */
+static int counted_elsewhere(struct kiln_blob *blob, int n)
+{
+	ki_blob_count_fn *counter =
+		atomic_load_explicit(&blob->counter, memory_order_acquire);
+
+	return counter && counter(blob, n);
+}
+
 struct kiln_blob *kiln_blob_ref(struct kiln_blob *blob)
 {
-	if (blob)
+	if (blob && !counted_elsewhere(blob, 1))
 		atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
 	return blob;
 }
 
 void kiln_blob_unref(struct kiln_blob *blob)
 {
-	if (!blob || atomic_fetch_sub_explicit(&blob->refs, 1,
-					       memory_order_acq_rel) != 1)
+	if (!blob || counted_elsewhere(blob, -1))
+		return;
+	ki_blob_drop(blob, 1);
+}
+
+void ki_blob_drop(struct kiln_blob *blob, size_t n)
+{
+	if (atomic_fetch_sub_explicit(&blob->refs, n, memory_order_acq_rel) !=
+	    n)
 		return;
 	if (blob->release)
 		blob->release(blob->arg);

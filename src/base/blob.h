@@ -3,14 +3,20 @@
 #define KI_BASE_BLOB_H
 
 /*
- * The inside of a blob.  The count is atomic; a holder that wants to count
+ * The inside of a blob.  The count is atomic.  A holder that wants to count
  * references elsewhere (the memory tier, per thread) keeps one reference of
- * its own and hooks `unref`.
+ * its own and sets `counter`: references are then first offered to it.
  */
 
 #include <stdatomic.h>
 
 #include <kiln/kiln.h>
+
+/*
+ * Count n (1 or -1) references elsewhere: 1, or 0 if they must go to `refs`.
+ * Called for a blob of which the caller has a reference.
+ */
+typedef int ki_blob_count_fn(struct kiln_blob *blob, int n);
 
 struct kiln_blob {
 	/* Fixed after creation. */
@@ -23,11 +29,15 @@ struct kiln_blob {
 	uint64_t place;
 	/* Atomic. */
 	_Atomic size_t refs;
+	ki_blob_count_fn *_Atomic counter;	/* NULL: nobody */
 };
 
 #define KI_BLOB_NOWHERE UINT64_MAX
 
 /* A blob with uninitialised bytes, to be filled before it is shared. */
 struct kiln_blob *ki_blob_new(size_t size, void **out_data);
+
+/* Take n from `refs` itself; the last one frees. */
+void ki_blob_drop(struct kiln_blob *blob, size_t n);
 
 #endif /* KI_BASE_BLOB_H */

@@ -125,6 +125,21 @@ uint64_t ki_file_size_max(void)
 	return limit.rlim_cur;
 }
 
+int ki_absolute_path(char out[KI_PATH_MAX], const char *path)
+{
+	char directory[KI_PATH_MAX];
+
+	if (*path == '/') {
+		if (strlen(path) >= KI_PATH_MAX)
+			return -ENAMETOOLONG;
+		strcpy(out, path);
+		return 0;
+	}
+	if (!getcwd(directory, sizeof(directory)))
+		return -errno;
+	return ki_path_join(out, directory, path);
+}
+
 void ki_boot_id(const struct ki_sys *sys, uint8_t out[16])
 {
 	char text[64];

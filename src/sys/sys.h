@@ -195,6 +195,8 @@ const char *ki_environment(const char *name);
 int ki_executable(char out[KI_PATH_MAX]);
 /* RLIMIT_FSIZE: writing past it would kill the program by SIGXFSZ. */
 uint64_t ki_file_size_max(void);
+/* The path from the root, against the working directory; -errno. */
+int ki_absolute_path(char out[KI_PATH_MAX], const char *path);
 /* 16 bytes that change at each boot (zeros if unknown). */
 void ki_boot_id(const struct ki_sys *sys, uint8_t out[16]);
 /* The system's memory pressure of this cgroup, in percent; -1 unknown. */
@@ -274,5 +276,15 @@ void ki_thread_join(struct ki_thread *thread);
 /* A number for the calling thread, never 0, never that of another living
    thread of this process. */
 uint64_t ki_thread_id(void);
+/* Let another thread run. */
+void ki_thread_yield(void);
+
+/*
+ * A full memory barrier in every running thread of this process, paid for by
+ * the caller alone.  Ask once whether there is one: 1 or 0 (denied, or not in
+ * this kernel).  The barrier returns 0 or -errno.
+ */
+int ki_process_barrier_prepare(void);
+int ki_process_barrier(void);
 
 #endif /* KI_SYS_SYS_H */

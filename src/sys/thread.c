@@ -3,6 +3,8 @@
 #include "sys/sys.h"
 
 #include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -51,4 +53,22 @@ void ki_thread_join(struct ki_thread *thread)
 uint64_t ki_thread_id(void)
 {
 	return (uint64_t)syscall(SYS_gettid);
+}
+
+void ki_thread_yield(void)
+{
+	sched_yield();
+}
+
+int ki_process_barrier_prepare(void)
+{
+	return !syscall(SYS_membarrier,
+			MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+}
+
+int ki_process_barrier(void)
+{
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		return -errno;
+	return 0;
 }
