@@ -14,6 +14,7 @@
 #include "key/key.h"
 
 struct ki_memory;
+struct ki_slot;
 struct ki_flight;
 
 struct ki_memory_options {
@@ -27,7 +28,20 @@ struct ki_memory_options {
 /* KILN_E_NO_MEMORY. */
 enum kiln_status ki_memory_new(const struct ki_memory_options *options,
 			       struct ki_memory **out_memory);
+/*
+ * Nobody uses it any more; flights are finished.  In a forked child it may
+ * have been caught in the middle of a change: then its memory is left alone.
+ */
 void ki_memory_free(struct ki_memory *memory);
+
+/*
+ * The hot path, for whoever has entered its slot (memory/slots.h; NULL if
+ * there is none): KILN_OK or KILN_MISS, nothing else happens.
+ */
+enum kiln_status ki_memory_find(struct ki_memory *memory,
+				const struct kiln_key *key,
+				struct ki_slot *slot,
+				struct kiln_blob **out_blob);
 
 /*
  * Begin the use of a key:
@@ -35,19 +49,24 @@ void ki_memory_free(struct ki_memory *memory);
  *                 flight that was waited for; a failed one has another kind
  *                 than KILN_BUILD_OK)
  *   KILN_MISS     this thread leads: *out_flight must be given to
- *                 ki_memory_finish(), or NULL for a nested call that must not
- *                 wait and builds for itself
+ *                 ki_memory_finish(), by this thread, flights begun meanwhile
+ *                 first.  A thread that leads another flight already never
+ *                 waits: where it would, it gets a flight that nobody follows.
  *   KILN_E_INVALID  the key is being built by this very thread further up
+ *   KILN_E_NO_MEMORY
  */
 enum kiln_status ki_memory_begin(struct ki_memory *memory,
 				 const struct kiln_key *key,
 				 struct kiln_build_result *out_result,
 				 struct ki_flight **out_flight);
 
+/* Whether the thread led another flight when this one began. */
+int ki_flight_is_nested(const struct ki_flight *flight);
+
 /*
- * End a flight: waiters get the result (each its own reference), and it is
- * kept by policy.  `result` stays the caller's.  `status` below 0 (no memory,
- * say) makes the waiters try for themselves.
+ * End a flight: waiters get the result (each its own reference), a value is
+ * kept, a failure by policy.  `result` stays the caller's.  `status` below 0
+ * (no memory, say) makes the waiters try for themselves.
  */
 void ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
 		      enum kiln_status status,
@@ -62,7 +81,16 @@ enum kiln_status ki_memory_get(struct ki_memory *memory,
 void ki_memory_put(struct ki_memory *memory, const struct kiln_key *key,
 		   struct kiln_blob *blob);
 
-/* KILN_OK or KILN_MISS. */
+/*
+ * Keep what another tier had, unless there is a value already or anything was
+ * removed or replaced since ki_memory_changes() was asked: what was read
+ * before a removal must not come back after it.
+ */
+uint64_t ki_memory_changes(struct ki_memory *memory);
+void ki_memory_fill(struct ki_memory *memory, const struct kiln_key *key,
+		    struct kiln_blob *blob, uint64_t changes);
+
+/* Also forgets a kept failure.  KILN_OK or KILN_MISS. */
 enum kiln_status ki_memory_remove(struct ki_memory *memory,
 				  const struct kiln_key *key);
 void ki_memory_wipe(struct ki_memory *memory);
@@ -70,12 +98,20 @@ void ki_memory_wipe(struct ki_memory *memory);
 /* Drop entries until at most this many bytes are held. */
 void ki_memory_trim(struct ki_memory *memory, uint64_t bytes);
 
-/* Drop the entries whose blob the predicate no longer wants. */
+/*
+ * Drop the entries whose blob the predicate no longer wants.  It is asked
+ * under the tier's lock: it may look at the blob and at little else.
+ */
 typedef int ki_memory_keep_fn(void *arg, const struct kiln_blob *blob);
 void ki_memory_sweep(struct ki_memory *memory, ki_memory_keep_fn *keep,
 		     void *arg);
 
 void ki_memory_size(struct ki_memory *memory, uint64_t *out_bytes,
 		    uint64_t *out_entries);
+
+/* Since it was made: hits, and calls that waited for another thread's flight
+   (counted when they begin to wait). */
+uint64_t ki_memory_hits(struct ki_memory *memory);
+uint64_t ki_memory_waited(struct ki_memory *memory);
 
 #endif /* KI_MEMORY_MEMORY_H */

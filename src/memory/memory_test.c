@@ -1,0 +1,862 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "harness/harness.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/blob.h"
+#include "memory/memory.h"
+#include "memory/slots.h"
+#include "sys/sys.h"
+
+static struct kiln_key *key_of(uint64_t number)
+{
+	struct kiln_key *key = kiln_key_new();
+	char text[32];
+
+	snprintf(text, sizeof(text), "kernel %llu", (unsigned long long)number);
+	kiln_key_add_string(key, "source", text);
+	if (kiln_key_finish(key))
+		abort();
+	return key;
+}
+
+static struct kiln_blob *blob_of(uint64_t number, size_t size)
+{
+	struct kiln_blob *blob;
+	uint64_t *bytes = calloc(1, size < 8 ? 8 : size);
+
+	bytes[0] = number;
+	if (kiln_blob_copy(bytes, size, &blob))
+		abort();
+	free(bytes);
+	return blob;
+}
+
+static uint64_t number_of(const struct kiln_blob *blob)
+{
+	return *(const uint64_t *)kiln_blob_data(blob);
+}
+
+static struct ki_memory *memory_of(struct ki_memory_options options)
+{
+	struct ki_memory *memory;
+
+	if (ki_memory_new(&options, &memory))
+		abort();
+	return memory;
+}
+
+static void put(struct ki_memory *memory, uint64_t number, uint64_t value,
+		size_t size)
+{
+	struct kiln_key *key = key_of(number);
+	struct kiln_blob *blob = blob_of(value, size);
+
+	ki_memory_put(memory, key, blob);
+	kiln_blob_unref(blob);
+	kiln_key_free(key);
+}
+
+/* The value's number, or UINT64_MAX. */
+static uint64_t get(struct ki_memory *memory, uint64_t number)
+{
+	struct kiln_key *key = key_of(number);
+	struct kiln_blob *blob;
+	uint64_t value = UINT64_MAX;
+
+	if (!ki_memory_get(memory, key, &blob)) {
+		value = number_of(blob);
+		kiln_blob_unref(blob);
+	}
+	kiln_key_free(key);
+	return value;
+}
+
+#define NOTHING UINT64_MAX
+
+/* ---- Values ---------------------------------------------------------------- */
+
+static void what_is_put_is_found(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *key = key_of(1);
+	uint64_t bytes, n_entries, i;
+
+	assert_int_equal(get(memory, 1), NOTHING);
+	for (i = 0; i < 3000; i++)
+		put(memory, i, i * 2, 16);
+	for (i = 0; i < 3000; i++)
+		assert_int_equal(get(memory, i), i * 2);
+	put(memory, 1, 7, 16);
+	assert_int_equal(get(memory, 1), 7);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_int_equal(n_entries, 3000);
+	assert_int_equal(ki_memory_hits(memory), 3001);
+
+	assert_int_equal(ki_memory_remove(memory, key), KILN_OK);
+	assert_int_equal(ki_memory_remove(memory, key), KILN_MISS);
+	assert_int_equal(get(memory, 1), NOTHING);
+	ki_memory_wipe(memory);
+	assert_int_equal(get(memory, 2), NOTHING);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(n_entries, 0);
+	kiln_key_free(key);
+	ki_memory_free(memory);
+}
+
+/* S02: digests are cut to 8 bits, so that most keys share one. */
+static void equal_digests_never_mix_values_up(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *keys[1000];
+	struct kiln_blob *blob;
+	uint64_t i;
+
+	for (i = 0; i < 1000; i++) {
+		keys[i] = key_of(i);
+		keys[i]->digest_low &= 0xff;
+		keys[i]->digest_high = 0;
+		blob = blob_of(i, 8);
+		ki_memory_put(memory, keys[i], blob);
+		kiln_blob_unref(blob);
+	}
+	for (i = 0; i < 1000; i++) {
+		assert_int_equal(ki_memory_get(memory, keys[i], &blob),
+				 KILN_OK);
+		assert_int_equal(number_of(blob), i);
+		kiln_blob_unref(blob);
+		kiln_key_free(keys[i]);
+	}
+	ki_memory_free(memory);
+}
+
+/* S48 */
+static void bounds_are_never_exceeded(void **state)
+{
+	static const struct ki_memory_options rows[] = {
+		{ .bytes_max = 100000 },
+		{ .entries_max = 37 },
+		{ .bytes_max = 30000, .entries_max = 20 },
+		{ .entries_max = 1 },
+	};
+	uint64_t seed = 1;
+
+	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+		struct ki_memory *memory = memory_of(rows[r]);
+		uint64_t bytes, n_entries;
+
+		for (int i = 0; i < 2000; i++) {
+			uint64_t number = harness_random(&seed) % 200;
+			size_t size = 8 + harness_random(&seed) % 4000;
+
+			put(memory, number, number, size);
+			assert_int_equal(get(memory, number), number);
+			ki_memory_size(memory, &bytes, &n_entries);
+			if (rows[r].bytes_max)
+				assert_true(bytes <= rows[r].bytes_max);
+			if (rows[r].entries_max)
+				assert_true(n_entries <= rows[r].entries_max);
+		}
+		ki_memory_free(memory);
+	}
+}
+
+static void a_value_larger_than_the_bound_is_not_kept(void **state)
+{
+	struct ki_memory *memory =
+		memory_of((struct ki_memory_options){ .bytes_max = 10000 });
+
+	put(memory, 1, 1, 100);
+	put(memory, 2, 2, 100);
+	put(memory, 1, 3, 20000);
+	assert_int_equal(get(memory, 1), NOTHING);	/* nor an older one */
+	assert_int_equal(get(memory, 2), 2);
+	ki_memory_free(memory);
+}
+
+static void what_is_used_outlives_what_is_not(void **state)
+{
+	struct ki_memory *memory =
+		memory_of((struct ki_memory_options){ .entries_max = 100 });
+
+	for (uint64_t i = 0; i < 10; i++)
+		put(memory, i, i, 8);
+	for (uint64_t i = 10; i < 2000; i++) {
+		put(memory, i, i, 8);
+		if (i % 10 == 0)
+			for (uint64_t j = 0; j < 10; j++)
+				assert_int_equal(get(memory, j), j);
+	}
+	ki_memory_free(memory);
+}
+
+static void trimming_keeps_what_fits(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	uint64_t bytes, n_entries, i;
+
+	for (i = 0; i < 100; i++)
+		put(memory, i, i, 1000);
+	ki_memory_trim(memory, 50000);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_in_range(bytes, 45000, 50000);
+	assert_in_range(n_entries, 30, 50);
+	ki_memory_trim(memory, 0);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_int_equal(bytes, 0);
+	put(memory, 1, 1, 1000);
+	assert_int_equal(get(memory, 1), 1);
+	ki_memory_free(memory);
+}
+
+static int is_even(void *arg, const struct kiln_blob *blob)
+{
+	return number_of(blob) % 2 == 0;
+}
+
+static void sweeping_drops_what_is_not_wanted(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+
+	for (uint64_t i = 0; i < 100; i++)
+		put(memory, i, i, 8);
+	ki_memory_sweep(memory, is_even, NULL);
+	for (uint64_t i = 0; i < 100; i++)
+		assert_int_equal(get(memory, i), i % 2 ? NOTHING : i);
+	ki_memory_free(memory);
+}
+
+static void what_was_read_before_a_removal_does_not_come_back(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *key = key_of(1);
+	struct kiln_blob *blob = blob_of(1, 8);
+	uint64_t changes = ki_memory_changes(memory);
+
+	ki_memory_remove(memory, key);
+	ki_memory_fill(memory, key, blob, changes);
+	assert_int_equal(get(memory, 1), NOTHING);
+	ki_memory_fill(memory, key, blob, ki_memory_changes(memory));
+	assert_int_equal(get(memory, 1), 1);
+	kiln_blob_unref(blob);
+	kiln_key_free(key);
+	ki_memory_free(memory);
+}
+
+static void a_tier_that_holds_nothing_misses(void **state)
+{
+	struct ki_memory *memory =
+		memory_of((struct ki_memory_options){ .hold_nothing = 1 });
+	uint64_t bytes, n_entries;
+
+	put(memory, 1, 1, 8);
+	assert_int_equal(get(memory, 1), NOTHING);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_int_equal(bytes, 0);
+	ki_memory_free(memory);
+}
+
+/* ---- References ------------------------------------------------------------ */
+
+static _Atomic int n_released;
+
+static void released(void *arg)
+{
+	atomic_fetch_add(&n_released, 1);
+	free(arg);
+}
+
+static struct kiln_blob *watched(uint64_t number)
+{
+	uint64_t *bytes = malloc(8);
+	struct kiln_blob *blob;
+
+	*bytes = number;
+	if (kiln_blob_wrap(bytes, 8, released, bytes, &blob))
+		abort();
+	return blob;
+}
+
+struct handover {
+	struct ki_memory *memory;
+	struct kiln_blob *blobs[64];
+};
+
+static void *take_references(void *arg)
+{
+	struct handover *handover = arg;
+	struct kiln_key *key = key_of(1);
+
+	for (int i = 0; i < 64; i++)
+		if (ki_memory_get(handover->memory, key, &handover->blobs[i]))
+			handover->blobs[i] = NULL;
+	kiln_key_free(key);
+	return NULL;
+}
+
+static void *drop_references(void *arg)
+{
+	struct handover *handover = arg;
+
+	for (int i = 0; i < 64; i++)
+		kiln_blob_unref(handover->blobs[i]);
+	return NULL;
+}
+
+static void in_thread(void *(*body)(void *), void *arg)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, body, arg))
+		abort();
+	pthread_join(thread, NULL);
+}
+
+static void references_move_between_threads_that_end(void **state)
+{
+	static const char *const ends[] = { "removed before", "removed after",
+					    "removed between" };
+
+	for (size_t i = 0; i < 3; i++) {
+		struct handover handover = {
+			memory_of((struct ki_memory_options){ 0 }), { NULL }
+		};
+		struct kiln_key *key = key_of(1);
+		struct kiln_blob *blob = watched(i);
+
+		n_released = 0;
+		ki_memory_put(handover.memory, key, blob);
+		kiln_blob_unref(blob);
+		in_thread(take_references, &handover);
+		for (int j = 0; j < 64; j++)
+			assert_non_null(handover.blobs[j]);
+		if (i == 0)
+			ki_memory_remove(handover.memory, key);
+		assert_int_equal(number_of(handover.blobs[63]), i);
+		in_thread(drop_references, &handover);
+		if (i == 1)
+			assert_int_equal(n_released, 0);
+		ki_memory_remove(handover.memory, key);
+		assert_string_equal(n_released == 1 ? ends[i] : "leak",
+				    ends[i]);
+		kiln_key_free(key);
+		ki_memory_free(handover.memory);
+	}
+}
+
+static void a_blob_outlives_its_memory_tier(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *key = key_of(1);
+	struct kiln_blob *blob = watched(5), *got[3];
+
+	n_released = 0;
+	ki_memory_put(memory, key, blob);
+	kiln_blob_unref(blob);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(ki_memory_get(memory, key, &got[i]), KILN_OK);
+	ki_memory_free(memory);
+	assert_int_equal(n_released, 0);
+	assert_int_equal(number_of(got[0]), 5);
+	for (int i = 0; i < 3; i++)
+		kiln_blob_unref(got[i]);
+	assert_int_equal(n_released, 1);
+	kiln_key_free(key);
+}
+
+static void one_blob_may_be_in_several_tiers(void **state)
+{
+	struct ki_memory *a = memory_of((struct ki_memory_options){ 0 });
+	struct ki_memory *b = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *key = key_of(1), *other = key_of(2);
+	struct kiln_blob *blob = watched(5), *got[4];
+
+	n_released = 0;
+	ki_memory_put(a, key, blob);
+	ki_memory_put(a, other, blob);
+	ki_memory_put(b, key, blob);
+	kiln_blob_unref(blob);
+	assert_int_equal(ki_memory_get(a, key, &got[0]), KILN_OK);
+	assert_int_equal(ki_memory_get(b, key, &got[1]), KILN_OK);
+	ki_memory_put(a, key, got[0]);
+	ki_memory_remove(a, key);
+	ki_memory_put(a, key, got[0]);
+	assert_int_equal(ki_memory_get(a, key, &got[2]), KILN_OK);
+	assert_int_equal(ki_memory_get(a, other, &got[3]), KILN_OK);
+	ki_memory_free(a);
+	ki_memory_free(b);
+	assert_int_equal(n_released, 0);
+	for (int i = 0; i < 4; i++)
+		kiln_blob_unref(got[i]);
+	assert_int_equal(n_released, 1);
+	kiln_key_free(other);
+	kiln_key_free(key);
+}
+
+static void *take_a_slot(void *arg)
+{
+	get(arg, 1);
+	return NULL;
+}
+
+static void slots_of_ended_threads_are_used_again(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	size_t before;
+
+	put(memory, 1, 1, 8);
+	get(memory, 1);
+	before = ki_slots_n_used();
+	for (int i = 0; i < 20; i++)
+		in_thread(take_a_slot, memory);
+	assert_int_equal(ki_slots_n_used(), before);
+	assert_int_equal(ki_memory_hits(memory), 21);
+	ki_memory_free(memory);
+}
+
+/* A thread that never leaves its look-up keeps garbage; the bound holds. */
+static void a_stopped_reader_does_not_make_memory_grow(void **state)
+{
+	struct ki_memory *memory =
+		memory_of((struct ki_memory_options){ .bytes_max = 160000 });
+	struct ki_slot *slot = ki_slot_enter();
+	uint64_t i, held = 0;
+
+	assert_non_null(slot);
+	n_released = 0;
+	for (i = 0; i < 5000; i++) {
+		struct kiln_key *key = key_of(i);
+		struct kiln_blob *blob = watched(i);
+
+		ki_memory_put(memory, key, blob);
+		kiln_blob_unref(blob);
+		kiln_key_free(key);
+	}
+	assert_true(5000 - n_released < 2000);
+	ki_slot_leave(slot);
+	for (i = 0; i < 5000; i++)
+		if (get(memory, i) != NOTHING) {
+			assert_int_equal(get(memory, i), i);
+			held++;
+		}
+	assert_in_range(held, 100, 2000);
+	put(memory, 9999, 1, 8);	/* collects */
+	put(memory, 9998, 2, 8);
+	assert_int_equal(get(memory, 9998), 2);
+	ki_memory_free(memory);
+	assert_int_equal(n_released, 5000);
+}
+
+struct crowd {
+	struct ki_memory *memory;
+	struct kiln_key *keys[64];
+	_Atomic int n_made;
+	_Atomic int n_wrong;
+};
+
+static int hammer(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	uint64_t seed = index + 1;
+
+	for (int i = 0; i < 4000; i++) {
+		uint64_t random = harness_random(&seed), n = random % 64;
+		struct kiln_blob *blob;
+
+		if (random >> 60 == 0) {
+			ki_memory_remove(crowd->memory, crowd->keys[n]);
+		} else if (random >> 60 < 4) {
+			blob = watched(n);
+			atomic_fetch_add(&crowd->n_made, 1);
+			ki_memory_put(crowd->memory, crowd->keys[n], blob);
+			kiln_blob_unref(blob);
+		} else if (!ki_memory_get(crowd->memory, crowd->keys[n],
+					  &blob)) {
+			struct kiln_blob *more = kiln_blob_ref(blob);
+
+			if (number_of(blob) != n)
+				atomic_fetch_add(&crowd->n_wrong, 1);
+			kiln_blob_unref(blob);
+			kiln_blob_unref(more);
+		}
+	}
+	return 0;
+}
+
+static void many_threads_get_put_and_remove(void **state)
+{
+	struct crowd crowd = { .memory = memory_of((struct ki_memory_options){
+				       .entries_max = 32 }) };
+
+	n_released = 0;
+	for (uint64_t i = 0; i < 64; i++)
+		crowd.keys[i] = key_of(i);
+	harness_threads(8, hammer, &crowd);
+	ki_memory_free(crowd.memory);
+	assert_int_equal(crowd.n_wrong, 0);
+	assert_int_equal(n_released, crowd.n_made);
+	for (uint64_t i = 0; i < 64; i++)
+		kiln_key_free(crowd.keys[i]);
+}
+
+/* ---- Flights --------------------------------------------------------------- */
+
+struct party {
+	struct ki_memory *memory;
+	struct kiln_key *key;
+	unsigned n_threads;
+	enum kiln_build_kind kind;
+	enum kiln_status status;
+	_Atomic int n_led;
+	_Atomic int n_from[5];
+	_Atomic int n_failed;
+};
+
+/* Lead only once everybody else waits. */
+static int fly(unsigned index, void *arg)
+{
+	struct party *party = arg;
+	struct kiln_build_result result;
+	struct ki_flight *flight;
+	enum kiln_status status;
+
+	kiln_build_result_init(&result);
+	status = ki_memory_begin(party->memory, party->key, &result, &flight);
+	if (status == KILN_MISS) {
+		int turn = atomic_fetch_add(&party->n_led, 1);
+
+		while (!turn && ki_memory_waited(party->memory) <
+					party->n_threads - 1)
+			ki_thread_yield();
+		if (party->kind == KILN_BUILD_OK)
+			result.blob = blob_of(42, 8);
+		result.kind = party->kind;
+		result.code = 7;
+		result.message = strdup("no");
+		result.source = KILN_FROM_BUILD;
+		ki_memory_finish(party->memory, flight, party->status,
+				 &result);
+		status = KILN_OK;
+	}
+	if (status || result.code != 7 || strcmp(result.message, "no") ||
+	    (party->kind == KILN_BUILD_OK && number_of(result.blob) != 42))
+		atomic_fetch_add(&party->n_failed, 1);
+	atomic_fetch_add(&party->n_from[result.source], 1);
+	kiln_build_result_fini(&result);
+	return 0;
+}
+
+/* S18, in the tier alone. */
+static void one_leads_and_the_others_wait(void **state)
+{
+	struct party party = {
+		.memory = memory_of((struct ki_memory_options){ 0 }),
+		.key = key_of(1),
+		.n_threads = 64,
+	};
+
+	harness_threads(64, fly, &party);
+	assert_int_equal(party.n_failed, 0);
+	assert_int_equal(party.n_led, 1);
+	assert_int_equal(party.n_from[KILN_FROM_BUILD], 1);
+	assert_int_equal(party.n_from[KILN_FROM_FLIGHT], 63);
+	assert_int_equal(get(party.memory, 1), 42);
+	kiln_key_free(party.key);
+	ki_memory_free(party.memory);
+}
+
+/* S22 */
+static void failures_reach_everyone_who_waits(void **state)
+{
+	static const struct {
+		const char *name;
+		enum kiln_build_kind kind;
+		enum kiln_status status;
+		int n_led_min;
+		int n_led_max;
+	} rows[] = {
+		{ "lasting", KILN_BUILD_FAILED, KILN_OK, 1, 1 },
+		{ "resources", KILN_BUILD_RESOURCES, KILN_OK, 1, 1 },
+		/* The first, then one more try of those who waited for it. */
+		{ "spurious", KILN_BUILD_SPURIOUS, KILN_OK, 2, 8 },
+		{ "given up", KILN_BUILD_FAILED, KILN_E_NO_MEMORY, 8, 8 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct party party = {
+			.memory = memory_of((struct ki_memory_options){ 0 }),
+			.key = key_of(1),
+			.n_threads = 8,
+			.kind = rows[i].kind,
+			.status = rows[i].status,
+		};
+
+		harness_threads(8, fly, &party);
+		assert_int_equal(party.n_failed, 0);
+		assert_in_range(party.n_led, rows[i].n_led_min,
+				rows[i].n_led_max);
+		assert_int_equal(party.n_from[KILN_FROM_BUILD], party.n_led);
+		kiln_key_free(party.key);
+		ki_memory_free(party.memory);
+	}
+}
+
+/* Fail once; whether the next caller leads. */
+static int leads_after_failure(struct ki_memory *memory,
+			       const struct kiln_key *key,
+			       enum kiln_build_kind kind)
+{
+	struct kiln_build_result result;
+	struct ki_flight *flight;
+	enum kiln_status status;
+
+	kiln_build_result_init(&result);
+	status = ki_memory_begin(memory, key, &result, &flight);
+	if (status != KILN_MISS)
+		return -1;
+	result.kind = kind;
+	ki_memory_finish(memory, flight, KILN_OK, &result);
+	kiln_build_result_init(&result);
+	status = ki_memory_begin(memory, key, &result, &flight);
+	if (status == KILN_MISS)
+		ki_memory_finish(memory, flight, KILN_E_NO_MEMORY, &result);
+	else if (status || result.source != KILN_FROM_FAILURE ||
+		 result.kind != kind)
+		return -1;
+	return status == KILN_MISS;
+}
+
+/* S22 */
+static void failures_are_kept_by_policy(void **state)
+{
+	static const struct {
+		const char *name;
+		enum kiln_failure_policy policy;
+		uint64_t ttl_ms;
+		enum kiln_build_kind kind;
+		int leads;
+	} rows[] = {
+		{ "retry", KILN_FAILURE_RETRY, 0, KILN_BUILD_FAILED, 1 },
+		{ "keep", KILN_FAILURE_KEEP, 0, KILN_BUILD_FAILED, 0 },
+		{ "for long", KILN_FAILURE_KEEP_FOR, 60000, KILN_BUILD_FAILED,
+		  0 },
+		{ "expired", KILN_FAILURE_KEEP_FOR, 0, KILN_BUILD_FAILED, 1 },
+		{ "spurious", KILN_FAILURE_KEEP, 0, KILN_BUILD_SPURIOUS, 1 },
+		{ "resources", KILN_FAILURE_KEEP, 0, KILN_BUILD_RESOURCES, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct ki_memory *memory =
+			memory_of((struct ki_memory_options){
+				.failure_policy = rows[i].policy,
+				.failure_ttl_ms = rows[i].ttl_ms });
+		struct kiln_key *key = key_of(1);
+
+		assert_int_equal(
+			leads_after_failure(memory, key, rows[i].kind),
+			rows[i].leads);
+		kiln_key_free(key);
+		ki_memory_free(memory);
+	}
+}
+
+static void a_kept_failure_ends(void **state)
+{
+	static const char *const ends[] = { "remove", "put", "wipe" };
+
+	for (size_t i = 0; i < 3; i++) {
+		struct ki_memory *memory =
+			memory_of((struct ki_memory_options){
+				.failure_policy = KILN_FAILURE_KEEP });
+		struct kiln_key *key = key_of(1);
+
+		assert_int_equal(
+			leads_after_failure(memory, key, KILN_BUILD_FAILED),
+			0);
+		if (!strcmp(ends[i], "remove"))
+			ki_memory_remove(memory, key);
+		else if (!strcmp(ends[i], "wipe"))
+			ki_memory_wipe(memory);
+		else {
+			put(memory, 1, 1, 8);
+			ki_memory_trim(memory, 0);
+		}
+		assert_int_equal(
+			leads_after_failure(memory, key, KILN_BUILD_FAILED),
+			0);
+		kiln_key_free(key);
+		ki_memory_free(memory);
+	}
+}
+
+static void kept_failures_have_a_bound(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){
+		.failure_policy = KILN_FAILURE_KEEP });
+	struct kiln_key *first = key_of(0);
+	struct kiln_build_result result;
+	struct ki_flight *flight;
+
+	for (uint64_t i = 0; i < 5000; i++) {
+		struct kiln_key *key = key_of(i);
+
+		kiln_build_result_init(&result);
+		assert_int_equal(
+			ki_memory_begin(memory, key, &result, &flight),
+			KILN_MISS);
+		result.kind = KILN_BUILD_FAILED;
+		ki_memory_finish(memory, flight, KILN_OK, &result);
+		kiln_key_free(key);
+	}
+	assert_int_equal(ki_memory_begin(memory, first, &result, &flight),
+			 KILN_MISS);
+	ki_memory_finish(memory, flight, KILN_E_NO_MEMORY, &result);
+	kiln_key_free(first);
+	ki_memory_free(memory);
+}
+
+/* ---- Nesting --------------------------------------------------------------- */
+
+struct pair {
+	struct ki_memory *memory;
+	struct kiln_key *keys[2];
+	_Atomic int n_leading;
+	_Atomic int n_wrong;
+};
+
+/* Each leads one key and asks for the other's: neither may wait. */
+static int cross(unsigned index, void *arg)
+{
+	struct pair *pair = arg;
+	struct kiln_build_result result;
+	struct ki_flight *outer, *inner;
+
+	kiln_build_result_init(&result);
+	if (ki_memory_begin(pair->memory, pair->keys[index], &result, &outer) !=
+		    KILN_MISS ||
+	    ki_flight_is_nested(outer))
+		atomic_fetch_add(&pair->n_wrong, 1);
+	atomic_fetch_add(&pair->n_leading, 1);
+	while (pair->n_leading < 2)
+		ki_thread_yield();
+	if (ki_memory_begin(pair->memory, pair->keys[!index], &result,
+			    &inner) != KILN_MISS ||
+	    !ki_flight_is_nested(inner))
+		atomic_fetch_add(&pair->n_wrong, 1);
+	/* S23: either key again, from inside. */
+	for (int i = 0; i < 2; i++)
+		if (ki_memory_begin(pair->memory, pair->keys[i], &result,
+				    &inner) != KILN_E_INVALID)
+			atomic_fetch_add(&pair->n_wrong, 1);
+	atomic_fetch_add(&pair->n_leading, 1);
+	while (pair->n_leading < 4)
+		ki_thread_yield();
+	ki_memory_finish(pair->memory, inner, KILN_E_NO_MEMORY, &result);
+	ki_memory_finish(pair->memory, outer, KILN_E_NO_MEMORY, &result);
+	return 0;
+}
+
+static void builds_that_need_each_other_do_not_wait(void **state)
+{
+	struct pair pair = {
+		.memory = memory_of((struct ki_memory_options){ 0 }),
+		.keys = { key_of(1), key_of(2) },
+	};
+
+	harness_threads(2, cross, &pair);
+	assert_int_equal(pair.n_wrong, 0);
+	kiln_key_free(pair.keys[0]);
+	kiln_key_free(pair.keys[1]);
+	ki_memory_free(pair.memory);
+}
+
+/* ---- Fork ------------------------------------------------------------------ */
+
+static _Atomic int stop;
+
+static void *keep_busy(void *arg)
+{
+	uint64_t i;
+
+	for (i = 0; !atomic_load(&stop); i++) {
+		put(arg, i % 50, 1, 64);
+		get(arg, i % 50);
+	}
+	return NULL;
+}
+
+/* S40: the child frees what it inherited, whatever the other thread held. */
+static void a_forked_child_can_free(void **state)
+{
+	struct ki_memory *memory =
+		memory_of((struct ki_memory_options){ .entries_max = 20 });
+	struct kiln_key *key = key_of(1000);
+	struct kiln_blob *blob;
+	pthread_t thread;
+	int failed = 0;
+
+	atomic_store(&stop, 0);
+	put(memory, 1000, 3, 8);
+	assert_int_equal(ki_memory_get(memory, key, &blob), KILN_OK);
+	assert_int_equal(pthread_create(&thread, NULL, keep_busy, memory), 0);
+	for (int i = 0; i < 20; i++) {
+		int status;
+		pid_t pid = fork();
+
+		if (!pid) {
+			ki_memory_free(memory);
+			if (number_of(blob) != 3)
+				_exit(1);
+			kiln_blob_unref(blob);
+			_exit(0);
+		}
+		if (waitpid(pid, &status, 0) != pid || status)
+			failed++;
+	}
+	atomic_store(&stop, 1);
+	pthread_join(thread, NULL);
+	assert_int_equal(failed, 0);
+	assert_int_equal(number_of(blob), 3);
+	kiln_blob_unref(blob);
+	kiln_key_free(key);
+	ki_memory_free(memory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_put_is_found),
+		cmocka_unit_test(equal_digests_never_mix_values_up),
+		cmocka_unit_test(bounds_are_never_exceeded),
+		cmocka_unit_test(a_value_larger_than_the_bound_is_not_kept),
+		cmocka_unit_test(what_is_used_outlives_what_is_not),
+		cmocka_unit_test(trimming_keeps_what_fits),
+		cmocka_unit_test(sweeping_drops_what_is_not_wanted),
+		cmocka_unit_test(
+			what_was_read_before_a_removal_does_not_come_back),
+		cmocka_unit_test(a_tier_that_holds_nothing_misses),
+		cmocka_unit_test(references_move_between_threads_that_end),
+		cmocka_unit_test(a_blob_outlives_its_memory_tier),
+		cmocka_unit_test(one_blob_may_be_in_several_tiers),
+		cmocka_unit_test(slots_of_ended_threads_are_used_again),
+		cmocka_unit_test(a_stopped_reader_does_not_make_memory_grow),
+		cmocka_unit_test(many_threads_get_put_and_remove),
+		cmocka_unit_test(one_leads_and_the_others_wait),
+		cmocka_unit_test(failures_reach_everyone_who_waits),
+		cmocka_unit_test(failures_are_kept_by_policy),
+		cmocka_unit_test(a_kept_failure_ends),
+		cmocka_unit_test(kept_failures_have_a_bound),
+		cmocka_unit_test(builds_that_need_each_other_do_not_wait),
+		cmocka_unit_test(a_forked_child_can_free),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

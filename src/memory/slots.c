@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The registry of slots, grace periods, and references counted by threads.
+ *
+ * Grace periods.  `epoch` is a clock of removals: a reader's pin holds the
+ * time when it entered, a removed thing the time when it was removed.  Once
+ * no pin is as old as that, nobody can see the thing.  In letters:
+ *
+ *	(a) the reader stores its pin before it loads anything from the table;
+ *	(b) the remover makes the thing unreachable, then moves the clock, then
+ *	    runs a barrier in all threads, then reads the pins.
+ *
+ * By (a), (b) and the barrier, a reader whose pin is not seen finds the thing
+ * unreachable.  Where the system has no such barrier, pins are exchanged
+ * atomically instead, and table words are loaded in sequential order.
+ *
+ * References.  While a memory tier holds a blob, `blob->refs` carries a bias
+ * that keeps it from zero and each thread counts for itself, in a word of its
+ * slot.  When the tier lets go, it clears `blob->counter` (from then on
+ * references go to `refs`), waits a grace period (no thread then touches its
+ * word for this blob any more), and moves all words' counts and the bias to
+ * `refs` in one addition:
+ *
+ *	refs = own                    counter NULL
+ *	  count_begin
+ *	refs = own + BIAS + ...       counter set   words count
+ *	  count_end
+ *	refs = own + BIAS + ...       counter NULL  words frozen
+ *	  grace period, count_finish
+ *	refs = sum of all references  counter NULL  words 0
+ *
+ * A word whose count is not zero is changed by its thread only for the blob
+ * whose address it has; one whose count is zero is free for any.  So a frozen
+ * word has one writer, whoever gathers it under the registry's mutex.
+ *
+ * fork().  The mutex is held over it.  The child has one thread: the other
+ * slots are emptied, their counts moved to `refs`.
+ */
+
+#include "memory/slots.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sys/sys.h"
+
+#define BIAS ((size_t)1 << (sizeof(size_t) * 8 - 2))
+
+/* Look for slots of the dead at most when this many are in use. */
+#define CROWD_MIN 64
+
+__thread struct ki_slot *ki_slot_mine;
+_Atomic uint64_t ki_slot_epoch = 1;
+_Atomic int ki_slot_is_cheap;
+
+/* A plain mutex: fork handlers of several modules run inside each other. */
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t exit_key;
+static int has_exit_key;
+
+/* Under registry; slots are never freed, and `next` never changes. */
+static struct ki_slot *_Atomic slots;
+static size_t n_used;
+static size_t crowd = CROWD_MIN;
+static unsigned owners;			/* a bit each */
+static uint64_t retired_hits[KI_SLOT_OWNERS];
+
+/* ---- Slots ----------------------------------------------------------------- */
+
+/* Move what the slot has counted to where it is not lost, and free it. */
+static void empty_locked(struct ki_slot *slot)
+{
+	size_t i;
+
+	for (i = 0; i < KI_SLOT_COUNTS; i++) {
+		uint64_t word = atomic_load_explicit(&slot->counts[i],
+						     memory_order_relaxed);
+		int count = (int16_t)(word >> 48);
+		struct kiln_blob *blob =
+			(struct kiln_blob *)(uintptr_t)(word & KI_SLOT_ADDRESS);
+
+		if (count)
+			atomic_fetch_add(&blob->refs,
+					 (size_t)(ptrdiff_t)count);
+		atomic_store_explicit(&slot->counts[i], 0,
+				      memory_order_relaxed);
+	}
+	for (i = 0; i < KI_SLOT_OWNERS; i++)
+		retired_hits[i] += atomic_exchange(&slot->hits[i], 0);
+	atomic_store_explicit(&slot->pin, 0, memory_order_release);
+	slot->thread = 0;
+	n_used--;
+}
+
+static void thread_exits(void *arg)
+{
+	struct ki_slot *slot = arg;
+
+	pthread_mutex_lock(&registry);
+	empty_locked(slot);
+	pthread_mutex_unlock(&registry);
+	ki_slot_mine = NULL;
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&registry);
+}
+
+static void after_fork_in_parent(void)
+{
+	pthread_mutex_unlock(&registry);
+}
+
+static void after_fork_in_child(void)
+{
+	struct ki_slot *slot;
+
+	for (slot = slots; slot; slot = slot->next)
+		if (slot != ki_slot_mine && slot->thread)
+			empty_locked(slot);
+	if (ki_slot_mine) {
+		ki_slot_mine->thread = ki_thread_id();
+		ki_slot_mine->start = 0;
+	}
+	(void)ki_process_barrier_prepare();
+	pthread_mutex_unlock(&registry);
+}
+
+static void install(void)
+{
+	has_exit_key = !pthread_key_create(&exit_key, thread_exits);
+	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+	atomic_store(&ki_slot_is_cheap, ki_process_barrier_prepare());
+}
+
+void ki_slots_prepare(void)
+{
+	pthread_once(&once, install);
+}
+
+/*
+ * A thread that ends without running its destructors (or uses kiln in the last
+ * of them) leaves its slot behind.
+ */
+static void bury_dead_locked(void)
+{
+	struct ki_slot *slot;
+
+	for (slot = slots; slot; slot = slot->next)
+		if (slot->thread && slot->start &&
+		    !ki_process_alive((int)slot->thread, slot->start))
+			empty_locked(slot);
+	crowd = n_used * 2 > CROWD_MIN ? n_used * 2 : CROWD_MIN;
+}
+
+static struct ki_slot *take_locked(void)
+{
+	struct ki_slot *slot;
+
+	if (n_used >= crowd)
+		bury_dead_locked();
+	for (slot = slots; slot; slot = slot->next)
+		if (!slot->thread)
+			return slot;
+	slot = aligned_alloc(_Alignof(struct ki_slot), sizeof(*slot));
+	if (!slot)
+		return NULL;
+	memset(slot, 0, sizeof(*slot));
+	slot->next = slots;
+	atomic_store_explicit(&slots, slot, memory_order_release);
+	return slot;
+}
+
+struct ki_slot *ki_slot_new(void)
+{
+	uint64_t thread = ki_thread_id();
+	uint64_t start = ki_process_start((int)thread);
+	struct ki_slot *slot;
+
+	pthread_once(&once, install);
+	if (!has_exit_key)
+		return NULL;
+	pthread_mutex_lock(&registry);
+	slot = take_locked();
+	if (slot) {
+		slot->thread = thread;
+		slot->start = start;
+		n_used++;
+	}
+	pthread_mutex_unlock(&registry);
+	if (slot && pthread_setspecific(exit_key, slot)) {
+		thread_exits(slot);
+		slot = NULL;
+	}
+	ki_slot_mine = slot;
+	return slot;
+}
+
+size_t ki_slots_n_used(void)
+{
+	size_t n;
+
+	pthread_mutex_lock(&registry);
+	n = n_used;
+	pthread_mutex_unlock(&registry);
+	return n;
+}
+
+/* ---- Grace periods --------------------------------------------------------- */
+
+uint64_t ki_slots_retire(void)
+{
+	return atomic_fetch_add(&ki_slot_epoch, 1);
+}
+
+/*
+ * A barrier that is denied later (by a filter that the program installed
+ * meanwhile) makes pins dear from now on; by the next try no cheap one can be
+ * on its way to memory any more.
+ */
+static int barrier(void)
+{
+	if (!atomic_load(&ki_slot_is_cheap) || !ki_process_barrier())
+		return 1;
+	atomic_store(&ki_slot_is_cheap, 0);
+	return 0;
+}
+
+uint64_t ki_slots_passed(void)
+{
+	uint64_t oldest = atomic_load(&ki_slot_epoch);
+	struct ki_slot *slot;
+
+	if (!barrier())
+		return 0;
+	for (slot = atomic_load(&slots); slot; slot = slot->next) {
+		uint64_t pin = atomic_load(&slot->pin);
+
+		if (pin && pin < oldest)
+			oldest = pin;
+	}
+	return oldest;
+}
+
+void ki_slots_wait(void)
+{
+	uint64_t tag = ki_slots_retire();
+
+	while (ki_slots_passed() <= tag)
+		ki_thread_yield();
+}
+
+/* ---- Blobs that are counted by threads ------------------------------------- */
+
+static int count(struct kiln_blob *blob, int n)
+{
+	struct ki_slot *slot = ki_slot_enter();
+	int done;
+
+	if (!slot)
+		return 0;
+	done = atomic_load_explicit(&blob->counter, memory_order_acquire) &&
+	       ki_slot_count(slot, blob, n);
+	ki_slot_leave(slot);
+	return done;
+}
+
+/* The bias also says that an earlier counting has not been finished yet. */
+int ki_slots_count_begin(struct kiln_blob *blob)
+{
+	size_t refs = atomic_load(&blob->refs);
+
+	if ((uint64_t)(uintptr_t)blob & ~KI_SLOT_ADDRESS)
+		return 0;
+	do {
+		if (refs >= BIAS / 2)
+			return 0;
+	} while (!atomic_compare_exchange_weak(&blob->refs, &refs,
+					       refs + BIAS));
+	atomic_store(&blob->counter, count);
+	return 1;
+}
+
+void ki_slots_count_end(struct kiln_blob *blob)
+{
+	atomic_store(&blob->counter, NULL);
+}
+
+static size_t gather_locked(const struct kiln_blob *blob)
+{
+	uint64_t address = (uint64_t)(uintptr_t)blob;
+	size_t place = ki_slot_place(blob), sum = 0;
+	struct ki_slot *slot;
+
+	for (slot = slots; slot; slot = slot->next) {
+		uint64_t word = atomic_load_explicit(&slot->counts[place],
+						     memory_order_relaxed);
+
+		if ((word & KI_SLOT_ADDRESS) != address || !(word >> 48))
+			continue;
+		sum += (size_t)(ptrdiff_t)(int16_t)(word >> 48);
+		atomic_store_explicit(&slot->counts[place], 0,
+				      memory_order_relaxed);
+	}
+	return sum;
+}
+
+void ki_slots_count_finish(struct kiln_blob *const *blobs, size_t n_blobs)
+{
+	size_t i;
+
+	pthread_mutex_lock(&registry);
+	for (i = 0; i < n_blobs; i++)
+		atomic_fetch_add(&blobs[i]->refs, gather_locked(blobs[i]));
+	pthread_mutex_unlock(&registry);
+	for (i = 0; i < n_blobs; i++)
+		ki_blob_drop(blobs[i], BIAS + 1);
+}
+
+/* ---- Hits ------------------------------------------------------------------ */
+
+int ki_slots_owner_new(void)
+{
+	int owner = -1, i;
+
+	pthread_mutex_lock(&registry);
+	for (i = 0; i < KI_SLOT_OWNERS && owner < 0; i++)
+		if (!(owners & 1u << i))
+			owner = i;
+	if (owner >= 0)
+		owners |= 1u << owner;
+	pthread_mutex_unlock(&registry);
+	return owner;
+}
+
+/* Nobody uses the owner any more: its columns are nobody's. */
+void ki_slots_owner_free(int owner)
+{
+	struct ki_slot *slot;
+
+	if (owner < 0)
+		return;
+	pthread_mutex_lock(&registry);
+	for (slot = slots; slot; slot = slot->next)
+		atomic_store(&slot->hits[owner], 0);
+	retired_hits[owner] = 0;
+	owners &= ~(1u << owner);
+	pthread_mutex_unlock(&registry);
+}
+
+uint64_t ki_slots_hits(int owner)
+{
+	struct ki_slot *slot;
+	uint64_t sum;
+
+	if (owner < 0)
+		return 0;
+	pthread_mutex_lock(&registry);
+	sum = retired_hits[owner];
+	for (slot = slots; slot; slot = slot->next)
+		sum += atomic_load_explicit(&slot->hits[owner],
+					    memory_order_relaxed);
+	pthread_mutex_unlock(&registry);
+	return sum;
+}

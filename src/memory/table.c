@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Buckets of one cache line:
+ *
+ *	word 0 .. 6	tag 16 | address of an entry 48; 0: free
+ *	next		a further bucket when seven are not enough
+ *
+ * The low half of a key's digest chooses the bucket, the top of the high half
+ * is the tag, and the entry's key record is compared in full.  So a hit reads
+ * one line of the table, the entry, and the blob's head; it writes nothing but
+ * its thread's slot, and an entry's mark the first time after eviction has
+ * passed it.
+ *
+ * Writers hold the mutex.  They fill a word last, with the entry complete, and
+ * to remove they clear the word and put the entry on the garbage list with the
+ * time of its removal (slots.c).  Growing makes a new array beside the old
+ * one, which becomes garbage as well.
+ *
+ * Eviction is a clock hand that goes from the oldest entry to the newest: a
+ * mark is cleared and the entry spared once.  New entries come in without a
+ * mark, so keys that are never asked for again go first.
+ *
+ * Bounds.  An entry costs its value, its record, itself and its share of the
+ * table.  What is held never passes the bounds, not even between two steps of
+ * a put.  Garbage is extra: it lives as long as readers that were looking when
+ * it was removed, normally some nanoseconds.  If it passes garbage_max (a
+ * reader is stopped in the middle), look-ups take the mutex instead of a pin,
+ * and nothing new is kept until the garbage is gone.
+ */
+
+#include "memory/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WORDS 7
+#define BUCKETS_MIN 64
+#define ENTRIES_PER_BUCKET 4		/* on average, then it grows */
+#define ENTRY_SHARE 64			/* of the table, in bytes */
+#define GARBAGE_MAX ((uint64_t)64 << 20)	/* where there is no bound */
+#define FINISH_AT_ONCE 64
+
+struct bucket {
+	_Alignas(64) _Atomic uint64_t words[WORDS];
+	struct bucket *_Atomic next;
+};
+
+struct ki_table_garbage {
+	struct ki_table_garbage *next;
+	uint64_t tag;
+	struct ki_table_entry *entry;	/* or NULL */
+	struct ki_table_slots *slots;	/* or NULL */
+};
+
+struct ki_table_slots {
+	struct ki_table_garbage garbage;
+	size_t mask;
+	struct bucket *buckets;
+};
+
+struct ki_table_entry {
+	/* Fixed. */
+	uint64_t low;
+	uint64_t high;
+	struct kiln_blob *blob;
+	size_t record_size;
+	/* Atomic. */
+	_Atomic unsigned mark;		/* hit since the hand came by */
+	/* Fixed. */
+	int counted;			/* ours to end the counting */
+	/* Under mutex. */
+	uint64_t bytes;
+	struct ki_list ring;
+	struct ki_table_garbage garbage;
+	uint8_t record[];
+};
+
+static struct ki_table_entry *entry_of(uint64_t word)
+{
+	return (struct ki_table_entry *)(uintptr_t)(word & KI_SLOT_ADDRESS);
+}
+
+/* ---- Looking --------------------------------------------------------------- */
+
+static int has_key(const struct ki_table_entry *entry,
+		   const struct kiln_key *key)
+{
+	return entry->low == key->digest_low &&
+	       entry->high == key->digest_high &&
+	       entry->record_size == key->record.size &&
+	       !memcmp(entry->record, key->record.data, entry->record_size);
+}
+
+/* The word that holds the key, or NULL. */
+static _Atomic uint64_t *find(struct ki_table_slots *slots,
+			      const struct kiln_key *key,
+			      struct ki_table_entry **out_entry)
+{
+	struct bucket *bucket = &slots->buckets[key->digest_low & slots->mask];
+	uint64_t tag = key->digest_high >> 48;
+
+	do {
+		for (int i = 0; i < WORDS; i++) {
+			uint64_t word = atomic_load(&bucket->words[i]);
+
+			if (word >> 48 != tag || !word ||
+			    !has_key(entry_of(word), key))
+				continue;
+			*out_entry = entry_of(word);
+			return &bucket->words[i];
+		}
+		bucket = atomic_load(&bucket->next);
+	} while (__builtin_expect(bucket != NULL, 0));
+	return NULL;
+}
+
+static void mark(struct ki_table_entry *entry)
+{
+	if (!atomic_load_explicit(&entry->mark, memory_order_relaxed))
+		atomic_store_explicit(&entry->mark, 1, memory_order_relaxed);
+}
+
+static enum kiln_status get_by_lock(struct ki_table *table,
+				    const struct kiln_key *key,
+				    struct kiln_blob **out_blob)
+{
+	enum kiln_status status = KILN_MISS;
+	struct ki_table_entry *entry;
+
+	ki_mutex_lock(&table->mutex);
+	if (find(atomic_load(&table->slots), key, &entry)) {
+		mark(entry);
+		atomic_fetch_add(&entry->blob->refs, 1);
+		*out_blob = entry->blob;
+		status = KILN_OK;
+	}
+	ki_mutex_unlock(&table->mutex);
+	return status;
+}
+
+enum kiln_status ki_table_get(struct ki_table *table,
+			      const struct kiln_key *key, struct ki_slot *slot,
+			      struct kiln_blob **out_blob)
+{
+	struct ki_table_entry *entry;
+	struct kiln_blob *blob;
+
+	if (__builtin_expect(!slot || atomic_load_explicit(
+					      &table->crowded,
+					      memory_order_relaxed), 0))
+		return get_by_lock(table, key, out_blob);
+	if (!find(atomic_load(&table->slots), key, &entry))
+		return KILN_MISS;
+	mark(entry);
+	blob = entry->blob;
+	if (!atomic_load_explicit(&blob->counter, memory_order_acquire) ||
+	    !ki_slot_count(slot, blob, 1))
+		atomic_fetch_add_explicit(&blob->refs, 1,
+					  memory_order_relaxed);
+	*out_blob = blob;
+	return KILN_OK;
+}
+
+/* ---- Garbage --------------------------------------------------------------- */
+
+static void discard_locked(struct ki_table *table,
+			   struct ki_table_garbage *garbage)
+{
+	garbage->next = NULL;
+	garbage->tag = ki_slots_retire();
+	*table->garbage_end = garbage;
+	table->garbage_end = &garbage->next;
+	if (garbage->entry)
+		table->garbage_bytes += garbage->entry->bytes;
+}
+
+/* Cut off what nobody sees any more; the caller frees it without the lock. */
+static struct ki_table_garbage *collect_locked(struct ki_table *table)
+{
+	struct ki_table_garbage *first = table->garbage, **end = &first;
+	uint64_t passed;
+
+	if (!first)
+		return NULL;
+	passed = ki_slots_passed();
+	while (*end && (*end)->tag < passed) {
+		if ((*end)->entry)
+			table->garbage_bytes -= (*end)->entry->bytes;
+		end = &(*end)->next;
+	}
+	table->garbage = *end;
+	if (!table->garbage)
+		table->garbage_end = &table->garbage;
+	*end = NULL;
+	atomic_store(&table->crowded,
+		     table->garbage_bytes > table->garbage_max);
+	return first;
+}
+
+static void free_slots(struct ki_table_slots *slots)
+{
+	if (!slots)
+		return;
+	for (size_t i = 0; i <= slots->mask; i++) {
+		struct bucket *bucket = atomic_load(&slots->buckets[i].next);
+
+		while (bucket) {
+			struct bucket *next = atomic_load(&bucket->next);
+
+			free(bucket);
+			bucket = next;
+		}
+	}
+	free(slots->buckets);
+	free(slots);
+}
+
+static void free_garbage(struct ki_table_garbage *garbage)
+{
+	struct kiln_blob *blobs[FINISH_AT_ONCE];
+	size_t n = 0;
+
+	while (garbage) {
+		struct ki_table_entry *entry = garbage->entry;
+		struct ki_table_slots *slots = garbage->slots;
+
+		garbage = garbage->next;
+		free_slots(slots);
+		if (entry && entry->counted)
+			blobs[n++] = entry->blob;
+		else if (entry)
+			kiln_blob_unref(entry->blob);
+		free(entry);
+		if (n == FINISH_AT_ONCE || (n && !garbage)) {
+			ki_slots_count_finish(blobs, n);
+			n = 0;
+		}
+	}
+}
+
+/* ---- Changing -------------------------------------------------------------- */
+
+static void retire_locked(struct ki_table *table, struct ki_table_entry *entry)
+{
+	if (table->hand == &entry->ring)
+		table->hand = entry->ring.next;
+	ki_list_remove(&entry->ring);
+	table->bytes -= entry->bytes;
+	table->n_entries--;
+	if (entry->counted)
+		ki_slots_count_end(entry->blob);
+	discard_locked(table, &entry->garbage);
+}
+
+/* The word that holds this very entry. */
+static _Atomic uint64_t *word_of(struct ki_table_slots *slots,
+				 const struct ki_table_entry *entry)
+{
+	struct bucket *bucket = &slots->buckets[entry->low & slots->mask];
+
+	for (;;) {
+		for (int i = 0; i < WORDS; i++)
+			if (entry_of(atomic_load(&bucket->words[i])) == entry)
+				return &bucket->words[i];
+		bucket = atomic_load(&bucket->next);
+	}
+}
+
+static void drop_locked(struct ki_table *table, struct ki_table_entry *entry)
+{
+	atomic_store(word_of(atomic_load(&table->slots), entry), 0);
+	retire_locked(table, entry);
+}
+
+/*
+ * Who goes next, `spared` excepted.  Readers may set marks as fast as the hand
+ * clears them: after two rounds the one it points to goes.
+ */
+static struct ki_table_entry *victim_locked(struct ki_table *table,
+					    const struct ki_table_entry *spared)
+{
+	uint64_t steps = 0, steps_max = 2 * table->n_entries + 2;
+
+	for (;;) {
+		struct ki_table_entry *entry;
+
+		if (table->hand == &table->ring)
+			table->hand = table->ring.next;
+		entry = ki_container(table->hand, struct ki_table_entry, ring);
+		if (entry != spared &&
+		    (!atomic_load(&entry->mark) || steps > steps_max))
+			return entry;
+		atomic_store_explicit(&entry->mark, 0, memory_order_relaxed);
+		table->hand = table->hand->next;
+		steps++;
+	}
+}
+
+/* Make room for one of `bytes`, which takes the place of `old` (or NULL). */
+static void make_room_locked(struct ki_table *table, uint64_t bytes,
+			     const struct ki_table_entry *old)
+{
+	uint64_t n_old = old ? 1 : 0;
+	uint64_t old_bytes = old ? old->bytes : 0;
+
+	while (table->n_entries > n_old &&
+	       ((table->bytes_max &&
+		 table->bytes - old_bytes + bytes > table->bytes_max) ||
+		(table->entries_max &&
+		 table->n_entries - n_old + 1 > table->entries_max)))
+		drop_locked(table, victim_locked(table, old));
+}
+
+/* A free word for the digest; NULL without memory. */
+static _Atomic uint64_t *free_word(struct ki_table_slots *slots, uint64_t low)
+{
+	struct bucket *bucket = &slots->buckets[low & slots->mask], *next;
+
+	for (;;) {
+		for (int i = 0; i < WORDS; i++)
+			if (!atomic_load(&bucket->words[i]))
+				return &bucket->words[i];
+		next = atomic_load(&bucket->next);
+		if (!next)
+			break;
+		bucket = next;
+	}
+	next = aligned_alloc(_Alignof(struct bucket), sizeof(*next));
+	if (!next)
+		return NULL;
+	memset(next, 0, sizeof(*next));
+	atomic_store(&bucket->next, next);
+	return &next->words[0];
+}
+
+static int insert(struct ki_table_slots *slots, struct ki_table_entry *entry)
+{
+	_Atomic uint64_t *word = free_word(slots, entry->low);
+
+	if (!word)
+		return 0;
+	atomic_store(word, (uint64_t)(uintptr_t)entry |
+				   (entry->high >> 48) << 48);
+	return 1;
+}
+
+static struct ki_table_slots *new_slots(size_t n_buckets)
+{
+	struct ki_table_slots *slots = calloc(1, sizeof(*slots));
+	size_t bytes = n_buckets * sizeof(struct bucket);
+
+	if (!slots)
+		return NULL;
+	slots->mask = n_buckets - 1;
+	slots->buckets = aligned_alloc(_Alignof(struct bucket), bytes);
+	if (!slots->buckets) {
+		free(slots);
+		return NULL;
+	}
+	memset(slots->buckets, 0, bytes);
+	slots->garbage.slots = slots;
+	return slots;
+}
+
+/* Without memory the table stays as it is, with longer chains. */
+static void grow_locked(struct ki_table *table)
+{
+	struct ki_table_slots *old = atomic_load(&table->slots), *new;
+	struct ki_list *link;
+
+	if (table->n_entries < (old->mask + 1) * ENTRIES_PER_BUCKET)
+		return;
+	new = new_slots((old->mask + 1) * 4);
+	if (!new)
+		return;
+	ki_list_for_each(link, &table->ring) {
+		if (!insert(new, ki_container(link, struct ki_table_entry,
+					      ring))) {
+			free_slots(new);
+			return;
+		}
+	}
+	atomic_store(&table->slots, new);
+	discard_locked(table, &old->garbage);
+}
+
+static uint64_t cost(const struct kiln_key *key, const struct kiln_blob *blob)
+{
+	return sizeof(struct ki_table_entry) + key->record.size + ENTRY_SHARE +
+	       sizeof(*blob) + blob->size;
+}
+
+/* NULL without memory.  Takes a reference to the blob. */
+static struct ki_table_entry *new_entry(const struct kiln_key *key,
+					struct kiln_blob *blob)
+{
+	struct ki_table_entry *entry =
+		malloc(sizeof(*entry) + key->record.size);
+
+	if (!entry || ((uint64_t)(uintptr_t)entry & ~KI_SLOT_ADDRESS)) {
+		free(entry);
+		return NULL;
+	}
+	*entry = (struct ki_table_entry){
+		.low = key->digest_low,
+		.high = key->digest_high,
+		.blob = kiln_blob_ref(blob),
+		.record_size = key->record.size,
+		.bytes = cost(key, blob),
+		.garbage = { .entry = entry },
+	};
+	memcpy(entry->record, key->record.data, key->record.size);
+	entry->counted = ki_slots_count_begin(blob);
+	return entry;
+}
+
+static int put_locked(struct ki_table *table, const struct kiln_key *key,
+		      struct ki_table_entry *entry, enum ki_table_how how,
+		      const uint64_t *changes)
+{
+	struct ki_table_entry *old = NULL;
+	_Atomic uint64_t *word =
+		find(atomic_load(&table->slots), key, &old);
+
+	if (how == KI_TABLE_REPLACE)
+		table->changes++;
+	else if (word || (changes && *changes != table->changes))
+		return 0;
+	if (atomic_load(&table->crowded))
+		return 0;
+	make_room_locked(table, entry->bytes, old);
+	if (word) {
+		atomic_store(word, (uint64_t)(uintptr_t)entry |
+					   (entry->high >> 48) << 48);
+		retire_locked(table, old);
+	} else {
+		grow_locked(table);
+		if (!insert(atomic_load(&table->slots), entry))
+			return 0;
+	}
+	ki_list_append(&table->ring, &entry->ring);
+	table->bytes += entry->bytes;
+	table->n_entries++;
+	return 1;
+}
+
+void ki_table_put(struct ki_table *table, const struct kiln_key *key,
+		  struct kiln_blob *blob, enum ki_table_how how,
+		  const uint64_t *changes)
+{
+	struct ki_table_garbage *garbage;
+	struct ki_table_entry *entry;
+
+	/* What cannot be kept must not leave an older value either. */
+	if (table->bytes_max && cost(key, blob) > table->bytes_max)
+		entry = NULL;
+	else
+		entry = new_entry(key, blob);
+	if (!entry) {
+		if (how == KI_TABLE_REPLACE)
+			(void)ki_table_remove(table, key);
+		return;
+	}
+	ki_mutex_lock(&table->mutex);
+	if (!put_locked(table, key, entry, how, changes)) {
+		struct ki_table_entry *old;
+
+		if (how == KI_TABLE_REPLACE &&
+		    find(atomic_load(&table->slots), key, &old))
+			drop_locked(table, old);
+		if (entry->counted)
+			ki_slots_count_end(entry->blob);
+		discard_locked(table, &entry->garbage);
+	}
+	garbage = collect_locked(table);
+	ki_mutex_unlock(&table->mutex);
+	free_garbage(garbage);
+}
+
+uint64_t ki_table_changes(struct ki_table *table)
+{
+	uint64_t changes;
+
+	ki_mutex_lock(&table->mutex);
+	changes = table->changes;
+	ki_mutex_unlock(&table->mutex);
+	return changes;
+}
+
+enum kiln_status ki_table_remove(struct ki_table *table,
+				 const struct kiln_key *key)
+{
+	enum kiln_status status = KILN_MISS;
+	struct ki_table_garbage *garbage;
+	struct ki_table_entry *entry;
+
+	ki_mutex_lock(&table->mutex);
+	table->changes++;
+	if (find(atomic_load(&table->slots), key, &entry)) {
+		drop_locked(table, entry);
+		status = KILN_OK;
+	}
+	garbage = collect_locked(table);
+	ki_mutex_unlock(&table->mutex);
+	free_garbage(garbage);
+	return status;
+}
+
+void ki_table_sweep(struct ki_table *table, ki_table_keep_fn *keep, void *arg)
+{
+	struct ki_table_garbage *garbage;
+	struct ki_list *link, *after;
+
+	ki_mutex_lock(&table->mutex);
+	table->changes++;
+	ki_list_for_each_safe(link, after, &table->ring) {
+		struct ki_table_entry *entry =
+			ki_container(link, struct ki_table_entry, ring);
+
+		if (!keep(arg, entry->blob))
+			drop_locked(table, entry);
+	}
+	garbage = collect_locked(table);
+	ki_mutex_unlock(&table->mutex);
+	free_garbage(garbage);
+}
+
+static int keep_none(void *arg, const struct kiln_blob *blob)
+{
+	return 0;
+}
+
+void ki_table_wipe(struct ki_table *table)
+{
+	ki_table_sweep(table, keep_none, NULL);
+}
+
+void ki_table_trim(struct ki_table *table, uint64_t bytes)
+{
+	struct ki_table_garbage *garbage;
+
+	ki_mutex_lock(&table->mutex);
+	while (table->n_entries && table->bytes > bytes)
+		drop_locked(table, victim_locked(table, NULL));
+	garbage = collect_locked(table);
+	ki_mutex_unlock(&table->mutex);
+	free_garbage(garbage);
+}
+
+void ki_table_size(struct ki_table *table, uint64_t *out_bytes,
+		   uint64_t *out_entries)
+{
+	ki_mutex_lock(&table->mutex);
+	*out_bytes = table->bytes;
+	*out_entries = table->n_entries;
+	ki_mutex_unlock(&table->mutex);
+}
+
+/* ---- Life ------------------------------------------------------------------ */
+
+enum kiln_status ki_table_init(struct ki_table *table, uint64_t bytes_max,
+			       uint64_t entries_max)
+{
+	struct ki_table_slots *slots = new_slots(BUCKETS_MIN);
+
+	if (!slots)
+		return KILN_E_NO_MEMORY;
+	ki_slots_prepare();
+	*table = (struct ki_table){
+		.bytes_max = bytes_max,
+		.entries_max = entries_max,
+		.garbage_max = bytes_max ? bytes_max / 16 : GARBAGE_MAX,
+	};
+	atomic_init(&table->slots, slots);
+	ki_mutex_init(&table->mutex, KI_RANK_MEMORY);
+	ki_list_init(&table->ring);
+	table->hand = &table->ring;
+	table->garbage_end = &table->garbage;
+	return KILN_OK;
+}
+
+void ki_table_fini(struct ki_table *table)
+{
+	struct ki_table_garbage *garbage;
+
+	if (!ki_mutex_try_lock(&table->mutex))
+		return;
+	while (table->n_entries)
+		drop_locked(table, ki_container(table->ring.next,
+						struct ki_table_entry, ring));
+	ki_slots_wait();
+	garbage = collect_locked(table);
+	ki_mutex_unlock(&table->mutex);
+	free_garbage(garbage);
+	free_slots(atomic_load(&table->slots));
+	ki_mutex_fini(&table->mutex);
+}
