@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Capturing inside the program, without costing it anything: binaries that it
+ * fetched itself are kept, and where drivers have them at hand a thread
+ * fetches them once the program has built nothing and made no kernel for two
+ * seconds.  One fetch that takes more than 10 ms ends that for its driver.
+ *
+ * Stages.  The layer does not see launches.  What the application fetches
+ * counts as early, always.  What the thread fetches counts as full if kernels
+ * were made of the program: those have been there for two seconds.
+ *
+ * While the thread works on a program, that is busy: the application's last
+ * release of it is kept back until then, and a rebuild waits a little.  At
+ * exit a fetch that runs is given 50 ms.
+ */
+
+#include "front/opencl/layer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "front/opencl/capture.h"
+
+#define MS ((uint64_t)1000 * 1000)
+#define QUIET_NS (2000 * MS)
+#define FETCH_NS_MAX (10 * MS)
+#define EXIT_NS_MAX (50 * MS)
+#define WAITING_MAX 256
+
+/* Under ki_cl_lock. */
+static struct ki_cl_program *waiting[WAITING_MAX];	/* one reference each */
+static size_t n_waiting;
+static struct ki_cl_program *current;	/* being fetched */
+static uint64_t touched_ns;
+static int is_running, is_stopping, is_hooked;
+static struct ki_cond wake;
+static struct ki_thread thread;
+
+static uint64_t now_ns(void)
+{
+	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
+}
+
+static void publish(const struct ki_cl_guest *guest,
+		    const struct ki_cl_program *program,
+		    const struct ki_cl_capture *capture,
+		    const struct ki_bytes *value, enum ki_cl_stage stage)
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+
+	kiln_metadata_add_u64(metadata, KILN_META_CREATED, capture->created);
+	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME,
+			      capture->build_ns);
+	kiln_metadata_add_string(metadata, KILN_META_OPTIONS,
+				 capture->options);
+	kiln_metadata_add_string(metadata, KILN_META_DIRECTORY,
+				 capture->directory);
+	kiln_metadata_add(metadata, KILN_META_ENVIRONMENT,
+			  capture->environment.data,
+			  capture->environment.size);
+	if (metadata &&
+	    ki_cl_describe(&ki_cl_next, program->handle, program->devices,
+			   program->n_devices, metadata) != KILN_E_NO_MEMORY)
+		(void)ki_cl_publish(guest->kiln, capture->key, value->data,
+				    value->size, metadata, stage);
+	kiln_metadata_free(metadata);
+}
+
+/* ---- What the application fetched --------------------------------------------- */
+
+void ki_cl_capture_fetched(struct ki_cl_program *program,
+			   unsigned char *const *binaries, size_t n)
+{
+	struct ki_cl_capture *capture = ki_cl_capture_of(program);
+	const struct ki_cl_guest *guest = ki_cl_guest();
+	struct ki_bytes value;
+	size_t *sizes = NULL, answered = 0;
+
+	if (!capture || !guest || n < program->n_devices)
+		goto out;
+	sizes = calloc(program->n_devices, sizeof(*sizes));
+	if (!sizes ||
+	    ki_cl_next.clGetProgramInfo(program->handle,
+					CL_PROGRAM_BINARY_SIZES,
+					program->n_devices * sizeof(*sizes),
+					sizes, &answered) ||
+	    answered != program->n_devices * sizeof(*sizes))
+		goto out;
+	if (ki_cl_pack((const unsigned char *const *)binaries, sizes,
+		       program->n_devices, &value))
+		goto out;
+	publish(guest, program, capture, &value, KI_CL_STAGE_EARLY);
+	ki_bytes_fini(&value);
+	ki_cl_program_captured(program, capture);
+out:
+	free(sizes);
+	ki_cl_capture_unref(capture);
+}
+
+/* ---- The thread ---------------------------------------------------------------- */
+
+static void fetch(struct ki_cl_program *program, struct ki_cl_capture *capture,
+		  enum ki_cl_stage stage)
+{
+	const struct ki_cl_guest *guest = ki_cl_guest();
+	uint64_t began_ns = now_ns();
+	struct ki_bytes value;
+
+	if (!guest || ki_cl_fetch(&ki_cl_next, program->handle,
+				  program->devices, program->n_devices, &value))
+		return;
+	if (now_ns() - began_ns > FETCH_NS_MAX)
+		ki_cl_platform_set(program->platform, KI_CL_FETCH_IS_SLOW);
+	publish(guest, program, capture, &value, stage);
+	ki_bytes_fini(&value);
+	ki_cl_program_captured(program, capture);
+}
+
+/* The next program in the queue whose build can still be fetched, busy. */
+static struct ki_cl_program *take_locked(struct ki_cl_capture **out_capture,
+					 enum ki_cl_stage *out_stage)
+	KI_REQUIRES(&ki_cl_lock)
+{
+	struct ki_cl_program *program = waiting[0];
+
+	memmove(waiting, waiting + 1, --n_waiting * sizeof(waiting[0]));
+	*out_capture = program->capture;
+	*out_stage = program->had_kernels ? KI_CL_STAGE_FULL :
+					    KI_CL_STAGE_EARLY;
+	if (program->capture && program->app_refs && !program->is_busy) {
+		program->capture->refs++;
+		program->is_busy = 1;
+		current = program;
+	}
+	return program;
+}
+
+static void work_on_one(void) KI_REQUIRES(&ki_cl_lock)
+{
+	struct ki_cl_capture *capture;
+	struct ki_cl_program *program;
+	enum ki_cl_stage stage;
+	int is_worth;
+
+	program = take_locked(&capture, &stage);
+	is_worth = current == program;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (is_worth) {
+		if (!(ki_cl_platform_bits(program->platform) &
+		      KI_CL_FETCH_IS_SLOW))
+			fetch(program, capture, stage);
+		ki_cl_program_rest(program);
+		ki_cl_capture_unref(capture);
+	}
+	ki_cl_program_unref(program);
+	ki_mutex_lock(&ki_cl_lock);
+	current = NULL;
+	ki_cond_signal_all(&ki_cl_idle);
+}
+
+static void work(void *arg)
+{
+	ki_mutex_lock(&ki_cl_lock);
+	while (!is_stopping) {
+		uint64_t due_ns = touched_ns + QUIET_NS;
+
+		if (!n_waiting)
+			ki_cond_wait(&wake, &ki_cl_lock);
+		else if (now_ns() < due_ns)
+			(void)ki_cond_wait_until(&wake, &ki_cl_lock, due_ns);
+		else
+			work_on_one();
+	}
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
+static void at_exit(void)
+{
+	if (!ki_cl_is_child())
+		ki_cl_background_stop();
+}
+
+void ki_cl_background_init(void)
+{
+	ki_cond_init(&wake);
+	ki_cond_init(&ki_cl_idle);
+}
+
+void ki_cl_background_add(struct ki_cl_program *program)
+{
+	int start = 0, hook = 0, taken = 0;
+
+	ki_mutex_lock(&ki_cl_lock);
+	touched_ns = now_ns();
+	if (n_waiting < WAITING_MAX && !is_stopping) {
+		program->refs++;
+		waiting[n_waiting++] = program;
+		taken = 1;
+		start = !is_running;
+		hook = !is_hooked;
+		is_running = is_hooked = 1;
+	}
+	ki_mutex_unlock(&ki_cl_lock);
+	if (!taken)
+		return;
+	/* As late as can be: before what the driver registered until now. */
+	if (hook)
+		(void)atexit(at_exit);
+	if (start && ki_thread_start(&thread, work, NULL)) {
+		ki_mutex_lock(&ki_cl_lock);
+		is_running = 0;
+		ki_mutex_unlock(&ki_cl_lock);
+	}
+}
+
+void ki_cl_background_touch(void)
+{
+	ki_mutex_lock(&ki_cl_lock);
+	if (n_waiting)
+		touched_ns = now_ns();
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
+void ki_cl_background_stop(void)
+{
+	uint64_t deadline = now_ns() + EXIT_NS_MAX;
+	int may_join;
+
+	ki_mutex_lock(&ki_cl_lock);
+	is_stopping = 1;
+	ki_cond_signal_all(&wake);
+	while (current &&
+	       !ki_cond_wait_until(&ki_cl_idle, &ki_cl_lock, deadline))
+		;
+	may_join = is_running && !current;
+	is_running = 0;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (may_join)
+		ki_thread_join(&thread);
+}
+
+void ki_cl_background_forget(void)
+{
+	ki_cl_background_init();
+	ki_mutex_lock(&ki_cl_lock);
+	if (current)
+		current->is_busy = 0;
+	current = NULL;
+	n_waiting = 0;
+	is_running = 0;
+	ki_mutex_unlock(&ki_cl_lock);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The calls that make, keep and end programs and kernels.  A program that a
+ * shadow answers for makes its kernels from that; everything else goes to the
+ * driver as it came.
+ */
+
+#include "front/opencl/layer.h"
+
+#include <stdlib.h>
+
+cl_program CL_API_CALL ki_clCreateProgramWithSource(cl_context context,
+						    cl_uint count,
+						    const char **strings,
+						    const size_t *lengths,
+						    cl_int *errcode_ret)
+{
+	cl_program program = ki_cl_next.clCreateProgramWithSource(
+		context, count, strings, lengths, errcode_ret);
+
+	if (program)
+		ki_cl_program_add(program, context, count, strings, lengths);
+	return program;
+}
+
+cl_int CL_API_CALL ki_clRetainProgram(cl_program handle)
+{
+	struct ki_cl_program *program = ki_cl_program_get(handle);
+	cl_int result;
+
+	if (!program)
+		return ki_cl_next.clRetainProgram(handle);
+	result = ki_cl_program_retain(program);
+	ki_cl_program_unref(program);
+	return result;
+}
+
+cl_int CL_API_CALL ki_clReleaseProgram(cl_program handle)
+{
+	struct ki_cl_program *program = ki_cl_program_get(handle);
+	cl_int result;
+
+	if (!program)
+		return ki_cl_next.clReleaseProgram(handle);
+	result = ki_cl_program_release(program);
+	ki_cl_program_unref(program);
+	return result;
+}
+
+/* The driver's name of a kernel, from malloc(). */
+static char *kernel_name(cl_kernel kernel)
+{
+	size_t size = 0;
+	char *name;
+
+	if (ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, 0, NULL,
+				       &size))
+		return NULL;
+	name = calloc(1, size + 1);
+	if (name && ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME,
+					       size, name, NULL)) {
+		free(name);
+		name = NULL;
+	}
+	return name;
+}
+
+/* Remember a new kernel.  A native one may do without, one of a shadow must
+   then not be given out. */
+static cl_int take_kernel(struct ki_cl_program *program,
+			  struct ki_cl_shadow *shadow, cl_kernel kernel)
+{
+	char *name = shadow ? kernel_name(kernel) : NULL;
+	int lost = (shadow && !name) ||
+		   ki_cl_kernel_add(program, shadow, kernel, name);
+
+	free(name);
+	return lost && shadow ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+}
+
+cl_kernel CL_API_CALL ki_clCreateKernel(cl_program handle,
+					const char *kernel_name,
+					cl_int *errcode_ret)
+{
+	struct ki_cl_program *program = ki_cl_program_get(handle);
+	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
+	cl_int result = CL_SUCCESS;
+	cl_kernel kernel = ki_cl_next.clCreateKernel(
+		shadow ? shadow->program : handle, kernel_name, &result);
+
+	if (kernel && program) {
+		result = take_kernel(program, shadow, kernel);
+		ki_cl_background_touch();
+	}
+	if (kernel && result) {
+		(void)ki_cl_next.clReleaseKernel(kernel);
+		kernel = NULL;
+	}
+	if (errcode_ret)
+		*errcode_ret = result;
+	ki_cl_shadow_unref(shadow);
+	ki_cl_program_unref(program);
+	return kernel;
+}
+
+cl_int CL_API_CALL ki_clCreateKernelsInProgram(cl_program handle,
+					       cl_uint num_kernels,
+					       cl_kernel *kernels,
+					       cl_uint *num_kernels_ret)
+{
+	struct ki_cl_program *program = ki_cl_program_get(handle);
+	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
+	cl_uint n = 0, i;
+	cl_int result = ki_cl_next.clCreateKernelsInProgram(
+		shadow ? shadow->program : handle, num_kernels, kernels, &n);
+
+	if (result)
+		goto out;
+	if (kernels && program) {
+		for (i = 0; i < n && !result; i++)
+			result = take_kernel(program, shadow, kernels[i]);
+		for (i = 0; i < n && result; i++)
+			(void)ki_cl_kernel_release(kernels[i]);
+		ki_cl_background_touch();
+	}
+	if (!result && num_kernels_ret)
+		*num_kernels_ret = n;
+out:
+	ki_cl_shadow_unref(shadow);
+	ki_cl_program_unref(program);
+	return result;
+}
+
+cl_int CL_API_CALL ki_clRetainKernel(cl_kernel kernel)
+{
+	return ki_cl_kernel_retain(kernel);
+}
+
+cl_int CL_API_CALL ki_clReleaseKernel(cl_kernel kernel)
+{
+	return ki_cl_kernel_release(kernel);
+}
+
+cl_kernel CL_API_CALL ki_clCloneKernel(cl_kernel source_kernel,
+				       cl_int *errcode_ret)
+{
+	struct ki_cl_program *program;
+	struct ki_cl_shadow *shadow;
+	cl_int result = CL_SUCCESS;
+	char *name;
+	cl_kernel kernel = ki_cl_next.clCloneKernel(source_kernel, &result);
+
+	if (kernel &&
+	    ki_cl_kernel_of(source_kernel, &program, &shadow, &name)) {
+		result = take_kernel(program, shadow, kernel);
+		ki_cl_shadow_unref(shadow);
+		ki_cl_program_unref(program);
+		free(name);
+	}
+	if (kernel && result) {
+		(void)ki_cl_next.clReleaseKernel(kernel);
+		kernel = NULL;
+	}
+	if (errcode_ret)
+		*errcode_ret = result;
+	return kernel;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Functions that an application gets by name bypass the layer.  Those that it
+ * takes over are handed out as its own; those that neither take nor return a
+ * program are safe, because kernels of shadows are the driver's own kernels.
+ * Anything else might be given a program whose shadow it cannot know: then the
+ * driver builds all programs of that platform, and there are no shadows from
+ * then on.
+ */
+
+#include "front/opencl/layer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* In the order of strcmp(). */
+static const char *const safe_names[] = {
+	"clCancelCommandsIMG",
+	"clCommandBarrierWithWaitListKHR",
+	"clCommandCopyBufferKHR",
+	"clCommandCopyBufferRectKHR",
+	"clCommandCopyBufferToImageKHR",
+	"clCommandCopyImageKHR",
+	"clCommandCopyImageToBufferKHR",
+	"clCommandFillBufferKHR",
+	"clCommandFillImageKHR",
+	"clCommandNDRangeKernelKHR",
+	"clCommandSVMMemFillKHR",
+	"clCommandSVMMemcpyKHR",
+	"clCreateAcceleratorINTEL",
+	"clCreateBuffer",
+	"clCreateBufferWithProperties",
+	"clCreateBufferWithPropertiesINTEL",
+	"clCreateCommandBufferKHR",
+	"clCreateCommandQueue",
+	"clCreateCommandQueueWithProperties",
+	"clCreateCommandQueueWithPropertiesKHR",
+	"clCreateContext",
+	"clCreateContextFromType",
+	"clCreateEventFromEGLSyncKHR",
+	"clCreateEventFromGLsyncKHR",
+	"clCreateFromD3D10BufferKHR",
+	"clCreateFromD3D10Texture2DKHR",
+	"clCreateFromD3D10Texture3DKHR",
+	"clCreateFromD3D11BufferKHR",
+	"clCreateFromD3D11Texture2DKHR",
+	"clCreateFromD3D11Texture3DKHR",
+	"clCreateFromDX9MediaSurfaceINTEL",
+	"clCreateFromDX9MediaSurfaceKHR",
+	"clCreateFromEGLImageKHR",
+	"clCreateFromGLBuffer",
+	"clCreateFromGLRenderbuffer",
+	"clCreateFromGLTexture",
+	"clCreateFromGLTexture2D",
+	"clCreateFromGLTexture3D",
+	"clCreateFromVA_APIMediaSurfaceINTEL",
+	"clCreateImage",
+	"clCreateImage2D",
+	"clCreateImage3D",
+	"clCreateImageWithProperties",
+	"clCreatePipe",
+	"clCreateProgramWithBinary",
+	"clCreateProgramWithBuiltInKernels",
+	"clCreateProgramWithIL",
+	"clCreateProgramWithILKHR",
+	"clCreateSampler",
+	"clCreateSamplerWithProperties",
+	"clCreateSemaphoreWithPropertiesKHR",
+	"clCreateSubBuffer",
+	"clCreateSubDevices",
+	"clCreateSubDevicesEXT",
+	"clCreateUserEvent",
+	"clDeviceMemAllocINTEL",
+	"clEnqueueAcquireD3D10ObjectsKHR",
+	"clEnqueueAcquireD3D11ObjectsKHR",
+	"clEnqueueAcquireDX9MediaSurfacesKHR",
+	"clEnqueueAcquireDX9ObjectsINTEL",
+	"clEnqueueAcquireEGLObjectsKHR",
+	"clEnqueueAcquireExternalMemObjectsKHR",
+	"clEnqueueAcquireGLObjects",
+	"clEnqueueAcquireGrallocObjectsIMG",
+	"clEnqueueAcquireVA_APIMediaSurfacesINTEL",
+	"clEnqueueBarrier",
+	"clEnqueueBarrierWithWaitList",
+	"clEnqueueCommandBufferKHR",
+	"clEnqueueCopyBuffer",
+	"clEnqueueCopyBufferRect",
+	"clEnqueueCopyBufferToImage",
+	"clEnqueueCopyImage",
+	"clEnqueueCopyImageToBuffer",
+	"clEnqueueFillBuffer",
+	"clEnqueueFillImage",
+	"clEnqueueGenerateMipmapIMG",
+	"clEnqueueMapBuffer",
+	"clEnqueueMapImage",
+	"clEnqueueMarker",
+	"clEnqueueMarkerWithWaitList",
+	"clEnqueueMemAdviseINTEL",
+	"clEnqueueMemFillINTEL",
+	"clEnqueueMemcpyINTEL",
+	"clEnqueueMemsetINTEL",
+	"clEnqueueMigrateMemINTEL",
+	"clEnqueueMigrateMemObjectEXT",
+	"clEnqueueMigrateMemObjects",
+	"clEnqueueNDRangeKernel",
+	"clEnqueueNativeKernel",
+	"clEnqueueReadBuffer",
+	"clEnqueueReadBufferRect",
+	"clEnqueueReadImage",
+	"clEnqueueReleaseD3D10ObjectsKHR",
+	"clEnqueueReleaseD3D11ObjectsKHR",
+	"clEnqueueReleaseDX9MediaSurfacesKHR",
+	"clEnqueueReleaseDX9ObjectsINTEL",
+	"clEnqueueReleaseEGLObjectsKHR",
+	"clEnqueueReleaseExternalMemObjectsKHR",
+	"clEnqueueReleaseGLObjects",
+	"clEnqueueReleaseGrallocObjectsIMG",
+	"clEnqueueReleaseVA_APIMediaSurfacesINTEL",
+	"clEnqueueSVMFree",
+	"clEnqueueSVMFreeARM",
+	"clEnqueueSVMMap",
+	"clEnqueueSVMMapARM",
+	"clEnqueueSVMMemFill",
+	"clEnqueueSVMMemFillARM",
+	"clEnqueueSVMMemcpy",
+	"clEnqueueSVMMemcpyARM",
+	"clEnqueueSVMMigrateMem",
+	"clEnqueueSVMUnmap",
+	"clEnqueueSVMUnmapARM",
+	"clEnqueueSignalSemaphoresKHR",
+	"clEnqueueTask",
+	"clEnqueueUnmapMemObject",
+	"clEnqueueWaitForEvents",
+	"clEnqueueWaitSemaphoresKHR",
+	"clEnqueueWriteBuffer",
+	"clEnqueueWriteBufferRect",
+	"clEnqueueWriteImage",
+	"clFinalizeCommandBufferKHR",
+	"clFinish",
+	"clFlush",
+	"clGetAcceleratorInfoINTEL",
+	"clGetCommandBufferInfoKHR",
+	"clGetCommandQueueInfo",
+	"clGetDeviceAndHostTimer",
+	"clGetDeviceIDs",
+	"clGetDeviceIDsFromD3D10KHR",
+	"clGetDeviceIDsFromD3D11KHR",
+	"clGetDeviceIDsFromDX9INTEL",
+	"clGetDeviceIDsFromDX9MediaAdapterKHR",
+	"clGetDeviceIDsFromVA_APIMediaAdapterINTEL",
+	"clGetDeviceImageInfoQCOM",
+	"clGetDeviceInfo",
+	"clGetEventInfo",
+	"clGetEventProfilingInfo",
+	"clGetGLContextInfoKHR",
+	"clGetGLObjectInfo",
+	"clGetGLTextureInfo",
+	"clGetHostTimer",
+	"clGetImageInfo",
+	"clGetImageRequirementsInfoEXT",
+	"clGetKernelSubGroupInfo",
+	"clGetKernelSubGroupInfoKHR",
+	"clGetKernelSuggestedLocalWorkSize",
+	"clGetKernelSuggestedLocalWorkSizeINTEL",
+	"clGetKernelSuggestedLocalWorkSizeKHR",
+	"clGetMemAllocInfoINTEL",
+	"clGetMemObjectInfo",
+	"clGetMutableCommandInfoKHR",
+	"clGetPipeInfo",
+	"clGetPlatformIDs",
+	"clGetPlatformInfo",
+	"clGetSamplerInfo",
+	"clGetSemaphoreHandleForTypeKHR",
+	"clGetSemaphoreInfoKHR",
+	"clGetSupportedD3D10TextureFormatsINTEL",
+	"clGetSupportedD3D11TextureFormatsINTEL",
+	"clGetSupportedDX9MediaSurfaceFormatsINTEL",
+	"clGetSupportedGLTextureFormatsINTEL",
+	"clGetSupportedImageFormats",
+	"clGetSupportedVA_APIMediaSurfaceFormatsINTEL",
+	"clHostMemAllocINTEL",
+	"clIcdGetPlatformIDsKHR",
+	"clImportMemoryARM",
+	"clLogMessagesToStderrAPPLE",
+	"clLogMessagesToStdoutAPPLE",
+	"clLogMessagesToSystemLogAPPLE",
+	"clMemBlockingFreeINTEL",
+	"clMemFreeINTEL",
+	"clReImportSemaphoreSyncFdKHR",
+	"clReleaseAcceleratorINTEL",
+	"clReleaseCommandBufferKHR",
+	"clReleaseCommandQueue",
+	"clReleaseContext",
+	"clReleaseDevice",
+	"clReleaseDeviceEXT",
+	"clReleaseEvent",
+	"clReleaseMemObject",
+	"clReleaseSampler",
+	"clReleaseSemaphoreKHR",
+	"clRemapCommandBufferKHR",
+	"clRetainAcceleratorINTEL",
+	"clRetainCommandBufferKHR",
+	"clRetainCommandQueue",
+	"clRetainContext",
+	"clRetainDevice",
+	"clRetainDeviceEXT",
+	"clRetainEvent",
+	"clRetainMemObject",
+	"clRetainSampler",
+	"clRetainSemaphoreKHR",
+	"clSVMAlloc",
+	"clSVMAllocARM",
+	"clSVMFree",
+	"clSVMFreeARM",
+	"clSetCommandQueueProperty",
+	"clSetContentSizeBufferPoCL",
+	"clSetContextDestructorCallback",
+	"clSetDefaultDeviceCommandQueue",
+	"clSetEventCallback",
+	"clSetKernelArg",
+	"clSetKernelArgMemPointerINTEL",
+	"clSetKernelArgSVMPointer",
+	"clSetKernelArgSVMPointerARM",
+	"clSetKernelExecInfo",
+	"clSetKernelExecInfoARM",
+	"clSetMemObjectDestructorAPPLE",
+	"clSetMemObjectDestructorCallback",
+	"clSetPerfHintQCOM",
+	"clSetProgramReleaseCallback",
+	"clSetProgramSpecializationConstant",
+	"clSetUserEventStatus",
+	"clSharedMemAllocINTEL",
+	"clTerminateContextKHR",
+	"clUnloadCompiler",
+	"clUnloadPlatformCompiler",
+	"clUpdateMutableCommandsKHR",
+	"clWaitForEvents",
+};
+
+static int compare(const void *name, const void *place)
+{
+	return strcmp(name, *(const char *const *)place);
+}
+
+static int is_safe(const char *name)
+{
+	return bsearch(name, safe_names,
+		       sizeof(safe_names) / sizeof(safe_names[0]),
+		       sizeof(safe_names[0]), compare) != NULL;
+}
+
+/* `platform` NULL: all. */
+static void end_shadows(cl_platform_id platform)
+{
+	struct ki_cl_program **programs;
+	size_t n, i;
+
+	ki_cl_platform_set(platform, KI_CL_NO_SHADOWS);
+	programs = ki_cl_shadowed(platform, &n);
+	for (i = 0; i < n; i++) {
+		(void)ki_cl_go_native(programs[i]);
+		ki_cl_program_unref(programs[i]);
+	}
+	free(programs);
+}
+
+static void *hand_out(cl_platform_id platform, const char *name, void *address)
+{
+	void *own;
+
+	if (!address || !name)
+		return address;
+	own = ki_cl_own_call(name);
+	if (own)
+		return own;
+	if (!is_safe(name))
+		end_shadows(platform);
+	return address;
+}
+
+void *CL_API_CALL ki_clGetExtensionFunctionAddress(const char *function_name)
+{
+	return hand_out(NULL, function_name,
+			ki_cl_next.clGetExtensionFunctionAddress(
+				function_name));
+}
+
+void *CL_API_CALL
+ki_clGetExtensionFunctionAddressForPlatform(cl_platform_id platform,
+					    const char *function_name)
+{
+	return hand_out(platform, function_name,
+			ki_cl_next.clGetExtensionFunctionAddressForPlatform(
+				platform, function_name));
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * How the loaders find the layer: Debian's ocl-icd by clInitLayer, Khronos'
+ * own by clInitLayerWithProperties and clDeinitLayer.  They may not be called
+ * from here.  What this layer leaves alone is NULL in its table, and the
+ * loaders then call the next one directly.
+ *
+ * In a set-uid program the whole table is NULL.
+ */
+
+#include "front/opencl/layer.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <CL/cl_layer.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+#define LAYER_NAME "kiln"
+
+cl_icd_dispatch ki_cl_next;
+static cl_icd_dispatch table;
+static uint64_t generation;	/* of forks, when the layer was loaded */
+
+PUBLIC cl_int CL_API_CALL
+clInitLayerWithProperties(cl_uint num_entries,
+			  const cl_icd_dispatch *target_dispatch,
+			  cl_uint *num_entries_ret,
+			  const cl_icd_dispatch **layer_dispatch_ret,
+			  const void *properties);
+PUBLIC cl_int CL_API_CALL clDeinitLayer(void);
+
+static const struct call {
+	const char *name;
+	size_t place;		/* in the tables */
+	void *own;
+} calls[] = {
+#define CALL(name) \
+	{ #name, offsetof(cl_icd_dispatch, name), (void *)ki_##name },
+	KI_CL_CALLS(CALL)
+#undef CALL
+};
+#define N_CALLS (sizeof(calls) / sizeof(calls[0]))
+
+void *ki_cl_own_call(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < N_CALLS; i++)
+		if (!strcmp(calls[i].name, name))
+			return calls[i].own;
+	return NULL;
+}
+
+int ki_cl_is_child(void)
+{
+	return ki_fork_counter != generation;
+}
+
+/* fork() finds no lock of ours taken, so a child can go on translating. */
+static void before_fork(void)
+{
+	ki_cl_guest_hold();
+	pthread_mutex_lock(&ki_cl_lock.mutex);
+}
+
+static void after_fork_in_parent(void)
+{
+	pthread_mutex_unlock(&ki_cl_lock.mutex);
+	ki_cl_guest_let_go();
+}
+
+static void after_fork_in_child(void)
+{
+	pthread_mutex_unlock(&ki_cl_lock.mutex);
+	ki_cl_guest_let_go();
+	ki_cl_background_forget();
+}
+
+static void prepare(void)
+{
+	ki_cl_background_init();
+	generation = ki_fork_generation();
+	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/* Only what the next layer has can be taken over. */
+static void fill_table(void)
+{
+	size_t i;
+
+	for (i = 0; i < N_CALLS; i++) {
+		void *next;
+
+		memcpy(&next, (char *)&ki_cl_next + calls[i].place,
+		       sizeof(next));
+		if (next)
+			memcpy((char *)&table + calls[i].place, &calls[i].own,
+			       sizeof(next));
+	}
+}
+
+PUBLIC cl_int CL_API_CALL clGetLayerInfo(cl_layer_info param_name,
+					 size_t param_value_size,
+					 void *param_value,
+					 size_t *param_value_size_ret)
+{
+	static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+	const void *answer = &version;
+	size_t size = sizeof(version);
+
+	if (param_name == CL_LAYER_NAME) {
+		answer = LAYER_NAME;
+		size = sizeof(LAYER_NAME);
+	} else if (param_name != CL_LAYER_API_VERSION) {
+		return CL_INVALID_VALUE;
+	}
+	if (param_value && param_value_size < size)
+		return CL_INVALID_VALUE;
+	if (param_value)
+		memcpy(param_value, answer, size);
+	if (param_value_size_ret)
+		*param_value_size_ret = size;
+	return CL_SUCCESS;
+}
+
+PUBLIC cl_int CL_API_CALL clInitLayer(cl_uint num_entries,
+				      const cl_icd_dispatch *target_dispatch,
+				      cl_uint *num_entries_ret,
+				      const cl_icd_dispatch **layer_dispatch_ret)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	cl_uint n = sizeof(table) / sizeof(void *);
+
+	if (!target_dispatch || !num_entries_ret || !layer_dispatch_ret)
+		return CL_INVALID_VALUE;
+	if (n > num_entries)
+		n = num_entries;
+	if (!ki_process_is_secure()) {
+		pthread_once(&once, prepare);
+		memcpy(&ki_cl_next, target_dispatch, n * sizeof(void *));
+		fill_table();
+	}
+	*num_entries_ret = n;
+	*layer_dispatch_ret = &table;
+	return CL_SUCCESS;
+}
+
+/* There are no properties yet, and unknown ones are no reason to refuse. */
+PUBLIC cl_int CL_API_CALL
+clInitLayerWithProperties(cl_uint num_entries,
+			  const cl_icd_dispatch *target_dispatch,
+			  cl_uint *num_entries_ret,
+			  const cl_icd_dispatch **layer_dispatch_ret,
+			  const void *properties)
+{
+	return clInitLayer(num_entries, target_dispatch, num_entries_ret,
+			   layer_dispatch_ret);
+}
+
+/* The loader is going; this library stays mapped (-z nodelete). */
+PUBLIC cl_int CL_API_CALL clDeinitLayer(void)
+{
+	if (!ki_cl_is_child())
+		ki_cl_background_stop();
+	return CL_SUCCESS;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_FRONT_OPENCL_LAYER_H
+#define KI_FRONT_OPENCL_LAYER_H
+
+/*
+ * The inside of the layer: what its files share (README.md has the picture).
+ *
+ * `ki_cl_next` is the table below us, the only way to the driver.  Handles are
+ * numbers here: they are looked up, never followed.
+ */
+
+#define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_2_2_APIS
+#include <CL/cl_icd.h>
+
+#include <kiln/inspect.h>
+#include <kiln/kiln.h>
+
+#include "base/bytes.h"
+#include "base/list.h"
+#include "front/opencl/key.h"
+#include "sys/sys.h"
+
+extern cl_icd_dispatch ki_cl_next;
+
+/* ---- The kiln of this process (guest.c) -------------------------------------- */
+
+/* Opened at the first use; fixed from then on. */
+struct ki_cl_guest {
+	struct kiln *kiln;
+	struct kiln_config *config;
+	struct ki_cl_identities *identities;
+	const char *spool;		/* NULL: no jobs */
+	const char *name_space;		/* or "" */
+	int trace;
+};
+
+/* NULL if there is no caching in this process: switched off, set wrongly,
+   without memory, or a forked child. */
+const struct ki_cl_guest *ki_cl_guest(void);
+
+/* Whether this process is a forked child of the one that loaded the layer. */
+int ki_cl_is_child(void);
+
+/* One line to the log, if there is one. */
+void ki_cl_log(const struct ki_cl_guest *guest, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* fork() waits until no other thread is opening the kiln. */
+void ki_cl_guest_hold(void) KI_NO_ANALYSIS;
+void ki_cl_guest_let_go(void) KI_NO_ANALYSIS;
+
+/* ---- Programs, shadows, kernels (program.c) ----------------------------------- */
+
+/* A program made from a binary, which answers for the application's own. */
+struct ki_cl_shadow {
+	/* Fixed after creation. */
+	cl_program program;
+	cl_context context;
+	char *options;			/* as given; NULL if none were */
+	cl_device_id *devices;		/* of the program and of the binaries */
+	cl_uint n_devices;
+	struct kiln_blob *metadata;
+	const void *logs;		/* of the build that was captured */
+	size_t logs_size;
+	const void *kernels;
+	size_t kernels_size;
+	/* Under the lock. */
+	unsigned refs;
+	struct ki_list link;		/* of all shadows */
+};
+
+/* A build by the driver whose binary may be captured. */
+struct ki_cl_capture {
+	struct kiln_key *key;
+	char *options;
+	char *directory;
+	struct ki_bytes environment;	/* NAME=VALUE, NUL after each */
+	uint64_t build_ns;
+	uint64_t created;		/* seconds since 1970 */
+	unsigned refs;			/* under the lock */
+};
+
+/* An application's program from source. */
+struct ki_cl_program {
+	/* Fixed after creation. */
+	cl_program handle;
+	cl_context context;
+	const char **strings;
+	size_t *lengths;
+	cl_uint n_strings;
+	/* Fixed after ki_cl_program_devices(). */
+	cl_platform_id platform;
+	cl_device_id *devices;
+	cl_uint n_devices;
+	/* Under the lock. */
+	unsigned refs;			/* of the layer */
+	unsigned app_refs;		/* of the application */
+	unsigned n_kernels;		/* living, of either program */
+	unsigned n_shadow_kernels;	/* of these, those of a shadow */
+	struct ki_cl_shadow *of_kernels; /* their shadow; they hold it */
+	struct ki_cl_shadow *shadow;	/* answers for the program, or NULL */
+	struct ki_cl_capture *capture;	/* of its last build, or NULL */
+	int listed;			/* can be found by handle */
+	int dies_by_callback;		/* the driver will say when */
+	int holds;			/* we keep one reference in the driver */
+	int native;			/* for good */
+	int is_busy;			/* being fetched in the background */
+	int owes_release;		/* the application's last, kept back */
+	int had_kernels;		/* since its last build */
+};
+
+struct ki_cl_kernel {
+	cl_kernel handle;
+	struct ki_cl_program *program;	/* one reference */
+	struct ki_cl_shadow *shadow;	/* one reference; NULL: native */
+	char *name;			/* of shadows' kernels */
+	unsigned app_refs;		/* under the lock */
+};
+
+/* One lock for all of it; never held while anybody is called. */
+extern struct ki_mutex ki_cl_lock;
+extern struct ki_cond ki_cl_idle;	/* no program is busy any more */
+
+/* Remember a program; without memory it stays unknown, thus native. */
+void ki_cl_program_add(cl_program handle, cl_context context, cl_uint count,
+		       const char *const *strings, const size_t *lengths);
+/* One reference, or NULL if it is not known. */
+struct ki_cl_program *ki_cl_program_get(cl_program handle);
+void ki_cl_program_ref(struct ki_cl_program *program);
+void ki_cl_program_unref(struct ki_cl_program *program);
+
+/* Learn platform and devices from the driver: 0, or -1 if it would not say. */
+int ki_cl_program_devices(struct ki_cl_program *program);
+
+/* The application's references come and go. */
+cl_int ki_cl_program_retain(struct ki_cl_program *program);
+cl_int ki_cl_program_release(struct ki_cl_program *program);
+/* The end of being busy: the thread that fetched calls this. */
+void ki_cl_program_rest(struct ki_cl_program *program);
+/* Wait, but not for long, until the background leaves it alone. */
+void ki_cl_program_await(struct ki_cl_program *program);
+
+/* The shadow that answers now: one reference, or NULL. */
+struct ki_cl_shadow *ki_cl_shadow_of(struct ki_cl_program *program);
+/* Let a shadow (whose reference is taken over), or nobody, answer. */
+void ki_cl_program_shadow(struct ki_cl_program *program,
+			  struct ki_cl_shadow *shadow);
+void ki_cl_shadow_add(struct ki_cl_shadow *shadow);	/* refs: 1 */
+void ki_cl_shadow_unref(struct ki_cl_shadow *shadow);
+/* How many shadows a context has. */
+cl_uint ki_cl_shadows_in(cl_context context);
+/* All programs of a platform (NULL: of any) that have a shadow now: one
+   reference each, in a malloc()ed array. */
+struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n);
+
+/* The build that may be captured: one reference, or NULL. */
+struct ki_cl_capture *ki_cl_capture_of(struct ki_cl_program *program);
+/* Replace it (takes the reference over; NULL: nothing to capture). */
+void ki_cl_program_capture(struct ki_cl_program *program,
+			   struct ki_cl_capture *capture);
+/* It is done with, unless a later build has taken its place. */
+void ki_cl_program_captured(struct ki_cl_program *program,
+			    struct ki_cl_capture *capture);
+void ki_cl_capture_unref(struct ki_cl_capture *capture);
+
+/* Remember a kernel (`name`: of shadows' only): 0 or -ENOMEM. */
+int ki_cl_kernel_add(struct ki_cl_program *program,
+		     struct ki_cl_shadow *shadow, cl_kernel handle,
+		     const char *name);
+/* What a kernel belongs to: 1, with one reference to each (the shadow is NULL
+   for a native one) and a copy of the name to free(); 0 if not known. */
+int ki_cl_kernel_of(cl_kernel handle, struct ki_cl_program **out_program,
+		    struct ki_cl_shadow **out_shadow, char **out_name);
+cl_int ki_cl_kernel_retain(cl_kernel handle);
+cl_int ki_cl_kernel_release(cl_kernel handle);
+
+/* ---- Platforms (program.c) ------------------------------------------------------ */
+
+enum ki_cl_platform_bit {
+	KI_CL_NO_SHADOWS = 1,	/* an unknown extension was handed out */
+	KI_CL_FETCH_IS_SLOW = 2,	/* one took too long */
+	KI_CL_CONTEXT_COUNTS = 4,	/* contexts count their programs */
+	KI_CL_CONTEXT_COUNTS_NOT = 8,
+};
+unsigned ki_cl_platform_bits(cl_platform_id platform);
+/* NULL: all platforms, those not seen yet included. */
+void ki_cl_platform_set(cl_platform_id platform, unsigned bits);
+
+/* ---- Building (build.c) ----------------------------------------------------------- */
+
+/* Let the driver build what the shadow answers for, then do without it.
+   0, or -1 if it would not: the shadow stays. */
+int ki_cl_go_native(struct ki_cl_program *program);
+/* Count a call that is not cached. */
+void ki_cl_count_unsupported(void);
+
+/* ---- Capturing (background.c) ------------------------------------------------------- */
+
+/* The application fetched all binaries itself, into these buffers. */
+void ki_cl_capture_fetched(struct ki_cl_program *program,
+			   unsigned char *const *binaries, size_t n);
+/* Fetch in a while, from a thread: for drivers where that is cheap. */
+void ki_cl_background_add(struct ki_cl_program *program);
+/* A kernel was made: the while begins anew. */
+void ki_cl_background_touch(void);
+void ki_cl_background_init(void);
+/* End the thread; waits at most 50 ms. */
+void ki_cl_background_stop(void);
+/* In a forked child there is no thread. */
+void ki_cl_background_forget(void);
+
+/* ---- Calls that the layer takes over ------------------------------------------------- */
+
+#define KI_CL_CALLS(X) \
+	X(clCreateProgramWithSource) X(clRetainProgram) X(clReleaseProgram) \
+	X(clBuildProgram) X(clCompileProgram) X(clLinkProgram) \
+	X(clGetProgramInfo) X(clGetProgramBuildInfo) X(clCreateKernel) \
+	X(clCreateKernelsInProgram) X(clRetainKernel) X(clReleaseKernel) \
+	X(clCloneKernel) X(clGetKernelInfo) X(clGetKernelArgInfo) \
+	X(clGetKernelWorkGroupInfo) X(clGetContextInfo) \
+	X(clGetExtensionFunctionAddress) \
+	X(clGetExtensionFunctionAddressForPlatform)
+
+/* ki_clBuildProgram and so on, each of the type in <CL/cl_icd.h>. */
+#define KI_CL_DECLARE(name) \
+	extern __typeof__(*(cl_api_##name)0) ki_##name;
+KI_CL_CALLS(KI_CL_DECLARE)
+#undef KI_CL_DECLARE
+
+/* Ours for a name of the list above, or NULL. */
+void *ki_cl_own_call(const char *name);
+
+#endif /* KI_FRONT_OPENCL_LAYER_H */

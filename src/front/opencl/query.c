@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Questions about programs and kernels.  H answers what it was made with, its
+ * shadow what was built, and the entry what a program from a binary may not
+ * know: the log, and the kernels as their source had them.
+ */
+
+#include "front/opencl/layer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "front/opencl/capture.h"
+
+/* Answer as drivers do. */
+static cl_int answer(const void *data, size_t size, size_t param_value_size,
+		     void *param_value, size_t *param_value_size_ret)
+{
+	if (param_value && param_value_size < size)
+		return CL_INVALID_VALUE;
+	if (param_value && size)
+		memcpy(param_value, data, size);
+	if (param_value_size_ret)
+		*param_value_size_ret = size;
+	return CL_SUCCESS;
+}
+
+static cl_int answer_again(const struct ki_cl_answer *kept,
+			   size_t param_value_size, void *param_value,
+			   size_t *param_value_size_ret)
+{
+	if (kept->result)
+		return kept->result;
+	return answer(kept->data, kept->size, param_value_size, param_value,
+		      param_value_size_ret);
+}
+
+/* ---- Programs --------------------------------------------------------------- */
+
+static cl_uint count_of(cl_program handle)
+{
+	cl_uint n = 0;
+
+	return ki_cl_next.clGetProgramInfo(handle, CL_PROGRAM_REFERENCE_COUNT,
+					   sizeof(n), &n, NULL) ? 0 : n;
+}
+
+/* The driver's count without our reference, but with what kernels of the
+   shadow would have added (not all drivers count kernels). */
+static cl_int reference_count(struct ki_cl_program *program,
+			      size_t param_value_size, void *param_value,
+			      size_t *param_value_size_ret)
+{
+	struct ki_cl_shadow *shadow;
+	cl_uint n, of_shadow;
+
+	ki_cl_program_await(program);
+	ki_mutex_lock(&ki_cl_lock);
+	shadow = program->of_kernels;
+	if (shadow)
+		shadow->refs++;
+	n = program->holds ? (cl_uint)-1 : 0;
+	ki_mutex_unlock(&ki_cl_lock);
+	n += count_of(program->handle);
+	of_shadow = shadow ? count_of(shadow->program) : 0;
+	if (of_shadow)
+		n += of_shadow - 1;
+	ki_cl_shadow_unref(shadow);
+	return answer(&n, sizeof(n), param_value_size, param_value,
+		      param_value_size_ret);
+}
+
+static int is_of_the_build(cl_program_info what)
+{
+	switch (what) {
+	case CL_PROGRAM_BINARY_SIZES:
+	case CL_PROGRAM_BINARIES:
+	case CL_PROGRAM_NUM_KERNELS:
+	case CL_PROGRAM_KERNEL_NAMES:
+	case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
+	case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
+				       cl_program_info param_name,
+				       size_t param_value_size,
+				       void *param_value,
+				       size_t *param_value_size_ret)
+{
+	struct ki_cl_program *program = ki_cl_program_get(handle);
+	struct ki_cl_shadow *shadow = NULL;
+	struct ki_cl_answer kept;
+	cl_program who = handle;
+	cl_int result;
+
+	if (program && param_name == CL_PROGRAM_REFERENCE_COUNT &&
+	    count_of(handle)) {
+		result = reference_count(program, param_value_size,
+					 param_value, param_value_size_ret);
+		goto out;
+	}
+	if (program && is_of_the_build(param_name)) {
+		shadow = ki_cl_shadow_of(program);
+		who = shadow ? shadow->program : handle;
+	}
+	if (shadow && param_name == CL_PROGRAM_KERNEL_NAMES &&
+	    !ki_cl_described_names(shadow->kernels, shadow->kernels_size,
+				   &kept)) {
+		result = answer_again(&kept, param_value_size, param_value,
+				      param_value_size_ret);
+		goto out;
+	}
+	result = ki_cl_next.clGetProgramInfo(who, param_name, param_value_size,
+					     param_value, param_value_size_ret);
+	if (!result && program && !shadow && param_value &&
+	    param_name == CL_PROGRAM_BINARIES)
+		ki_cl_capture_fetched(program, param_value,
+				      param_value_size / sizeof(char *));
+out:
+	ki_cl_shadow_unref(shadow);
+	ki_cl_program_unref(program);
+	return result;
+}
+
+/* The device's place in the shadow, -1 if it is none of its. */
+static int place_of(const struct ki_cl_shadow *shadow, cl_device_id device)
+{
+	cl_uint i;
+
+	for (i = 0; i < shadow->n_devices; i++)
+		if (shadow->devices[i] == device)
+			return (int)i;
+	return -1;
+}
+
+/* KILN_OK with an answer to give, or KILN_MISS: ask the shadow. */
+static enum kiln_status build_answer(const struct ki_cl_shadow *shadow,
+				     cl_uint place, cl_program_build_info what,
+				     struct ki_cl_answer *out_answer)
+{
+	static const cl_program_binary_type type =
+		CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
+	static const cl_build_status status = CL_BUILD_SUCCESS;
+
+	*out_answer = (struct ki_cl_answer){ .result = CL_SUCCESS };
+	switch (what) {
+	case CL_PROGRAM_BUILD_STATUS:
+		out_answer->data = &status;
+		out_answer->size = sizeof(status);
+		return KILN_OK;
+	case CL_PROGRAM_BINARY_TYPE:
+		out_answer->data = &type;
+		out_answer->size = sizeof(type);
+		return KILN_OK;
+	case CL_PROGRAM_BUILD_OPTIONS:
+		if (!shadow->options)
+			return KILN_MISS;
+		out_answer->data = shadow->options;
+		out_answer->size = strlen(shadow->options) + 1;
+		return KILN_OK;
+	case CL_PROGRAM_BUILD_LOG:
+		return ki_cl_described_log(shadow->logs, shadow->logs_size,
+					   place, out_answer);
+	default:
+		return KILN_MISS;
+	}
+}
+
+cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
+					    cl_device_id device,
+					    cl_program_build_info param_name,
+					    size_t param_value_size,
+					    void *param_value,
+					    size_t *param_value_size_ret)
+{
+	struct ki_cl_program *program = ki_cl_program_get(handle);
+	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
+	struct ki_cl_answer kept;
+	int place = shadow ? place_of(shadow, device) : -1;
+	cl_int result;
+
+	if (place >= 0 && !build_answer(shadow, (cl_uint)place, param_name,
+					&kept))
+		result = answer_again(&kept, param_value_size, param_value,
+				      param_value_size_ret);
+	else
+		result = ki_cl_next.clGetProgramBuildInfo(
+			place >= 0 ? shadow->program : handle, device,
+			param_name, param_value_size, param_value,
+			param_value_size_ret);
+	ki_cl_shadow_unref(shadow);
+	ki_cl_program_unref(program);
+	return result;
+}
+
+/* ---- Kernels ---------------------------------------------------------------- */
+
+/* What a kernel of a shadow belongs to, for the length of a question. */
+struct owner {
+	struct ki_cl_program *program;
+	struct ki_cl_shadow *shadow;
+	char *name;
+};
+
+/* 1 if it is of a shadow; then owner_fini() must follow. */
+static int owner_init(struct owner *owner, cl_kernel kernel)
+{
+	if (!ki_cl_kernel_of(kernel, &owner->program, &owner->shadow,
+			     &owner->name))
+		return 0;
+	if (owner->shadow)
+		return 1;
+	ki_cl_program_unref(owner->program);
+	return 0;
+}
+
+static void owner_fini(struct owner *owner)
+{
+	ki_cl_shadow_unref(owner->shadow);
+	ki_cl_program_unref(owner->program);
+	free(owner->name);
+}
+
+cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
+				      cl_kernel_info param_name,
+				      size_t param_value_size,
+				      void *param_value,
+				      size_t *param_value_size_ret)
+{
+	struct ki_cl_answer kept;
+	struct owner owner;
+	int answered = 0;
+	cl_int result = CL_SUCCESS;
+
+	if ((param_name == CL_KERNEL_PROGRAM ||
+	     param_name == CL_KERNEL_ATTRIBUTES) &&
+	    owner_init(&owner, kernel)) {
+		if (param_name == CL_KERNEL_PROGRAM) {
+			answered = 1;
+			result = answer(&owner.program->handle,
+					sizeof(cl_program), param_value_size,
+					param_value, param_value_size_ret);
+		} else if (!ki_cl_described_attributes(
+				   owner.shadow->kernels,
+				   owner.shadow->kernels_size, owner.name,
+				   &kept)) {
+			answered = 1;
+			result = answer_again(&kept, param_value_size,
+					      param_value,
+					      param_value_size_ret);
+		}
+		owner_fini(&owner);
+	}
+	return answered ? result :
+			  ki_cl_next.clGetKernelInfo(kernel, param_name,
+						     param_value_size,
+						     param_value,
+						     param_value_size_ret);
+}
+
+cl_int CL_API_CALL ki_clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_index,
+					 cl_kernel_arg_info param_name,
+					 size_t param_value_size,
+					 void *param_value,
+					 size_t *param_value_size_ret)
+{
+	struct ki_cl_answer kept;
+	struct owner owner;
+	int answered = 0;
+	cl_int result = CL_SUCCESS;
+
+	if (owner_init(&owner, kernel)) {
+		answered = !ki_cl_described_arg(owner.shadow->kernels,
+						owner.shadow->kernels_size,
+						owner.name, arg_index,
+						param_name, &kept);
+		if (answered)
+			result = answer_again(&kept, param_value_size,
+					      param_value,
+					      param_value_size_ret);
+		owner_fini(&owner);
+	}
+	return answered ? result :
+			  ki_cl_next.clGetKernelArgInfo(kernel, arg_index,
+							param_name,
+							param_value_size,
+							param_value,
+							param_value_size_ret);
+}
+
+/* The kept numbers as the program's own type. */
+static cl_int answer_work_group(const struct ki_cl_answer *kept,
+				size_t param_value_size, void *param_value,
+				size_t *param_value_size_ret)
+{
+	const uint8_t *numbers = kept->data;
+	size_t sizes[3];
+	int i;
+
+	if (kept->result)
+		return kept->result;
+	for (i = 0; i < 3; i++)
+		sizes[i] = (size_t)ki_get_u64(numbers + 8 * i);
+	return answer(sizes, sizeof(sizes), param_value_size, param_value,
+		      param_value_size_ret);
+}
+
+cl_int CL_API_CALL
+ki_clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
+			    cl_kernel_work_group_info param_name,
+			    size_t param_value_size, void *param_value,
+			    size_t *param_value_size_ret)
+{
+	struct ki_cl_answer kept;
+	struct owner owner;
+	int answered = 0, place;
+	cl_int result = CL_SUCCESS;
+
+	if (param_name == CL_KERNEL_COMPILE_WORK_GROUP_SIZE &&
+	    owner_init(&owner, kernel)) {
+		place = !device && owner.shadow->n_devices == 1 ?
+				0 : place_of(owner.shadow, device);
+		answered = place >= 0 &&
+			   !ki_cl_described_work_group(
+				   owner.shadow->kernels,
+				   owner.shadow->kernels_size, owner.name,
+				   (cl_uint)place, &kept) &&
+			   (kept.result || kept.size == 24);
+		if (answered)
+			result = answer_work_group(&kept, param_value_size,
+						   param_value,
+						   param_value_size_ret);
+		owner_fini(&owner);
+	}
+	return answered ? result :
+			  ki_cl_next.clGetKernelWorkGroupInfo(
+				  kernel, device, param_name, param_value_size,
+				  param_value, param_value_size_ret);
+}
+
+/* ---- Contexts --------------------------------------------------------------- */
+
+/* The platform of a context's first device. */
+static cl_platform_id platform_of(cl_context context)
+{
+	cl_platform_id platform = NULL;
+	cl_device_id devices[64];
+	size_t size = 0;
+
+	if (ki_cl_next.clGetContextInfo(context, CL_CONTEXT_DEVICES,
+					sizeof(devices), devices, &size) ||
+	    size < sizeof(devices[0]) ||
+	    ki_cl_next.clGetDeviceInfo(devices[0], CL_DEVICE_PLATFORM,
+				       sizeof(platform), &platform, NULL))
+		return NULL;
+	return platform;
+}
+
+static void subtract(void *count, cl_uint n)
+{
+	cl_uint value;
+
+	memcpy(&value, count, sizeof(value));
+	value -= n;
+	memcpy(count, &value, sizeof(value));
+}
+
+cl_int CL_API_CALL ki_clGetContextInfo(cl_context context,
+				       cl_context_info param_name,
+				       size_t param_value_size,
+				       void *param_value,
+				       size_t *param_value_size_ret)
+{
+	cl_int result = ki_cl_next.clGetContextInfo(context, param_name,
+						    param_value_size,
+						    param_value,
+						    param_value_size_ret);
+	cl_uint n_shadows;
+
+	if (result || param_name != CL_CONTEXT_REFERENCE_COUNT || !param_value)
+		return result;
+	n_shadows = ki_cl_shadows_in(context);
+	if (n_shadows && (ki_cl_platform_bits(platform_of(context)) &
+			  (KI_CL_CONTEXT_COUNTS | KI_CL_CONTEXT_COUNTS_NOT)) ==
+				 KI_CL_CONTEXT_COUNTS)
+		subtract(param_value, n_shadows);
+	return result;
+}
