@@ -635,6 +635,7 @@ static struct ki_cl_capture *capture_new(const struct ki_cl_guest *guest,
 	ki_bytes_init(&capture->environment);
 	add_variables(&capture->environment, driver->code_variables);
 	add_variables(&capture->environment, driver->place_variables);
+	add_variables(&capture->environment, ki_cl_loader_variables);
 	if (!capture->options || !capture->directory ||
 	    capture->environment.failed) {
 		ki_cl_capture_unref(capture);

@@ -59,11 +59,18 @@ enum {
 	TAG_BUILD_NS = 12,
 	TAG_STAGE = 13,
 	TAG_TRIES = 14,
-	N_TAGS = 15,
+	TAG_WRITER_PID = 15,
+	TAG_WRITER_START = 16,
+	N_TAGS = 17,
 };
 
 #define REPEATED (1u << TAG_STRING | 1u << TAG_ENVIRONMENT)
 #define ALL_ONCE ((1u << N_TAGS) - 2 - REPEATED)
+
+const char *const ki_cl_loader_variables[] = {
+	"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH",
+	"LD_LIBRARY_PATH", NULL,
+};
 
 /* ---- Bytes ------------------------------------------------------------------ */
 
@@ -115,6 +122,8 @@ static void add_fields(struct ki_bytes *bytes, const struct ki_cl_job *job,
 	add_number(bytes, TAG_BUILD_NS, job->build_ns);
 	add_number(bytes, TAG_STAGE, job->stage);
 	add_number(bytes, TAG_TRIES, tries);
+	add_number(bytes, TAG_WRITER_PID, job->writer_pid);
+	add_number(bytes, TAG_WRITER_START, job->writer_start);
 }
 
 static enum kiln_status encode(const struct ki_cl_job *job, uint32_t tries,
@@ -272,8 +281,12 @@ static int take_field(struct ki_cl_job_file *file, uint16_t tag,
 		return take_number(data, size, &job->build_ns);
 	case TAG_STAGE:
 		return take_small(data, size, &job->stage);
-	default:
+	case TAG_TRIES:
 		return take_small(data, size, &job->tries);
+	case TAG_WRITER_PID:
+		return take_small(data, size, &job->writer_pid);
+	default:
+		return take_number(data, size, &job->writer_start);
 	}
 }
 
@@ -720,10 +733,22 @@ static enum kiln_status path_of(const char *spool, const void *record,
 	return ki_status_from_errno(ki_path_join(out, spool, name));
 }
 
+static struct ki_cl_job signed_by_writer(const struct ki_cl_job *job)
+{
+	struct ki_cl_job own = *job;
+
+	if (!own.writer_pid) {
+		own.writer_pid = (uint32_t)ki_process_id();
+		own.writer_start = ki_process_start(ki_process_id());
+	}
+	return own;
+}
+
 enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys,
 				    const char *spool,
 				    const struct ki_cl_job *job)
 {
+	struct ki_cl_job own = signed_by_writer(job);
 	char path[KI_PATH_MAX], temporary[KI_PATH_MAX];
 	struct ki_file_info info;
 	struct ki_bytes bytes;
@@ -737,7 +762,7 @@ enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys,
 	if (!status && !sys->lstat(sys, path, &info))
 		status = KILN_EXISTS;
 	if (!status)
-		status = encode(job, job->tries, &bytes);
+		status = encode(&own, own.tries, &bytes);
 	if (!status)
 		status = check_room(sys, spool, bytes.size);
 	if (!status)

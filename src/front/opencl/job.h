@@ -41,7 +41,18 @@ struct ki_cl_job {
 	uint64_t build_ns;		/* of the application's own build */
 	uint32_t stage;			/* the stage that is wanted */
 	uint32_t tries;			/* so far; at most 2 */
+	/* Whose build it was; while that process lives and the job is new, it
+	   may still launch what the driver's own cache then has (the worker
+	   waits).  0: the process that writes the job. */
+	uint32_t writer_pid;
+	uint64_t writer_start;		/* ki_process_start() */
 };
+
+/*
+ * Variables by which the loader finds drivers, NULL-ended: with those of the
+ * driver they make up a job's environment.
+ */
+extern const char *const ki_cl_loader_variables[];
 
 /*
  * Write a job into the spool, which is made if need be.  The name comes from

@@ -42,6 +42,8 @@ static struct ki_cl_job job_of(const char *record)
 		.build_ns = 123456789,
 		.stage = 1,
 		.tries = 0,
+		.writer_pid = 77,
+		.writer_start = 777,
 	};
 }
 
@@ -128,6 +130,8 @@ static void assert_equal_jobs(const struct ki_cl_job *a,
 	assert_int_equal(a->build_ns, b->build_ns);
 	assert_int_equal(a->stage, b->stage);
 	assert_int_equal(a->tries, b->tries);
+	assert_int_equal(a->writer_pid, b->writer_pid);
+	assert_int_equal(a->writer_start, b->writer_start);
 }
 
 static void round_trip(const struct ki_cl_job *job)
@@ -174,6 +178,26 @@ static void every_field_comes_back_as_it_was_written(void **state)
 	job.stage = job.tries = UINT32_MAX;
 	round_trip(&job);
 	free(long_text);
+}
+
+static void a_job_names_its_writer(void **state)
+{
+	char *spool = harness_directory();
+	struct ki_cl_job job = job_of("record");
+	struct ki_cl_job_file *file;
+	char *path;
+
+	job.writer_pid = 0;
+	job.writer_start = 0;
+	assert_int_equal(ki_cl_job_write(spool, &job), KILN_OK);
+	path = only_job(spool);
+	assert_int_equal(ki_cl_job_read(path, &file), KILN_OK);
+	assert_true(ki_process_alive((int)ki_cl_job(file)->writer_pid,
+				     ki_cl_job(file)->writer_start));
+	assert_int_equal(ki_cl_job(file)->writer_pid, getpid());
+	ki_cl_job_free(file);
+	free(path);
+	free(spool);
 }
 
 static void one_key_has_one_job(void **state)
@@ -355,7 +379,7 @@ static void well_sealed_nonsense_is_never_a_job_that_hurts(void **state)
 /* S17 */
 static void what_a_newer_kiln_wrote_is_told_from_damage(void **state)
 {
-	static const uint8_t unknown[] = { 15, 0, 0, 0, 0, 0, 0, 0 };
+	static const uint8_t unknown[] = { 17, 0, 0, 0, 0, 0, 0, 0 };
 	size_t size;
 	char *bytes = written(&size);
 	char *longer = malloc(size - 40 + sizeof(unknown));
@@ -799,6 +823,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_field_comes_back_as_it_was_written),
+		cmocka_unit_test(a_job_names_its_writer),
 		cmocka_unit_test(one_key_has_one_job),
 		cmocka_unit_test(tries_are_written_down_at_once_or_not_at_all),
 		cmocka_unit_test(files_and_the_spool_are_for_this_user_alone),

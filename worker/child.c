@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One try, seen from the worker: a process of its own, out of everybody's way
+ * and with limits, watched until it answers, dies or takes too long.
+ *
+ * The child is this program again, because the key is computed from the
+ * process's environment, /proc/self/environ included: it must be the job's
+ * from the start.  It is in a session of its own: all it starts can be killed
+ * at once, and the scheduler's grouping of sessions ("autogroup", which would
+ * give even an idle task half of a processor) can be told for it alone.
+ *
+ * Only the child is idle.  The worker itself waits nearly always; when it
+ * publishes it holds the store's lock for a moment, and must not be kept from
+ * the processor then.
+ *
+ * The memory limit is on data (RLIMIT_DATA), not on addresses: drivers and
+ * LLVM reserve far more addresses than they touch.  A child that is stopped
+ * in the middle could hold a lock of the driver's own cache for which a
+ * program waits, so a child that has begun goes on, and only the next one
+ * waits while programs build.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "worker.h"
+
+/* linux/ioprio.h is not in every libc. */
+#define IOPRIO_WHO_PROCESS 1
+#define IOPRIO_IDLE (3 << 13)
+
+/*
+ * Of the worker's own environment: what a driver needs to work at all.  The
+ * job's variables come before these.
+ */
+static const char *const base_variables[] = { "PATH", "HOME", "TMPDIR", NULL };
+
+/* ---- Environment ----------------------------------------------------------------- */
+
+static int is_set(const struct ki_cl_job *job, const char *name)
+{
+	size_t size = strlen(name);
+	uint32_t i;
+
+	for (i = 0; i < job->n_environment; i++) {
+		if (!strncmp(job->environment[i], name, size) &&
+		    job->environment[i][size] == '=')
+			return 1;
+	}
+	return 0;
+}
+
+/* No layer may come between the driver and a build that is to be cached. */
+static int is_layer_variable(const char *variable)
+{
+	return !strncmp(variable, "OPENCL_LAYER", strlen("OPENCL_LAYER")) ||
+	       !strncmp(variable, "LD_PRELOAD=", strlen("LD_PRELOAD="));
+}
+
+static void free_environment(char **environment)
+{
+	size_t i;
+
+	for (i = 0; environment && environment[i]; i++)
+		free(environment[i]);
+	free(environment);
+}
+
+static char *join_variable(const char *name, const char *value)
+{
+	char *variable;
+
+	return asprintf(&variable, "%s=%s", name, value) < 0 ? NULL : variable;
+}
+
+static char **environment_of(const struct ki_cl_job *job)
+{
+	size_t n_base = sizeof(base_variables) / sizeof(base_variables[0]);
+	char **environment = calloc(job->n_environment + n_base + 1,
+				    sizeof(*environment));
+	size_t n = 0, i;
+
+	if (!environment)
+		return NULL;
+	for (i = 0; i < job->n_environment; i++) {
+		if (is_layer_variable(job->environment[i]))
+			continue;
+		environment[n] = strdup(job->environment[i]);
+		if (!environment[n++])
+			goto failed;
+	}
+	for (i = 0; base_variables[i]; i++) {
+		const char *value = getenv(base_variables[i]);
+
+		if (!value || is_set(job, base_variables[i]))
+			continue;
+		environment[n] = join_variable(base_variables[i], value);
+		if (!environment[n++])
+			goto failed;
+	}
+	return environment;
+failed:
+	free_environment(environment);
+	return NULL;
+}
+
+/* ---- In the child, before it is a program of its own ------------------------------ */
+
+/* Only what may be called between fork() and exec(). */
+static void write_word(const char *path, const char *word)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, word, strlen(word)) < 0)
+		errno = 0;
+	(void)close(fd);
+}
+
+static void get_out_of_the_way(void)
+{
+	struct sched_param none = { 0 };
+
+	(void)sched_setscheduler(0, SCHED_IDLE, &none);
+	(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE);
+	write_word("/proc/self/autogroup", "19");
+	write_word("/proc/self/oom_score_adj", "1000");
+}
+
+/* A sanitizer's shadow counts as data, and is larger than any machine. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+static void set_limits(uint64_t memory_bytes_max)
+{
+	struct rlimit none = { 0, 0 };
+	struct rlimit memory = { memory_bytes_max, memory_bytes_max };
+
+	(void)setrlimit(RLIMIT_CORE, &none);
+	if (memory_bytes_max && !SANITIZED)
+		(void)setrlimit(RLIMIT_DATA, &memory);
+}
+
+static void connect_descriptors(int answer_fd)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	if (null >= 0) {
+		(void)dup2(null, 0);
+		(void)dup2(null, 1);
+		(void)dup2(null, 2);
+		if (null > 2)
+			(void)close(null);
+	}
+	(void)fcntl(answer_fd, F_SETFD, 0);
+}
+
+static void become(const struct ki_try *try, int answer_fd, pid_t parent,
+		   const struct ki_waiter *waiter, char *const *arguments,
+		   char *const *environment)
+{
+	(void)setsid();
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(EXIT_FAILURE);
+	signal(SIGPIPE, SIG_DFL);
+	(void)sigprocmask(SIG_SETMASK, &waiter->old_mask, NULL);
+	connect_descriptors(answer_fd);
+	get_out_of_the_way();
+	set_limits(try->memory_bytes_max);
+	(void)execve("/proc/self/exe", arguments, environment);
+	_exit(EXIT_FAILURE);
+}
+
+static pid_t start(const struct ki_try *try, struct ki_waiter *waiter,
+		   int answer_fd)
+{
+	char number[16];
+	char *arguments[] = { (char *)"kiln-worker", (char *)"--make",
+			      (char *)(uintptr_t)try->path,
+			      (char *)"--answer", number, NULL };
+	char **environment = environment_of(try->job);
+	pid_t parent = getpid(), child = -1;
+
+	if (!environment)
+		return -1;
+	snprintf(number, sizeof(number), "%d", answer_fd);
+	child = fork();
+	if (!child)
+		become(try, answer_fd, parent, waiter, arguments,
+		       environment);
+	free_environment(environment);
+	return child;
+}
+
+/* ---- Watching ---------------------------------------------------------------------- */
+
+static int has_ended(pid_t child)
+{
+	siginfo_t info = { 0 };
+
+	return !waitid(P_PID, (id_t)child, &info,
+		       WEXITED | WNOHANG | WNOWAIT) &&
+	       info.si_pid == child;
+}
+
+/* With all that it started; its number is not free before it is reaped. */
+static int end(pid_t child)
+{
+	int status = 0;
+
+	(void)kill(child, SIGKILL);	/* it may not have a session yet */
+	(void)kill(-child, SIGKILL);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
+static enum ki_try_end watch(const struct ki_try *try,
+			     struct ki_waiter *waiter, pid_t child,
+			     int *out_status)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	uint64_t deadline_ns = sys->monotonic_ns(sys) + try->time_limit_ns;
+	enum ki_try_end how = KI_TRY_ANSWERED;
+
+	while (!has_ended(child)) {
+		if (waiter->ended_by) {
+			how = KI_TRY_INTERRUPTED;
+			break;
+		}
+		if (sys->monotonic_ns(sys) >= deadline_ns) {
+			how = KI_TRY_TOO_LONG;
+			break;
+		}
+		ki_waiter_wait(waiter, deadline_ns);
+	}
+	*out_status = end(child);
+	return how;
+}
+
+enum ki_try_end ki_worker_try(const struct ki_try *try,
+			      struct ki_waiter *waiter,
+			      struct ki_answer *out_answer, void **out_bytes,
+			      int *out_signal)
+{
+	enum ki_try_end how = KI_TRY_NO_ANSWER;
+	int fd = memfd_create("kiln-answer", MFD_CLOEXEC);
+	int status;
+	pid_t child;
+
+	if (fd < 0)
+		return how;
+	child = start(try, waiter, fd);
+	if (child < 0)
+		goto out;
+	how = watch(try, waiter, child, &status);
+	if (how != KI_TRY_ANSWERED)
+		goto out;
+	if (WIFSIGNALED(status)) {
+		*out_signal = WTERMSIG(status);
+		how = KI_TRY_SIGNALLED;
+	} else if (WEXITSTATUS(status) ||
+		   ki_answer_read(fd, out_answer, out_bytes)) {
+		how = KI_TRY_NO_ANSWER;
+	}
+out:
+	(void)close(fd);
+	return how;
+}

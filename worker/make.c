@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One try, in a process of its own: the job's environment and directory are
+ * this process's, limits are set.
+ *
+ *	load the OpenCL loader, find the driver
+ *	find devices that give exactly the key's device fields, in order
+ *	compute the key: it must be the job's, byte for byte
+ *	build from source
+ *	compute the key again: an include may have changed in between
+ *	fetch, describe, answer
+ *
+ * It ends by _exit(): what drivers do at exit is none of our business.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#include "front/opencl/capture.h"
+#include "front/opencl/key.h"
+#include "loader.h"
+#include "worker.h"
+
+struct make {
+	const struct ki_cl_job *job;
+	cl_icd_dispatch calls;
+	struct ki_cl_identities *identities;
+	cl_platform_id platform;
+	cl_device_id *devices;		/* job->n_devices of them */
+	struct ki_answer answer;
+};
+
+/* The first reason to be found stays. */
+static int give_up(struct make *make, enum ki_verdict verdict,
+		   const char *text)
+{
+	make->answer.verdict = verdict;
+	snprintf(make->answer.text, sizeof(make->answer.text), "%s", text);
+	return 0;
+}
+
+static int load(struct make *make)
+{
+	const char *why;
+
+	if (ki_worker_load(&make->calls, &why))
+		return give_up(make, KI_VERDICT_ABSENT, why);
+	make->identities = ki_cl_identities_new(&make->calls);
+	return make->identities ? 1
+				: give_up(make, KI_VERDICT_WORKER, "memory");
+}
+
+/* ---- Devices ------------------------------------------------------------------------ */
+
+static int is_device_field(const struct kiln_field *field)
+{
+	static const char prefix[] = "device ";
+
+	return field->label_size >= sizeof(prefix) - 1 &&
+	       !memcmp(field->label, prefix, sizeof(prefix) - 1);
+}
+
+static int next_device_field(const void *record, size_t size,
+			     size_t *position, struct kiln_field *out_field)
+{
+	while (!kiln_record_next(record, size, position, out_field)) {
+		if (is_device_field(out_field))
+			return 1;
+	}
+	return 0;
+}
+
+static int equal_fields(const struct kiln_field *a, const struct kiln_field *b)
+{
+	return a->kind == b->kind && a->local == b->local &&
+	       a->label_size == b->label_size && a->size == b->size &&
+	       a->original_size == b->original_size &&
+	       !memcmp(a->label, b->label, a->label_size) &&
+	       (!a->size || !memcmp(a->data, b->data, a->size));
+}
+
+/* Whether the wanted record's device fields begin with those of `key`. */
+static int begins_with_devices_of(const struct ki_cl_job *job,
+				  const struct kiln_key *key)
+{
+	size_t size, position = 0, wanted_position = 0;
+	const void *record = kiln_key_record(key, &size);
+	struct kiln_field field, wanted;
+
+	while (next_device_field(record, size, &position, &field)) {
+		if (!next_device_field(job->record, job->record_size,
+				       &wanted_position, &wanted) ||
+		    !equal_fields(&field, &wanted))
+			return 0;
+	}
+	return wanted_position > 0;
+}
+
+/* Whether the first n devices chosen may be the job's; an empty source gives
+   the same device fields as the real one. */
+static int fits(struct make *make, cl_uint n_devices)
+{
+	static const char *const strings[] = { "" };
+	static const size_t lengths[] = { 0 };
+	struct ki_cl_build build = {
+		.platform = make->platform,
+		.devices = make->devices,
+		.n_devices = n_devices,
+		.strings = strings,
+		.lengths = lengths,
+		.n_strings = 1,
+		.options = "",
+	};
+	struct kiln_key *key = NULL;
+	enum kiln_counter reason;
+	int result;
+
+	if (ki_cl_key(make->identities, &build, &key, &reason))
+		return 0;
+	result = begins_with_devices_of(make->job, key);
+	kiln_key_free(key);
+	return result;
+}
+
+static int is_chosen(const struct make *make, cl_uint n_chosen,
+		     cl_device_id device)
+{
+	while (n_chosen) {
+		if (make->devices[--n_chosen] == device)
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * Devices of equal identity are as good as each other, so the first that fits
+ * in each place is right.
+ */
+static int choose(struct make *make, const cl_device_id *all, cl_uint n_all)
+{
+	cl_uint n, i;
+
+	for (n = 0; n < make->job->n_devices; n++) {
+		for (i = 0; i < n_all; i++) {
+			if (is_chosen(make, n, all[i]))
+				continue;
+			make->devices[n] = all[i];
+			if (fits(make, n + 1))
+				break;
+		}
+		if (i == n_all)
+			return 0;
+	}
+	return 1;
+}
+
+static int all_are_processors(const struct make *make)
+{
+	cl_uint i;
+
+	for (i = 0; i < make->job->n_devices; i++) {
+		cl_device_type type = 0;
+
+		(void)make->calls.clGetDeviceInfo(make->devices[i],
+						  CL_DEVICE_TYPE, sizeof(type),
+						  &type, NULL);
+		if (!(type & CL_DEVICE_TYPE_CPU))
+			return 0;
+	}
+	return 1;
+}
+
+static int find_devices(struct make *make)
+{
+	cl_uint n_all = 0, n_wanted = make->job->n_devices;
+	cl_device_id *all;
+	int found;
+
+	if (make->calls.clGetDeviceIDs(make->platform, CL_DEVICE_TYPE_ALL, 0,
+				       NULL, &n_all) ||
+	    n_all < n_wanted)
+		return give_up(make, KI_VERDICT_CHANGED,
+			       "device: too few here");
+	all = calloc(n_all, sizeof(cl_device_id));
+	make->devices = calloc(n_wanted, sizeof(cl_device_id));
+	found = all && make->devices &&
+		!make->calls.clGetDeviceIDs(make->platform,
+					    CL_DEVICE_TYPE_ALL, n_all, all,
+					    NULL) &&
+		choose(make, all, n_all);
+	free(all);
+	if (!found)
+		return give_up(make, KI_VERDICT_CHANGED,
+			       "device: none here is the same");
+	if (!all_are_processors(make))
+		return give_up(make, KI_VERDICT_DEVICE,
+			       "no worker builds for devices other than CPUs");
+	return 1;
+}
+
+/* ---- The key ------------------------------------------------------------------------- */
+
+/* The label of the first field that differs. */
+static int explain_change(struct make *make, const struct kiln_key *key)
+{
+	size_t size, position = 0, wanted_position = 0;
+	const void *record = kiln_key_record(key, &size);
+	struct kiln_field field, wanted;
+	char label[KILN_LABEL_BYTES_MAX + 1];
+
+	while (!kiln_record_next(make->job->record, make->job->record_size,
+				 &wanted_position, &wanted)) {
+		if (kiln_record_next(record, size, &position, &field) ||
+		    !equal_fields(&field, &wanted)) {
+			memcpy(label, wanted.label, wanted.label_size);
+			label[wanted.label_size] = '\0';
+			return give_up(make, KI_VERDICT_CHANGED, label);
+		}
+	}
+	return give_up(make, KI_VERDICT_CHANGED, "more fields than before");
+}
+
+/* On success the answer's record is the job's, computed here. */
+static int check_key(struct make *make)
+{
+	const struct ki_cl_job *job = make->job;
+	struct ki_cl_build build = {
+		.platform = make->platform,
+		.devices = make->devices,
+		.n_devices = job->n_devices,
+		.strings = job->strings,
+		.lengths = job->lengths,
+		.n_strings = job->n_strings,
+		.options = job->options,
+	};
+	struct kiln_key *key = NULL;
+	enum kiln_counter reason;
+	const void *record;
+	size_t size;
+	int equal;
+
+	if (ki_cl_key(make->identities, &build, &key, &reason))
+		return give_up(make, KI_VERDICT_CHANGED,
+			       kiln_counter_words(reason));
+	record = kiln_key_record(key, &size);
+	equal = size == job->record_size && !memcmp(record, job->record, size);
+	if (equal) {
+		make->answer.record = job->record;
+		make->answer.record_size = size;
+	} else {
+		(void)explain_change(make, key);
+	}
+	kiln_key_free(key);
+	return equal;
+}
+
+/* ---- Building -------------------------------------------------------------------------- */
+
+static int explain_failure(struct make *make, cl_program program, cl_int err)
+{
+	char log[sizeof(make->answer.text)] = "";
+	size_t size = 0;
+
+	(void)make->calls.clGetProgramBuildInfo(program, make->devices[0],
+						CL_PROGRAM_BUILD_LOG, 0, NULL,
+						&size);
+	if (size > 1) {
+		char *whole = calloc(1, size + 1);
+
+		if (whole && !make->calls.clGetProgramBuildInfo(
+				     program, make->devices[0],
+				     CL_PROGRAM_BUILD_LOG, size, whole, NULL))
+			snprintf(log, sizeof(log), "%d: %.300s", err, whole);
+		free(whole);
+	}
+	if (!*log)
+		snprintf(log, sizeof(log), "%d", err);
+	return give_up(make, KI_VERDICT_BUILD, log);
+}
+
+static void add_metadata(const struct ki_cl_job *job,
+			 struct kiln_metadata *metadata)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	struct ki_bytes environment;
+	uint32_t i;
+
+	kiln_metadata_add_u64(metadata, KILN_META_CREATED,
+			      sys->realtime_ns(sys) / 1000000000);
+	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME, job->build_ns);
+	kiln_metadata_add_string(metadata, KILN_META_OPTIONS, job->options);
+	kiln_metadata_add_string(metadata, KILN_META_DIRECTORY,
+				 job->directory);
+	kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
+				 job->application);
+	if (*job->name_space)
+		kiln_metadata_add_string(metadata, KILN_META_NAMESPACE,
+					 job->name_space);
+	ki_bytes_init(&environment);
+	for (i = 0; i < job->n_environment; i++)
+		ki_bytes_add(&environment, job->environment[i],
+			     strlen(job->environment[i]) + 1);
+	if (!environment.failed)
+		kiln_metadata_add(metadata, KILN_META_ENVIRONMENT,
+				  environment.data, environment.size);
+	ki_bytes_fini(&environment);
+}
+
+/* What the answer points to lives until the process ends. */
+static int fetch(struct make *make, cl_program program)
+{
+	static struct ki_bytes value;
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	cl_uint n_devices = make->job->n_devices;
+	enum kiln_status status;
+
+	ki_bytes_init(&value);
+	status = ki_cl_fetch(&make->calls, program, make->devices, n_devices,
+			     &value);
+	if (status)
+		return give_up(make, KI_VERDICT_FETCH,
+			       kiln_status_name(status));
+	status = ki_cl_describe(&make->calls, program, make->devices,
+				n_devices, metadata);
+	if (status && status != KILN_E_UNSUPPORTED)
+		return give_up(make, KI_VERDICT_FETCH,
+			       kiln_status_name(status));
+	add_metadata(make->job, metadata);
+	status = kiln_metadata_bytes(metadata, &make->answer.metadata,
+				     &make->answer.metadata_size);
+	if (status)
+		return give_up(make, KI_VERDICT_FETCH,
+			       kiln_status_name(status));
+	make->answer.value = value.data;
+	make->answer.value_size = value.size;
+	return 1;
+}
+
+static int build(struct make *make)
+{
+	const struct ki_cl_job *job = make->job;
+	cl_context_properties properties[] = {
+		CL_CONTEXT_PLATFORM, (cl_context_properties)make->platform, 0
+	};
+	cl_program program;
+	cl_context context;
+	cl_int err;
+
+	context = make->calls.clCreateContext(properties, job->n_devices,
+					      make->devices, NULL, NULL,
+					      &err);
+	if (!context)
+		return give_up(make, KI_VERDICT_BUILD, "no context");
+	program = make->calls.clCreateProgramWithSource(
+		context, job->n_strings, (const char **)(uintptr_t)job->strings,
+		job->lengths, &err);
+	if (!program)
+		return give_up(make, KI_VERDICT_BUILD, "no program");
+	err = make->calls.clBuildProgram(program, job->n_devices,
+					 make->devices, job->options, NULL,
+					 NULL);
+	if (err)
+		return explain_failure(make, program, err);
+	return check_key(make) && fetch(make, program);
+}
+
+/* ---- The platform ------------------------------------------------------------------------ */
+
+static int try_platform(struct make *make)
+{
+	const char *why = "";
+
+	if (!ki_cl_driver(make->identities, make->platform)->worker_may_build)
+		return give_up(make, KI_VERDICT_DRIVER,
+			       "no worker builds with this driver");
+	if (ki_cl_platform_status(make->identities, make->platform, &why))
+		return give_up(make, KI_VERDICT_CHANGED, why);
+	return find_devices(make) && check_key(make) && build(make);
+}
+
+static int is_driver_of_job(struct make *make)
+{
+	return !strcmp(ki_cl_driver(make->identities, make->platform)->name,
+		       make->job->driver);
+}
+
+static int make_job(struct make *make)
+{
+	cl_platform_id platforms[64];
+	cl_uint n_platforms = 0, i;
+
+	if (chdir(make->job->directory))
+		return give_up(make, KI_VERDICT_DIRECTORY,
+			       make->job->directory);
+	if (!load(make))
+		return 0;
+	if (make->calls.clGetPlatformIDs(64, platforms, &n_platforms))
+		n_platforms = 0;
+	(void)give_up(make, KI_VERDICT_ABSENT, "this driver is not here");
+	for (i = 0; i < n_platforms && i < 64; i++) {
+		make->platform = platforms[i];
+		if (is_driver_of_job(make) && try_platform(make))
+			return 1;
+	}
+	return 0;
+}
+
+int ki_worker_make(const char *path, int fd)
+{
+	static struct make make;
+	struct ki_cl_job_file *file;
+
+	(void)prctl(PR_SET_NAME, "kiln-worker");
+	if (ki_cl_job_read(path, &file))
+		return EXIT_FAILURE;
+	make.job = ki_cl_job(file);
+	if (make_job(&make)) {
+		make.answer.verdict = KI_VERDICT_MADE;
+		make.answer.text[0] = '\0';
+	}
+	return ki_answer_write(fd, &make.answer) ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_WORKER_WORKER_H
+#define KI_WORKER_WORKER_H
+
+/*
+ * The parts of kiln-worker (README.md has what it does).  Two kinds of
+ * process: the worker, which takes jobs, watches and publishes, and never
+ * loads a driver; and a child for each try, which loads the driver, builds and
+ * answers through a file in memory.  A driver that crashes, hangs or writes
+ * wild can hurt only the child, which has no store open.
+ */
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kiln/kiln.h>
+
+#include "base/bytes.h"
+#include "base/map.h"
+#include "front/opencl/job.h"
+#include "sys/sys.h"
+
+/* How the worker ends (README.md). */
+enum ki_worker_exit {
+	KI_WORKER_DONE = 0,
+	KI_WORKER_SOME_FAILED = 1,
+	KI_WORKER_USAGE = 2,
+	KI_WORKER_UNAVAILABLE = 5,
+	KI_WORKER_BUSY = 6,
+};
+
+/* ---- Progress: progress.c ----------------------------------------------------- */
+
+struct ki_progress {
+	int fd;			/* -1: nobody listens */
+	int json;
+};
+
+/* Written in this order; what is NULL is left out. */
+struct ki_event {
+	const char *event;
+	const char *name;
+	const char *reason;
+	const char *number_names[3];
+	uint64_t numbers[3];
+	const char *text;
+};
+
+void ki_progress_emit(struct ki_progress *progress,
+		      const struct ki_event *event);
+
+/* ---- Waiting: wait.c ---------------------------------------------------------- */
+
+/*
+ * Signals come through a descriptor, so that every wait has a deadline and
+ * none loses a signal.
+ */
+struct ki_waiter {
+	int fd;			/* signalfd */
+	sigset_t old_mask;
+	int ended_by;		/* SIGTERM, SIGINT or SIGHUP once it came */
+};
+
+int ki_waiter_init(struct ki_waiter *waiter);
+/* Until a signal or the deadline (monotonic_ns), whichever is first. */
+void ki_waiter_wait(struct ki_waiter *waiter, uint64_t deadline_ns);
+/* The same for a length of time; 1 if the worker is to end. */
+int ki_waiter_pause(struct ki_waiter *waiter, uint64_t ns);
+/* Die by the signal that ended the worker, if one did. */
+void ki_waiter_finish(struct ki_waiter *waiter);
+
+/* ---- What a child answers: answer.c ------------------------------------------- */
+
+#define KI_VERDICTS(X) \
+	X(MADE, "made") \
+	X(BUILD, "build") \
+	X(FETCH, "fetch") \
+	X(CHANGED, "changed") \
+	X(DIRECTORY, "directory") \
+	X(DRIVER, "driver") \
+	X(DEVICE, "device") \
+	X(ABSENT, "absent") \
+	X(WORKER, "worker")
+
+enum ki_verdict {
+#define KI_VERDICT_ENUM(name, word) KI_VERDICT_##name,
+	KI_VERDICTS(KI_VERDICT_ENUM)
+#undef KI_VERDICT_ENUM
+	KI_N_VERDICTS
+};
+
+const char *ki_verdict_word(enum ki_verdict verdict);
+
+struct ki_answer {
+	enum ki_verdict verdict;
+	char text[400];
+	/* When MADE: what was built, by the key record that the child computed
+	   itself. */
+	const void *record;
+	size_t record_size;
+	const void *metadata;
+	size_t metadata_size;
+	const void *value;
+	size_t value_size;
+};
+
+/* 0 or a negative errno. */
+int ki_answer_write(int fd, const struct ki_answer *answer);
+
+/* The answer's pointers go into *out_bytes, from malloc().  -EBADMSG if there
+   is no whole answer. */
+int ki_answer_read(int fd, struct ki_answer *out_answer, void **out_bytes);
+
+/* ---- A try: child.c, and in the child make.c ------------------------------------ */
+
+struct ki_try {
+	const char *path;		/* of the job */
+	const struct ki_cl_job *job;
+	uint64_t time_limit_ns;
+	uint64_t memory_bytes_max;	/* 0: none */
+};
+
+enum ki_try_end {
+	KI_TRY_ANSWERED,	/* *out_answer is written */
+	KI_TRY_SIGNALLED,	/* by *out_signal */
+	KI_TRY_TOO_LONG,
+	KI_TRY_NO_ANSWER,	/* it ended without, or could not be started */
+	KI_TRY_INTERRUPTED,	/* the worker is to end: the child was killed */
+};
+
+enum ki_try_end ki_worker_try(const struct ki_try *try,
+			      struct ki_waiter *waiter,
+			      struct ki_answer *out_answer, void **out_bytes,
+			      int *out_signal);
+
+/* The child's main: builds the job and answers through `fd`; its exit
+   status. */
+int ki_worker_make(const char *path, int fd);
+
+/* ---- The loop: queue.c ------------------------------------------------------------ */
+
+struct ki_worker {
+	const char *spool;
+	int waits;		/* for another worker */
+	uint64_t time_limit_ns;	/* 0: by the job */
+	uint64_t memory_bytes_max;
+	struct kiln *kiln;
+	struct ki_progress progress;
+	struct ki_waiter waiter;
+	/* Jobs that stay (by hash of their name) and drivers that may not run
+	   here (by hash of theirs). */
+	struct ki_map skipped;
+	struct ki_map refused_drivers;
+	int has_reported;
+	uint64_t n_left;	/* as it was reported */
+	uint64_t n_early;
+	uint64_t n_done;
+	uint64_t n_failed;
+	uint64_t n_skipped;
+};
+
+/*
+ * The lock that makes this the spool's only worker.  KILN_OK; KILN_EXISTS if
+ * another has it (never when `waits`); KILN_MISS if there is no spool;
+ * KILN_END if the worker is to end; else why it cannot be had.
+ */
+enum kiln_status ki_worker_lock(struct ki_worker *worker, int *out_fd);
+void ki_worker_unlock(int fd);
+
+/* Make what can be made.  KILN_OK, KILN_END if the worker is to end, or why
+   the spool or the store cannot be used. */
+enum kiln_status ki_worker_run(struct ki_worker *worker);
+
+/* Whether there are jobs that have not been skipped: a program may have
+   written one between the last look and the lock's end. */
+int ki_worker_has_jobs(struct ki_worker *worker);
+
+void ki_worker_report_end(struct ki_worker *worker);
+
+#endif /* KI_WORKER_WORKER_H */
