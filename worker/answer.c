@@ -13,7 +13,7 @@
 
 #include "worker.h"
 
-#define MAGIC "kilnmade"
+#define MAGIC		 "kilnmade"
 #define ANSWER_BYTES_MAX ((uint64_t)2 << 30)
 
 const char *ki_verdict_word(enum ki_verdict verdict)
@@ -27,8 +27,7 @@ const char *ki_verdict_word(enum ki_verdict verdict)
 	return words[verdict];
 }
 
-static int write_piece(int fd, const void *data, size_t size,
-		       uint64_t *offset)
+static int write_piece(int fd, const void *data, size_t size, uint64_t *offset)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
 	uint8_t number[8];
@@ -108,8 +107,7 @@ int ki_answer_read(int fd, struct ki_answer *out_answer, void **out_bytes)
 		return -ENOMEM;
 	err = ki_pread_all(sys, fd, bytes, (size_t)info.size, 0);
 	if (!err)
-		err = take_answer(ki_reader(bytes, (size_t)info.size),
-				  &answer);
+		err = take_answer(ki_reader(bytes, (size_t)info.size), &answer);
 	if (err) {
 		free(bytes);
 		return err;

@@ -39,7 +39,7 @@
 
 /* linux/ioprio.h is not in every libc. */
 #define IOPRIO_WHO_PROCESS 1
-#define IOPRIO_IDLE (3 << 13)
+#define IOPRIO_IDLE	   (3 << 13)
 
 /*
  * Of the worker's own environment: what a driver needs to work at all.  The
@@ -47,7 +47,7 @@
  */
 static const char *const base_variables[] = { "PATH", "HOME", "TMPDIR", NULL };
 
-/* ---- Environment ----------------------------------------------------------------- */
+/* ---- Environment ------------------------------------------------------- */
 
 static int is_set(const struct ki_cl_job *job, const char *name)
 {
@@ -88,8 +88,8 @@ static char *join_variable(const char *name, const char *value)
 static char **environment_of(const struct ki_cl_job *job)
 {
 	size_t n_base = sizeof(base_variables) / sizeof(base_variables[0]);
-	char **environment = calloc(job->n_environment + n_base + 1,
-				    sizeof(*environment));
+	char **environment =
+		calloc(job->n_environment + n_base + 1, sizeof(*environment));
 	size_t n = 0, i;
 
 	if (!environment)
@@ -116,7 +116,7 @@ failed:
 	return NULL;
 }
 
-/* ---- In the child, before it is a program of its own ------------------------------ */
+/* ---- In the child, before it is a program of its own ------------------- */
 
 /* Only what may be called between fork() and exec(). */
 static void write_word(const char *path, const char *word)
@@ -198,9 +198,12 @@ static pid_t start(const struct ki_try *try, struct ki_waiter *waiter,
 		   int answer_fd)
 {
 	char number[16];
-	char *arguments[] = { (char *)"kiln-worker", (char *)"--make",
+	char *arguments[] = { (char *)"kiln-worker",
+			      (char *)"--make",
 			      (char *)(uintptr_t)try->path,
-			      (char *)"--answer", number, NULL };
+			      (char *)"--answer",
+			      number,
+			      NULL };
 	char **environment = environment_of(try->job);
 	pid_t parent = getpid(), child = -1;
 
@@ -209,13 +212,12 @@ static pid_t start(const struct ki_try *try, struct ki_waiter *waiter,
 	snprintf(number, sizeof(number), "%d", answer_fd);
 	child = fork();
 	if (!child)
-		become(try, answer_fd, parent, waiter, arguments,
-		       environment);
+		become(try, answer_fd, parent, waiter, arguments, environment);
 	free_environment(environment);
 	return child;
 }
 
-/* ---- Watching ---------------------------------------------------------------------- */
+/* ---- Watching ---------------------------------------------------------- */
 
 static int has_ended(pid_t child)
 {
@@ -231,16 +233,15 @@ static int end(pid_t child)
 {
 	int status = 0;
 
-	(void)kill(child, SIGKILL);	/* it may not have a session yet */
+	(void)kill(child, SIGKILL); /* it may not have a session yet */
 	(void)kill(-child, SIGKILL);
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	return status;
 }
 
-static enum ki_try_end watch(const struct ki_try *try,
-			     struct ki_waiter *waiter, pid_t child,
-			     int *out_status)
+static enum ki_try_end watch(const struct ki_try *try, struct ki_waiter *waiter,
+			     pid_t child, int *out_status)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
 	uint64_t deadline_ns = sys->monotonic_ns(sys) + try->time_limit_ns;

@@ -28,9 +28,11 @@ static const char help[] =
 	"  --spool DIR             where the jobs are\n"
 	"  --store URL             where entries go: log:DIR[#NAME], file:DIR\n"
 	"  --wait                  if another worker is at work, wait for it\n"
-	"  --progress-fd N         write progress there, not on standard output\n"
+	"  --progress-fd N         write progress there, not on standard "
+	"output\n"
 	"  --json                  progress as JSON, one object a line\n"
-	"  --time-limit SECONDS    of one try; default: ten times the program's\n"
+	"  --time-limit SECONDS    of one try; default: ten times the "
+	"program's\n"
 	"                          own build, at least 300\n"
 	"  --memory-limit SIZE     of one try; 0: none; default: half of the\n"
 	"                          machine's\n"
@@ -52,8 +54,7 @@ struct arguments {
 	int answer_fd;
 };
 
-static void say(const char *format, ...)
-	__attribute__((format(printf, 1, 2)));
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void say(const char *format, ...)
 {
@@ -72,7 +73,7 @@ static void log_line(void *arg, enum kiln_log_level level, const char *message)
 		say("%s", message);
 }
 
-/* ---- Arguments ------------------------------------------------------------------------ */
+/* ---- Arguments --------------------------------------------------------- */
 
 enum {
 	OPTION_SPOOL = 256,
@@ -182,7 +183,7 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 			       KILN_VERSION_MINOR, KILN_VERSION_PATCH);
 			return 0;
 		case '?':
-			return KI_WORKER_USAGE;	/* getopt has said why */
+			return KI_WORKER_USAGE; /* getopt has said why */
 		default:
 			if (!parse_value(option, optarg, arguments)) {
 				say("--%s cannot be '%s'", options[index].name,
@@ -198,7 +199,7 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 	return -1;
 }
 
-/* ---- Spool and store ------------------------------------------------------------------- */
+/* ---- Spool and store --------------------------------------------------- */
 
 static int unavailable(const char *what, const char *name,
 		       enum kiln_status status)
@@ -300,8 +301,8 @@ static int run(const struct arguments *arguments)
 		say("%s", message);
 		goto out;
 	}
-	worker.spool = arguments->spool ? arguments->spool
-					: kiln_config_spool(config);
+	worker.spool =
+		arguments->spool ? arguments->spool : kiln_config_spool(config);
 	code = KI_WORKER_UNAVAILABLE;
 	if (!worker.spool) {
 		say("there is no spool: say --spool DIR");

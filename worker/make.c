@@ -32,13 +32,12 @@ struct make {
 	cl_icd_dispatch calls;
 	struct ki_cl_identities *identities;
 	cl_platform_id platform;
-	cl_device_id *devices;		/* job->n_devices of them */
+	cl_device_id *devices; /* job->n_devices of them */
 	struct ki_answer answer;
 };
 
 /* The first reason to be found stays. */
-static int give_up(struct make *make, enum ki_verdict verdict,
-		   const char *text)
+static int give_up(struct make *make, enum ki_verdict verdict, const char *text)
 {
 	make->answer.verdict = verdict;
 	snprintf(make->answer.text, sizeof(make->answer.text), "%s", text);
@@ -56,7 +55,7 @@ static int load(struct make *make)
 				: give_up(make, KI_VERDICT_WORKER, "memory");
 }
 
-/* ---- Devices ------------------------------------------------------------------------ */
+/* ---- Devices ----------------------------------------------------------- */
 
 static int is_device_field(const struct kiln_field *field)
 {
@@ -66,8 +65,8 @@ static int is_device_field(const struct kiln_field *field)
 	       !memcmp(field->label, prefix, sizeof(prefix) - 1);
 }
 
-static int next_device_field(const void *record, size_t size,
-			     size_t *position, struct kiln_field *out_field)
+static int next_device_field(const void *record, size_t size, size_t *position,
+			     struct kiln_field *out_field)
 {
 	while (!kiln_record_next(record, size, position, out_field)) {
 		if (is_device_field(out_field))
@@ -190,9 +189,8 @@ static int find_devices(struct make *make)
 	all = calloc(n_all, sizeof(cl_device_id));
 	make->devices = calloc(n_wanted, sizeof(cl_device_id));
 	found = all && make->devices &&
-		!make->calls.clGetDeviceIDs(make->platform,
-					    CL_DEVICE_TYPE_ALL, n_all, all,
-					    NULL) &&
+		!make->calls.clGetDeviceIDs(make->platform, CL_DEVICE_TYPE_ALL,
+					    n_all, all, NULL) &&
 		choose(make, all, n_all);
 	free(all);
 	if (!found)
@@ -204,7 +202,7 @@ static int find_devices(struct make *make)
 	return 1;
 }
 
-/* ---- The key ------------------------------------------------------------------------- */
+/* ---- The key ----------------------------------------------------------- */
 
 /* The label of the first field that differs. */
 static int explain_change(struct make *make, const struct kiln_key *key)
@@ -260,7 +258,7 @@ static int check_key(struct make *make)
 	return equal;
 }
 
-/* ---- Building -------------------------------------------------------------------------- */
+/* ---- Building ---------------------------------------------------------- */
 
 static int explain_failure(struct make *make, cl_program program, cl_int err)
 {
@@ -295,8 +293,7 @@ static void add_metadata(const struct ki_cl_job *job,
 			      sys->realtime_ns(sys) / 1000000000);
 	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME, job->build_ns);
 	kiln_metadata_add_string(metadata, KILN_META_OPTIONS, job->options);
-	kiln_metadata_add_string(metadata, KILN_META_DIRECTORY,
-				 job->directory);
+	kiln_metadata_add_string(metadata, KILN_META_DIRECTORY, job->directory);
 	kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
 				 job->application);
 	if (*job->name_space)
@@ -326,8 +323,8 @@ static int fetch(struct make *make, cl_program program)
 	if (status)
 		return give_up(make, KI_VERDICT_FETCH,
 			       kiln_status_name(status));
-	status = ki_cl_describe(&make->calls, program, make->devices,
-				n_devices, metadata);
+	status = ki_cl_describe(&make->calls, program, make->devices, n_devices,
+				metadata);
 	if (status && status != KILN_E_UNSUPPORTED)
 		return give_up(make, KI_VERDICT_FETCH,
 			       kiln_status_name(status));
@@ -353,8 +350,7 @@ static int build(struct make *make)
 	cl_int err;
 
 	context = make->calls.clCreateContext(properties, job->n_devices,
-					      make->devices, NULL, NULL,
-					      &err);
+					      make->devices, NULL, NULL, &err);
 	if (!context)
 		return give_up(make, KI_VERDICT_BUILD, "no context");
 	program = make->calls.clCreateProgramWithSource(
@@ -362,15 +358,14 @@ static int build(struct make *make)
 		job->lengths, &err);
 	if (!program)
 		return give_up(make, KI_VERDICT_BUILD, "no program");
-	err = make->calls.clBuildProgram(program, job->n_devices,
-					 make->devices, job->options, NULL,
-					 NULL);
+	err = make->calls.clBuildProgram(program, job->n_devices, make->devices,
+					 job->options, NULL, NULL);
 	if (err)
 		return explain_failure(make, program, err);
 	return check_key(make) && fetch(make, program);
 }
 
-/* ---- The platform ------------------------------------------------------------------------ */
+/* ---- The platform ------------------------------------------------------ */
 
 static int try_platform(struct make *make)
 {

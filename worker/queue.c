@@ -10,7 +10,7 @@
  *	   tried ----> made ----> published ----> removed, done
  *	     |  |
  *	     |  +-> failed, or the child died or was too slow, twice
- *	     |      or its key is another now ------------------> removed, failed
+ *	     |      or its key is another now -----------------> removed, failed
  *	     +----> worker told to end: child killed, try struck out (stays)
  *
  * The try is written down before it is begun, so that a job which takes the
@@ -28,20 +28,20 @@
 #include "front/opencl/capture.h"
 #include "worker.h"
 
-#define TRIES_MAX 2
+#define TRIES_MAX	  2
 #define TIME_LIMIT_MIN_NS ((uint64_t)300 * 1000000000)
 #define TIME_LIMIT_MAX_NS ((uint64_t)24 * 3600 * 1000000000)
-#define NS_PER_MS ((uint64_t)1000000)
+#define NS_PER_MS	  ((uint64_t)1000000)
 /* How often we look: whether programs build, whether another worker is gone,
    whether a busy store is free. */
-#define LOOK_NS (100 * NS_PER_MS)
+#define LOOK_NS		  (100 * NS_PER_MS)
 #define PUBLISH_TRIES_MAX 20
 /* How long a job's program is given to launch what it built. */
 #define WRITER_SECONDS_MAX 60
-#define LOCK_NAME "worker.lock"
-#define DIGITS (2 * KILN_DIGEST_BYTES)
+#define LOCK_NAME	   "worker.lock"
+#define DIGITS		   (2 * KILN_DIGEST_BYTES)
 
-/* ---- Progress ----------------------------------------------------------------------- */
+/* ---- Progress ---------------------------------------------------------- */
 
 static void report_left(struct ki_worker *worker, uint64_t n_left)
 {
@@ -67,13 +67,12 @@ static void report_wait(struct ki_worker *worker, const char *reason,
 	ki_progress_emit(&worker->progress, &event);
 }
 
-static void report(struct ki_worker *worker, const char *what,
-		   const char *name, const char *reason, const char *text)
+static void report(struct ki_worker *worker, const char *what, const char *name,
+		   const char *reason, const char *text)
 {
-	struct ki_event event = { .event = what,
-				  .name = name,
-				  .reason = reason,
-				  .text = text };
+	struct ki_event event = {
+		.event = what, .name = name, .reason = reason, .text = text
+	};
 
 	ki_progress_emit(&worker->progress, &event);
 }
@@ -90,7 +89,7 @@ static void report_begin(struct ki_worker *worker, const char *name,
 	ki_progress_emit(&worker->progress, &event);
 }
 
-/* ---- Names that are left alone --------------------------------------------------------- */
+/* ---- Names that are left alone ----------------------------------------- */
 
 static uintptr_t hash_of(const char *text)
 {
@@ -108,7 +107,7 @@ static void add_to(struct ki_map *map, const char *text)
 	(void)ki_map_put(map, hash_of(text), map);
 }
 
-/* ---- One job ------------------------------------------------------------------------------ */
+/* ---- One job ----------------------------------------------------------- */
 
 struct taken {
 	struct ki_worker *worker;
@@ -184,7 +183,7 @@ static void strike_out_try(struct taken *taken)
 	(void)ki_cl_job_set_tries(taken->path, taken->job, taken->job->tries);
 }
 
-/* ---- Publishing ---------------------------------------------------------------------------- */
+/* ---- Publishing -------------------------------------------------------- */
 
 static enum kiln_status put_answer(struct ki_worker *worker,
 				   const struct kiln_key *key,
@@ -216,8 +215,8 @@ static enum kiln_status publish(struct taken *taken,
 	if (answer->record_size != taken->job->record_size ||
 	    memcmp(answer->record, taken->job->record, answer->record_size))
 		return KILN_E_INVALID;
-	status = kiln_key_from_record(answer->record, answer->record_size,
-				      &key);
+	status =
+		kiln_key_from_record(answer->record, answer->record_size, &key);
 	if (status)
 		return status;
 	do {
@@ -254,7 +253,7 @@ static enum kiln_status finish_made(struct taken *taken,
 	}
 }
 
-/* ---- A try and what comes of it --------------------------------------------------------- */
+/* ---- A try and what comes of it ---------------------------------------- */
 
 static enum kiln_status finish_answered(struct taken *taken,
 					const struct ki_answer *answer)
@@ -290,9 +289,8 @@ static uint64_t time_limit(const struct ki_worker *worker,
 
 	if (worker->time_limit_ns)
 		return worker->time_limit_ns;
-	limit_ns = job->build_ns < TIME_LIMIT_MAX_NS / 10
-			   ? job->build_ns * 10
-			   : TIME_LIMIT_MAX_NS;
+	limit_ns = job->build_ns < TIME_LIMIT_MAX_NS / 10 ? job->build_ns * 10
+							  : TIME_LIMIT_MAX_NS;
 	return limit_ns < TIME_LIMIT_MIN_NS ? TIME_LIMIT_MIN_NS : limit_ns;
 }
 
@@ -352,8 +350,8 @@ static int is_early(const struct ki_cl_job *job)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
 	uint64_t now = sys->realtime_ns(sys) / 1000000000;
-	uint64_t age = now > job->created ? now - job->created
-					  : job->created - now;
+	uint64_t age =
+		now > job->created ? now - job->created : job->created - now;
 
 	return age < WRITER_SECONDS_MAX &&
 	       ki_process_alive((int)job->writer_pid, job->writer_start);
@@ -424,7 +422,7 @@ static enum kiln_status take(struct ki_worker *worker, const char *path)
 	return status;
 }
 
-/* ---- All jobs ------------------------------------------------------------------------------ */
+/* ---- All jobs ---------------------------------------------------------- */
 
 /*
  * Programs of this user that build come first.  Looking is the only way to
@@ -544,7 +542,7 @@ void ki_worker_report_end(struct ki_worker *worker)
 	ki_progress_emit(&worker->progress, &event);
 }
 
-/* ---- One worker for a spool ------------------------------------------------------------------ */
+/* ---- One worker for a spool -------------------------------------------- */
 
 static enum kiln_status open_lock(const char *spool, int *out_fd)
 {

@@ -30,7 +30,7 @@ enum ki_worker_exit {
 	KI_WORKER_BUSY = 6,
 };
 
-/* ---- Progress: progress.c ----------------------------------------------------- */
+/* ---- Progress: progress.c ---------------------------------------------- */
 
 struct ki_progress {
 	int fd;			/* -1: nobody listens */
@@ -50,7 +50,7 @@ struct ki_event {
 void ki_progress_emit(struct ki_progress *progress,
 		      const struct ki_event *event);
 
-/* ---- Waiting: wait.c ---------------------------------------------------------- */
+/* ---- Waiting: wait.c --------------------------------------------------- */
 
 /*
  * Signals come through a descriptor, so that every wait has a deadline and
@@ -70,7 +70,7 @@ int ki_waiter_pause(struct ki_waiter *waiter, uint64_t ns);
 /* Die by the signal that ended the worker, if one did. */
 void ki_waiter_finish(struct ki_waiter *waiter);
 
-/* ---- What a child answers: answer.c ------------------------------------------- */
+/* ---- What a child answers: answer.c ------------------------------------ */
 
 #define KI_VERDICTS(X) \
 	X(MADE, "made") \
@@ -112,7 +112,7 @@ int ki_answer_write(int fd, const struct ki_answer *answer);
    is no whole answer. */
 int ki_answer_read(int fd, struct ki_answer *out_answer, void **out_bytes);
 
-/* ---- A try: child.c, and in the child make.c ------------------------------------ */
+/* ---- A try: child.c, and in the child make.c --------------------------- */
 
 struct ki_try {
 	const char *path;		/* of the job */
@@ -138,7 +138,7 @@ enum ki_try_end ki_worker_try(const struct ki_try *try,
    status. */
 int ki_worker_make(const char *path, int fd);
 
-/* ---- The loop: queue.c ------------------------------------------------------------ */
+/* ---- The loop: queue.c ------------------------------------------------- */
 
 struct ki_worker {
 	const char *spool;

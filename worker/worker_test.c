@@ -37,13 +37,13 @@
 static cl_icd_dispatch calls;
 static struct ki_cl_identities *identities;
 
-/* ---- A spool and a store ------------------------------------------------------- */
+/* ---- A spool and a store ----------------------------------------------- */
 
 struct place {
 	char *directory;
 	char *spool;
 	char *url;
-	char *marker;		/* a file: calls that the driver got */
+	char *marker; /* a file: calls that the driver got */
 };
 
 static void place_init(struct place *place)
@@ -116,17 +116,17 @@ static char *only_job(const struct place *place)
 	return path;
 }
 
-/* ---- Jobs ------------------------------------------------------------------------ */
+/* ---- Jobs -------------------------------------------------------------- */
 
 struct wish {
 	const char *source;
 	const char *options;
-	const char *driver;		/* NULL: the platform's */
-	const char *environment[6];	/* besides the marker's */
-	cl_device_id *devices;		/* NULL: the first */
+	const char *driver;	    /* NULL: the platform's */
+	const char *environment[6]; /* besides the marker's */
+	cl_device_id *devices;	    /* NULL: the first */
 	cl_uint n_devices;
 	uint32_t tries;
-	pid_t writer;			/* 0: one that has ended */
+	pid_t writer; /* 0: one that has ended */
 };
 
 static cl_platform_id first_platform(void)
@@ -169,8 +169,7 @@ static struct kiln_key *key_of(const struct wish *wish)
 		build.devices = &device;
 		build.n_devices = 1;
 	}
-	assert_int_equal(ki_cl_key(identities, &build, &key, &reason),
-			 KILN_OK);
+	assert_int_equal(ki_cl_key(identities, &build, &key, &reason), KILN_OK);
 	return key;
 }
 
@@ -202,22 +201,21 @@ static struct kiln_key *write_job(const struct place *place,
 		.environment = environment,
 		.application = "/usr/bin/the application",
 		.name_space = "mine",
-		.created = ki_sys_posix.realtime_ns(&ki_sys_posix) /
-			   1000000000,
+		.created = ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000,
 		.build_ns = 123456789,
 		.stage = KI_CL_STAGE_FULL,
 		.tries = wish->tries,
 		.writer_pid = wish->writer ? (uint32_t)wish->writer : 1,
-		.writer_start = wish->writer ? ki_process_start(wish->writer)
-					     : 0,
+		.writer_start =
+			wish->writer ? ki_process_start(wish->writer) : 0,
 	};
 	size_t i;
 
 	if (!job.driver)
 		job.driver = ki_cl_driver(identities, first_platform())->name;
 	job.record = kiln_key_record(key, &job.record_size);
-	assert_true(asprintf(&marker, "KILN_TEST_ICD_CALLS=%s",
-			     place->marker) > 0);
+	assert_true(asprintf(&marker, "KILN_TEST_ICD_CALLS=%s", place->marker) >
+		    0);
 	environment[job.n_environment++] = marker;
 	for (i = 0; wish->environment[i]; i++)
 		environment[job.n_environment++] = wish->environment[i];
@@ -239,12 +237,12 @@ static int has_entry(const struct place *place, const struct kiln_key *key)
 	return status == KILN_OK;
 }
 
-/* ---- The program -------------------------------------------------------------------- */
+/* ---- The program ------------------------------------------------------- */
 
 struct running {
 	pid_t pid;
 	int fd;
-	char *text;		/* all that was read */
+	char *text; /* all that was read */
 	size_t size;
 };
 
@@ -364,7 +362,7 @@ static void wait_for_build(const struct place *place)
 	}
 }
 
-/* ---- Jobs that are made ---------------------------------------------------------------- */
+/* ---- Jobs that are made ------------------------------------------------ */
 
 static void assert_metadata(const struct kiln_blob *metadata,
 			    enum kiln_metadata_field field, const char *wanted)
@@ -386,8 +384,8 @@ static uint64_t metadata_number(const struct kiln_blob *metadata,
 	uint64_t number;
 
 	assert_int_equal(kiln_metadata_find_u64(kiln_blob_data(metadata),
-						kiln_blob_size(metadata),
-						field, &number),
+						kiln_blob_size(metadata), field,
+						&number),
 			 KILN_OK);
 	return number;
 }
@@ -446,7 +444,8 @@ static void a_job_becomes_an_entry(void **state)
 
 static void all_jobs_are_made_and_those_that_come_meanwhile(void **state)
 {
-	struct wish first = { .source = SOURCE, .options = "-DN=1",
+	struct wish first = { .source = SOURCE,
+			      .options = "-DN=1",
 			      .environment = { "KILN_TEST_ICD_BUILD_MS=300" } };
 	struct wish second = { .source = SOURCE, .options = "-DN=2" };
 	struct wish third = { .source = SOURCE, .options = "-DN=3" };
@@ -544,7 +543,7 @@ static void only_an_entry_of_a_lower_stage_is_replaced(void **state)
 	}
 }
 
-/* ---- Jobs that are not ------------------------------------------------------------------- */
+/* ---- Jobs that are not ------------------------------------------------- */
 
 static void a_changed_include_publishes_nothing(void **state)
 {
@@ -710,8 +709,7 @@ static void what_no_worker_may_make_here_stays(void **state)
 		/* The device's type may be of its identity. */
 		if (rows[i].environment &&
 		    strstr(rows[i].environment, "TYPE")) {
-			assert_int_equal(setenv("KILN_TEST_ICD_TYPE", "gpu",
-						1),
+			assert_int_equal(setenv("KILN_TEST_ICD_TYPE", "gpu", 1),
 					 0);
 			forget_identities();
 		}
@@ -791,7 +789,7 @@ static void without_spool_or_store_jobs_stay(void **state)
 	char *url, *file;
 
 	place_init(&place);
-	assert_int_equal(run(&place, NULL), 0);	/* no spool: no jobs */
+	assert_int_equal(run(&place, NULL), 0); /* no spool: no jobs */
 	assert_int_equal(access(place.spool, F_OK), -1);
 	kiln_key_free(write_job(&place, &wish));
 	url = place.url;
@@ -829,15 +827,14 @@ static void wrong_usage_is_2(void **state)
 	place_fini(&place);
 }
 
-/* ---- Others ---------------------------------------------------------------------------- */
+/* ---- Others ------------------------------------------------------------ */
 
 static int take_workers_lock(const struct place *place)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
 	char *path = harness_path(place->spool, "worker.lock");
 	int fd = sys->open(sys, path,
-			   KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE,
-			   0600);
+			   KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE, 0600);
 
 	assert_true(fd >= 0);
 	assert_int_equal(sys->try_lock(sys, fd, KI_LOCK_EXCLUSIVE, 0, 1), 0);
@@ -960,7 +957,6 @@ static pid_t child_of(pid_t pid)
 	return found;
 }
 
-
 /* S43, S60 */
 static void told_to_end_it_takes_its_child_along_and_keeps_the_job(void **state)
 {
@@ -1072,7 +1068,7 @@ static void the_child_is_idle_and_knows_only_what_it_may(void **state)
 	place_fini(&place);
 }
 
-/* ---- Progress ---------------------------------------------------------------------------- */
+/* ---- Progress ---------------------------------------------------------- */
 
 /* S61 */
 static void progress_is_json_if_asked_for(void **state)

@@ -47,9 +47,8 @@ static uint64_t touch(const struct ki_cl_job *job)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static volatile uint64_t sum;
-	size_t before = size >= 8 && !memcmp(data, "kilnjob\n", 8)
-				? 0
-				: HEADER_BYTES;
+	size_t before =
+		size >= 8 && !memcmp(data, "kilnjob\n", 8) ? 0 : HEADER_BYTES;
 	uint8_t *bytes = malloc(before + size + 1);
 	struct ki_cl_job_file *file;
 

@@ -34,14 +34,14 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-#define MAGIC "kilnjob\n"
-#define VERSION 1u
-#define HEADER_BYTES 40
-#define DIGEST_DIGITS (2 * KILN_DIGEST_BYTES)
-#define SUFFIX ".job"
-#define TEMPORARY_SUFFIX ".tmp"
+#define MAGIC		      "kilnjob\n"
+#define VERSION		      1u
+#define HEADER_BYTES	      40
+#define DIGEST_DIGITS	      (2 * KILN_DIGEST_BYTES)
+#define SUFFIX		      ".job"
+#define TEMPORARY_SUFFIX      ".tmp"
 #define TEMPORARY_SECONDS_MAX 600
-#define NS 1000000000
+#define NS		      1000000000
 
 /* Tags of fields; numbers are never used again. */
 enum {
@@ -49,10 +49,10 @@ enum {
 	TAG_PLATFORM = 2,
 	TAG_DRIVER = 3,
 	TAG_DEVICES = 4,
-	TAG_STRING = 5,		/* repeated, in order */
+	TAG_STRING = 5, /* repeated, in order */
 	TAG_OPTIONS = 6,
 	TAG_DIRECTORY = 7,
-	TAG_ENVIRONMENT = 8,	/* repeated */
+	TAG_ENVIRONMENT = 8, /* repeated */
 	TAG_APPLICATION = 9,
 	TAG_NAMESPACE = 10,
 	TAG_CREATED = 11,
@@ -68,11 +68,14 @@ enum {
 #define ALL_ONCE ((1u << N_TAGS) - 2 - REPEATED)
 
 const char *const ki_cl_loader_variables[] = {
-	"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH",
-	"LD_LIBRARY_PATH", NULL,
+	"OCL_ICD_VENDORS",
+	"OCL_ICD_FILENAMES",
+	"OPENCL_VENDOR_PATH",
+	"LD_LIBRARY_PATH",
+	NULL,
 };
 
-/* ---- Bytes ------------------------------------------------------------------ */
+/* ---- Bytes ------------------------------------------------------------- */
 
 static void add_field(struct ki_bytes *bytes, uint16_t tag, const void *data,
 		      size_t size)
@@ -147,7 +150,7 @@ static enum kiln_status encode(const struct ki_cl_job *job, uint32_t tries,
 	return KILN_OK;
 }
 
-/* ---- Reading ---------------------------------------------------------------- */
+/* ---- Reading ----------------------------------------------------------- */
 
 struct ki_cl_job_file {
 	struct ki_cl_job job;
@@ -207,7 +210,7 @@ static enum kiln_status count_fields(struct ki_reader reader,
 		job->n_environment += tag == TAG_ENVIRONMENT;
 	}
 	return (seen & ALL_ONCE) == ALL_ONCE && job->n_strings ? KILN_OK
-							      : KILN_E_FORMAT;
+							       : KILN_E_FORMAT;
 }
 
 static int take_text(const void *data, size_t size, const char **out_text)
@@ -422,7 +425,7 @@ void ki_cl_job_free(struct ki_cl_job_file *file)
 	free(file);
 }
 
-/* ---- The spool ---------------------------------------------------------------- */
+/* ---- The spool --------------------------------------------------------- */
 
 /*
  * In a shared store a user's spool is spool/UID, and "spool" is made by
@@ -452,8 +455,7 @@ static void make_shared_parent(const struct ki_sys *sys, const char *spool)
 	(void)sys->chmod(sys, parent, 01000 | (info.mode & 0777));
 }
 
-static enum kiln_status check_spool(const struct ki_sys *sys,
-				    const char *spool)
+static enum kiln_status check_spool(const struct ki_sys *sys, const char *spool)
 {
 	struct ki_file_info info;
 	int err = sys->lstat(sys, spool, &info);
@@ -546,8 +548,8 @@ struct listed {
 };
 
 struct walk {
-	uint64_t bytes;		/* as the bound counts */
-	int lists;		/* whether jobs are wanted: */
+	uint64_t bytes; /* as the bound counts */
+	int lists;	/* whether jobs are wanted: */
 	struct listed *jobs;
 	size_t n_jobs;
 	size_t capacity;
@@ -577,8 +579,8 @@ static int list_job(struct walk *walk, const char *path, int64_t mtime_ns)
 	return walk->jobs[walk->n_jobs++].path ? 0 : -ENOMEM;
 }
 
-static int visit(const struct ki_sys *sys, const char *spool,
-		 const char *name, uint64_t now_ns, struct walk *walk)
+static int visit(const struct ki_sys *sys, const char *spool, const char *name,
+		 uint64_t now_ns, struct walk *walk)
 {
 	struct ki_file_info info;
 	char path[KI_PATH_MAX];
@@ -590,8 +592,8 @@ static int visit(const struct ki_sys *sys, const char *spool,
 		return 0;
 	if (is_over(name, &info, now_ns) && !sys->unlink(sys, path))
 		return 0;
-	walk->bytes += info.size > info.blocks_bytes ? info.size
-						     : info.blocks_bytes;
+	walk->bytes +=
+		info.size > info.blocks_bytes ? info.size : info.blocks_bytes;
 	if (!walk->lists || !is_job(name))
 		return 0;
 	return list_job(walk, path, info.mtime_ns);
@@ -660,7 +662,7 @@ out:
 	return status;
 }
 
-/* ---- Writing -------------------------------------------------------------------- */
+/* ---- Writing ----------------------------------------------------------- */
 
 static int write_temporary(const struct ki_sys *sys, const char *path,
 			   const struct ki_bytes *bytes,
@@ -744,8 +746,7 @@ static struct ki_cl_job signed_by_writer(const struct ki_cl_job *job)
 	return own;
 }
 
-enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys,
-				    const char *spool,
+enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys, const char *spool,
 				    const struct ki_cl_job *job)
 {
 	struct ki_cl_job own = signed_by_writer(job);
@@ -782,8 +783,7 @@ out:
 	return status;
 }
 
-enum kiln_status ki_cl_job_write(const char *spool,
-				 const struct ki_cl_job *job)
+enum kiln_status ki_cl_job_write(const char *spool, const struct ki_cl_job *job)
 {
 	return ki_cl_job_write_on(&ki_sys_posix, spool, job);
 }

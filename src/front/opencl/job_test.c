@@ -100,7 +100,7 @@ static void set_age(const char *path, int64_t seconds)
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-/* ---- What is written is what is read ------------------------------------------ */
+/* ---- What is written is what is read ----------------------------------- */
 
 static void assert_equal_jobs(const struct ki_cl_job *a,
 			      const struct ki_cl_job *b)
@@ -280,7 +280,7 @@ static void in_a_shared_store_each_user_has_a_spool_of_his_own(void **state)
 	free(store);
 }
 
-/* ---- Damage -------------------------------------------------------------------- */
+/* ---- Damage ------------------------------------------------------------ */
 
 /* Bytes to a file's header, sealed as a writer would. */
 static void *seal(const void *fields, size_t size, uint32_t version)
@@ -397,7 +397,7 @@ static void what_a_newer_kiln_wrote_is_told_from_damage(void **state)
 	free(bytes);
 }
 
-/* ---- Bounds and ages ----------------------------------------------------------- */
+/* ---- Bounds and ages --------------------------------------------------- */
 
 static void a_full_spool_refuses(void **state)
 {
@@ -519,7 +519,7 @@ static void the_oldest_comes_first_and_the_too_old_goes(void **state)
 		{ "now", 0, 1 },
 		{ "six days", 6 * 24 * 3600, 1 },
 		{ "eight days", 8 * 24 * 3600, 0 },
-		{ "a day ahead", -24 * 3600, 1 },	/* S33 */
+		{ "a day ahead", -24 * 3600, 1 }, /* S33 */
 		{ "ten years ahead", -3650ll * 24 * 3600, 0 },
 		{ "an hour", 3600, 1 },
 	};
@@ -601,7 +601,7 @@ static void only_dead_old_temporaries_and_old_jobs_are_removed(void **state)
 	free(spool);
 }
 
-/* ---- Odd spools ------------------------------------------------------------------ */
+/* ---- Odd spools -------------------------------------------------------- */
 
 static void a_spool_that_is_missing_has_no_jobs(void **state)
 {
@@ -775,9 +775,9 @@ static void a_call_that_fails_leaves_a_whole_job_or_none(void **state)
 		int err;
 		enum kiln_status status;
 	} rows[] = {
-		{ -ENOSPC, KILN_E_FULL },   { -EDQUOT, KILN_E_FULL },
+		{ -ENOSPC, KILN_E_FULL },    { -EDQUOT, KILN_E_FULL },
 		{ -EROFS, KILN_E_READONLY }, { -EACCES, KILN_E_IO },
-		{ -EPERM, KILN_E_IO },	    { -ENOMEM, KILN_E_NO_MEMORY },
+		{ -EPERM, KILN_E_IO },	     { -ENOMEM, KILN_E_NO_MEMORY },
 	};
 	size_t i;
 
@@ -831,7 +831,8 @@ int main(void)
 			in_a_shared_store_each_user_has_a_spool_of_his_own),
 		cmocka_unit_test(any_flipped_bit_is_damage),
 		cmocka_unit_test(any_other_length_is_damage),
-		cmocka_unit_test(well_sealed_nonsense_is_never_a_job_that_hurts),
+		cmocka_unit_test(
+			well_sealed_nonsense_is_never_a_job_that_hurts),
 		cmocka_unit_test(what_a_newer_kiln_wrote_is_told_from_damage),
 		cmocka_unit_test(a_full_spool_refuses),
 		cmocka_unit_test(a_job_larger_than_any_spool_is_refused),
