@@ -455,11 +455,11 @@ void ki_cl_scan_text(struct ki_cl_scan *scan, const char *text, size_t size)
 int ki_cl_scan_defines(const struct ki_cl_scan *scan, const char *name,
 		       size_t size)
 {
-	const char *p = (const char *)scan->defines.data;
-	const char *end = p + scan->defines.size;
+	const char *names = (const char *)scan->defines.data;
+	size_t at;
 
-	for (; p && p < end; p += strlen(p) + 1)
-		if (is(name, size, p))
+	for (at = 0; at < scan->defines.size; at += strlen(names + at) + 1)
+		if (is(name, size, names + at))
 			return 1;
 	return 0;
 }

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * PoCL's row comes from watching 3.1 of Debian 12 with strace: it loads
+ * pocl/libpocl-devices-*.so when devices are asked for, reads the headers of
+ * share/pocl/include and one of the kernel-*.bc (10 MB) at each build, and
+ * runs /usr/bin/ld at the first launch.  Its libraries name the variables.
+ *
+ * Variables stand here by name, not by prefix: one that only prints or places
+ * must not cost every entry.
+ */
+
+#include "front/opencl/driver.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char *const NONE[] = { NULL };
+
+/* ---- PoCL -------------------------------------------------------------------- */
+
+static const struct ki_cl_part POCL_PARTS[] = {
+	{ KI_CL_PART_LIBRARY, { "@/pocl" }, "libpocl-devices-", ".so", 0 },
+	{ KI_CL_PART_HEADER,
+	  { "@/../../share/pocl/include", "@/../share/pocl/include",
+	    "/usr/share/pocl/include" },
+	  "", ".h", 1 },
+	{ KI_CL_PART_PER_DEVICE,
+	  { "@/../../share/pocl", "@/../share/pocl", "/usr/share/pocl" },
+	  "kernel-", ".bc", 1 },
+	{ KI_CL_PART_LIBRARY, { "/usr/bin" }, "ld", NULL, 0 },
+};
+
+static const char *const POCL_CODE[] = {
+	"POCL_WORK_GROUP_METHOD", "POCL_FULL_REPLICATION_THRESHOLD",
+	"POCL_WILOOPS_MAX_UNROLL_COUNT", "POCL_FORCE_PARALLEL_OUTER_LOOP",
+	"POCL_WORK_GROUP_SPECIALIZATION", "POCL_BINARY_SPECIALIZE_WG",
+	"POCL_MAX_WORK_GROUP_SIZE", "POCL_EXTRA_BUILD_FLAGS",
+	"POCL_KERNELLIB_NAME", "POCL_LLVM_CPU_NAME", "POCL_OFFLINE_COMPILE",
+	"POCL_VECTORIZER_REMARKS", "POCL_DEBUG_LLVM_PASSES",
+	"POCL_KERNEL_COMPILER_OPT_SWITCH", "POCL_BBVECTORIZE",
+	"POCL_BITCODE_FINALIZER", "POCL_LLVM_VERIFY", "POCL_STACK_SIZE",
+	"POCL_CPU_LOCAL_MEM_SIZE", "POCL_MAX_COMPUTE_UNITS",
+	"POCL_PATH_CLANG", "POCL_PATH_LLVM_LINK", "POCL_PATH_LLVM_OPT",
+	"POCL_PATH_LLVM_LLC", "POCL_PATH_LLVM_SPIRV", "POCL_ARGS_CLANG",
+	"CCC_OVERRIDE_OPTIONS", "COMPILER_PATH", "LIBRARY_PATH", NULL
+};
+static const char *const POCL_PLACE[] = {
+	"POCL_CACHE_DIR", "POCL_KERNEL_CACHE", "POCL_DEBUG",
+	"POCL_DEVICES", "POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES",
+	"POCL_MEMORY_LIMIT", "POCL_AFFINITY", "POCL_MAX_PTHREAD_COUNT",
+	"POCL_PTHREAD_MIN_THREADS", "POCL_ENABLE_UNINIT",
+	"POCL_SIGFPE_HANDLER", "POCL_SIGUSR2_HANDLER", "POCL_TRACING",
+	"POCL_TRACING_OPT", "POCL_TRACING_FILTER", "XDG_CACHE_HOME", "HOME",
+	"LD_LIBRARY_PATH", "OCL_ICD_VENDORS", NULL
+};
+static const char *const POCL_OPTIONS[] = { "POCL_EXTRA_BUILD_FLAGS", NULL };
+static const char *const POCL_REFUSED[] = { "POCL_BUILDING", NULL };
+
+/* ---- Mesa ---------------------------------------------------------------------- */
+
+static const struct ki_cl_part MESA_PARTS[] = {
+	{ KI_CL_PART_LIBRARY, { "@/gallium-pipe" }, "pipe_", ".so", 0 },
+	{ KI_CL_PART_DATA, { "/usr/share/clc", "/usr/lib/clc" }, "spirv",
+	  ".spv", 0 },
+	{ KI_CL_PART_PER_DEVICE, { "/usr/lib/clc" }, "", ".bc", 0 },
+};
+
+static const char *const RUSTICL_CODE[] = {
+	"RUSTICL_FEATURES", "RUSTICL_DEBUG", "RUSTICL_CL_VERSION",
+	"CLC_DEBUG", "MESA_SPIRV_DEBUG", "NIR_DEBUG", "NIR_SKIP",
+	"GALLIVM_DEBUG", "GALLIVM_PERF", "LP_DEBUG", "LP_PERF",
+	"LP_NATIVE_VECTOR_WIDTH", "LP_CL", "GALLIUM_OVERRIDE_CPU_CAPS",
+	"AMD_DEBUG", "R600_DEBUG", "RADEON_DEBUG", "INTEL_DEBUG",
+	"INTEL_SIMD_DEBUG", "NV50_PROG_OPTIMIZE", "NV50_PROG_DEBUG",
+	"FD_MESA_DEBUG", "IR3_SHADER_DEBUG", "PAN_MESA_DEBUG",
+	"BIFROST_MESA_DEBUG", NULL
+};
+static const char *const RUSTICL_PLACE[] = {
+	"RUSTICL_ENABLE", "RUSTICL_DEVICE_TYPE", "MESA_SHADER_CACHE_DIR",
+	"MESA_SHADER_CACHE_DISABLE", "MESA_SHADER_CACHE_MAX_SIZE",
+	"MESA_GLSL_CACHE_DIR", "MESA_GLSL_CACHE_DISABLE",
+	"MESA_LOADER_DRIVER_OVERRIDE", "LIBGL_ALWAYS_SOFTWARE",
+	"GALLIUM_DRIVER", "LP_NUM_THREADS", "XDG_CACHE_HOME", "HOME",
+	"LD_LIBRARY_PATH", "OCL_ICD_VENDORS", NULL
+};
+static const char *const CLOVER_CODE[] = {
+	"CLOVER_EXTRA_BUILD_OPTIONS", "CLOVER_EXTRA_COMPILE_OPTIONS",
+	"CLOVER_EXTRA_LINK_OPTIONS", "CLOVER_DEVICE_TYPE",
+	"CLOVER_DEVICE_VERSION_OVERRIDE",
+	"CLOVER_DEVICE_CLC_VERSION_OVERRIDE",
+	"CLOVER_PLATFORM_VERSION_OVERRIDE", "CLOVER_DEBUG", "AMD_DEBUG",
+	"R600_DEBUG", "RADEON_DEBUG", "NV50_PROG_OPTIMIZE",
+	"NV50_PROG_DEBUG", "GALLIVM_DEBUG", "NIR_DEBUG", NULL
+};
+static const char *const CLOVER_OPTIONS[] = {
+	"CLOVER_EXTRA_BUILD_OPTIONS", "CLOVER_EXTRA_COMPILE_OPTIONS",
+	"CLOVER_EXTRA_LINK_OPTIONS", NULL
+};
+static const char *const CLOVER_PLACE[] = {
+	"CLOVER_DEBUG_FILE", "MESA_SHADER_CACHE_DIR",
+	"MESA_SHADER_CACHE_DISABLE", "MESA_LOADER_DRIVER_OVERRIDE",
+	"XDG_CACHE_HOME", "HOME", "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", NULL
+};
+
+/* ---- Oclgrind ------------------------------------------------------------------ */
+
+static const struct ki_cl_part OCLGRIND_PARTS[] = {
+	{ KI_CL_PART_DATA,
+	  { "/usr/lib/x86_64-linux-gnu/oclgrind/21.10",
+	    "@/../oclgrind/21.10" },
+	  "opencl-c", "", 0 },
+};
+static const char *const OCLGRIND_CODE[] = {
+	"OCLGRIND_BUILD_OPTIONS", "OCLGRIND_DISABLE_PCH", "OCLGRIND_PCH_DIR",
+	"OCLGRIND_UNINITIALIZED", "OCLGRIND_PLUGINS", NULL
+};
+static const char *const OCLGRIND_OPTIONS[] = { "OCLGRIND_BUILD_OPTIONS",
+						NULL };
+static const char *const OCLGRIND_PLACE[] = {
+	"OCLGRIND_DUMP_SPIR", "OCLGRIND_LOG", "OCLGRIND_QUICK",
+	"OCLGRIND_NUM_THREADS", "OCLGRIND_MAX_ERRORS", "OCLGRIND_DATA_RACES",
+	"OCLGRIND_INST_COUNTS", "OCLGRIND_UNIFORM_WRITES",
+	"OCLGRIND_INTERACTIVE", "LD_LIBRARY_PATH", "OCL_ICD_VENDORS",
+	NULL
+};
+
+/* ---- Intel's NEO ------------------------------------------------------------------ */
+
+static const struct ki_cl_part NEO_PARTS[] = {
+	{ KI_CL_PART_LIBRARY,
+	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" }, "libigc.so.", "",
+	  1 },
+	{ KI_CL_PART_LIBRARY,
+	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" }, "libigdfcl.so.", "",
+	  1 },
+	{ KI_CL_PART_LIBRARY,
+	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
+	  "libopencl-clang.so.", "", 0 },
+	{ KI_CL_PART_LIBRARY,
+	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" }, "libiga64.so.", "",
+	  0 },
+};
+static const char *const NEO_CODE[] = {
+	"IGC_VISAOptions", "IGC_VCOptions", "IGC_VCApiOptions",
+	"IGC_EnableZEBinary", "IGC_ForceOCLSIMDWidth",
+	"IGC_OCLSIMD16SelectionMask", "IGC_DisableOCLSIMD16",
+	"IGC_TotalGRFNum", "IGC_ForceFastestSIMD", "FORCE_OPENCL_VERSION",
+	"ForceOCLVersion", "OverrideGpuAddressSpace", NULL
+};
+static const char *const NEO_PLACE[] = {
+	"NEO_CACHE_PERSISTENT", "NEO_CACHE_DIR", "NEO_CACHE_MAX_SIZE",
+	"cl_cache_dir", "XDG_CACHE_HOME", "HOME", "ZE_AFFINITY_MASK",
+	"LD_LIBRARY_PATH", "OCL_ICD_VENDORS", NULL
+};
+static const char *const NEO_REFUSED[] = { "NEOReadDebugKeys",
+					   "IGC_ShaderDumpEnable",
+					   "IGC_ShaderOverride", NULL };
+
+/* ---- The stand-in of the tests ------------------------------------------------------- */
+
+static const char *const TEST_CODE[] = { "KILN_TEST_ICD_CODE",
+					 "KILN_TEST_ICD_BUILD_OPTIONS", NULL };
+static const char *const TEST_OPTIONS[] = { "KILN_TEST_ICD_BUILD_OPTIONS",
+					    NULL };
+static const char *const TEST_PLACE[] = {
+	"KILN_TEST_ICD_ASYNC", "KILN_TEST_ICD_CACHE_DIR",
+	"KILN_TEST_ICD_CALLS", "KILN_TEST_ICD_DAMAGED",
+	"KILN_TEST_ICD_DEVICES", "KILN_TEST_ICD_DRIVER_VERSION",
+	"KILN_TEST_ICD_EXTENSION_FUNCTIONS",
+	"KILN_TEST_ICD_FAIL_BINARY_BUILDS", "KILN_TEST_ICD_FAIL_BUILDS",
+	"KILN_TEST_ICD_IL", "KILN_TEST_ICD_KEEP_FIRST_FETCH",
+	"KILN_TEST_ICD_NAMES", "KILN_TEST_ICD_PLATFORMS",
+	"KILN_TEST_ICD_POOR_BINARIES", "KILN_TEST_ICD_REFUSE_BINARIES",
+	"KILN_TEST_ICD_SPECIALISE", "KILN_TEST_ICD_TYPE",
+	"KILN_TEST_ICD_UNITS", "KILN_TEST_ICD_WARN", "OCL_ICD_VENDORS",
+	"LD_LIBRARY_PATH", NULL
+};
+
+/* ---- The table ------------------------------------------------------------------------- */
+
+static const struct ki_cl_driver_row ROWS[] = {
+	{ { "pocl", 0, 1, POCL_CODE, POCL_PLACE }, "libpocl.so",
+	  "Portable Computing Language", POCL_PARTS, LENGTH(POCL_PARTS),
+	  POCL_OPTIONS, POCL_REFUSED },
+	{ { "rusticl", 1, 0, RUSTICL_CODE, RUSTICL_PLACE },
+	  "libRusticlOpenCL.so", "rusticl", MESA_PARTS, LENGTH(MESA_PARTS),
+	  NONE, NONE },
+	{ { "clover", 1, 0, CLOVER_CODE, CLOVER_PLACE }, "libMesaOpenCL.so",
+	  "Clover", MESA_PARTS, LENGTH(MESA_PARTS), CLOVER_OPTIONS, NONE },
+	{ { "oclgrind", 1, 0, OCLGRIND_CODE, OCLGRIND_PLACE },
+	  "liboclgrind-rt-icd.so", "Oclgrind", OCLGRIND_PARTS,
+	  LENGTH(OCLGRIND_PARTS), OCLGRIND_OPTIONS, NONE },
+	{ { "neo", 1, 0, NEO_CODE, NEO_PLACE }, "libigdrcl.so",
+	  "Intel(R) OpenCL HD Graphics", NEO_PARTS, LENGTH(NEO_PARTS), NONE,
+	  NEO_REFUSED },
+	{ { "kiln-test", 1, 1, TEST_CODE, TEST_PLACE }, "libkiln-test-icd.so",
+	  NULL, NULL, 0, TEST_OPTIONS, NONE },
+	{ { "kiln-test", 1, 1, TEST_CODE, TEST_PLACE },
+	  "libkiln-test-icd-twin.so", NULL, NULL, 0, TEST_OPTIONS, NONE },
+};
+
+static const struct ki_cl_driver_row UNKNOWN = {
+	{ "unknown", 0, 0, NONE, NONE }, "", NULL, NULL, 0, NONE, NONE
+};
+
+const struct ki_cl_driver_row *ki_cl_driver_of_library(const char *name)
+{
+	size_t i, size;
+
+	for (i = 0; i < LENGTH(ROWS); i++) {
+		size = strlen(ROWS[i].library);
+		if (!strncmp(name, ROWS[i].library, size) &&
+		    (!name[size] || name[size] == '.'))
+			return &ROWS[i];
+	}
+	return &UNKNOWN;
+}
+
+const struct ki_cl_driver_row *ki_cl_driver_of_platform(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < LENGTH(ROWS); i++)
+		if (ROWS[i].platform && !strcmp(name, ROWS[i].platform))
+			return &ROWS[i];
+	return NULL;
+}
+
+int ki_cl_driver_is_known(const struct ki_cl_driver_row *row)
+{
+	return row != &UNKNOWN;
+}
+
+/* Whether `word` stands in `text` between '-' or the ends. */
+static int has_word(const char *text, const char *word)
+{
+	size_t size = strlen(word);
+	const char *at = text;
+
+	for (; (at = strstr(at, word)); at++)
+		if ((at == text || at[-1] == '-') &&
+		    (!at[size] || at[size] == '-'))
+			return 1;
+	return 0;
+}
+
+/*
+ * PoCL names a device after the processor that it compiles for, as in
+ * "pthread-skylake-avx512-AMD EPYC"; a distribution's builtin libraries are
+ * named after what that processor has: kernel-x86_64-pc-linux-gnu-avx512.bc.
+ */
+int ki_cl_driver_uses(const struct ki_cl_part *part, const char *file,
+		      const char *device_name)
+{
+	static const struct {
+		const char *processor;
+		const char *library;
+	} NAMES[] = {
+		{ "athlon64", "sse2" },	  { "core2", "ssse3" },
+		{ "penryn", "sse41" },	  { "sandybridge", "avx" },
+		{ "ivybridge", "avx_f16c" }, { "bdver1", "avx_fma4" },
+		{ "haswell", "avx2" },	  { "skylake-avx512", "avx512" },
+	};
+	char library[64];
+	const char *dash = strrchr(file, '-');
+	size_t i, size;
+
+	if (strcmp(part->prefix, "kernel-") || !part->suffix || !dash)
+		return -1;
+	size = strlen(dash + 1) - strlen(part->suffix);
+	snprintf(library, sizeof(library), "%.*s", (int)size, dash + 1);
+	for (i = 0; i < LENGTH(NAMES); i++)
+		if (has_word(device_name, NAMES[i].processor))
+			return !strcmp(library, NAMES[i].library);
+	return -1;
+}
+
+size_t ki_cl_driver_folders(const struct ki_cl_driver_row *row,
+			    char out[KI_CL_DRIVER_FOLDERS_MAX][KI_PATH_MAX])
+{
+	const char *folder = ki_environment("POCL_CACHE_DIR");
+	int n;
+
+	if (strcmp(row->driver.name, "pocl"))
+		return 0;
+	if (folder)
+		n = snprintf(out[0], KI_PATH_MAX, "%s", folder);
+	else if ((folder = ki_environment("XDG_CACHE_HOME")))
+		n = snprintf(out[0], KI_PATH_MAX, "%s/pocl/kcache", folder);
+	else if ((folder = ki_environment("HOME")))
+		n = snprintf(out[0], KI_PATH_MAX, "%s/.cache/pocl/kcache",
+			     folder);
+	else
+		n = snprintf(out[0], KI_PATH_MAX, "/tmp/pocl/kcache");
+	if (n < 0 || n >= KI_PATH_MAX)
+		return 0;
+	if (ki_path_join(out[1], out[0], "_UNCACHED"))
+		return 1;
+	return 2;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_FRONT_OPENCL_DRIVER_H
+#define KI_FRONT_OPENCL_DRIVER_H
+
+/*
+ * What is known of drivers, one row each.  A driver that has no row is not
+ * cached: nobody has looked which libraries it loads late, which files it
+ * reads and which variables change its code.
+ */
+
+#include "front/opencl/key.h"
+#include "sys/sys.h"
+
+enum ki_cl_part_kind {
+	KI_CL_PART_LIBRARY,	/* loaded late, or run: by build-id */
+	KI_CL_PART_DATA,	/* read while compiling: by content */
+	KI_CL_PART_HEADER,	/* the same, put before every source */
+	/* A library of builtins, of which a device uses one: see
+	   ki_cl_driver_uses(). */
+	KI_CL_PART_PER_DEVICE,
+};
+
+/* Files DIRECTORY/PREFIX*SUFFIX that belong to a compiler; without a suffix,
+   the file DIRECTORY/PREFIX. */
+struct ki_cl_part {
+	enum ki_cl_part_kind kind;
+	/* Where: the first of these that exists; "@" is the folder of the
+	   driver's library.  NULL-ended. */
+	const char *directories[4];
+	const char *prefix;
+	const char *suffix;
+	int is_needed;		/* without one the driver is not cached */
+};
+
+struct ki_cl_driver_row {
+	struct ki_cl_driver driver;
+	/* How it is recognised: by its library, "libNAME.so"; where the driver
+	   does not tell where that is, by CL_PLATFORM_NAME too. */
+	const char *library;
+	const char *platform;
+	const struct ki_cl_part *parts;
+	size_t n_parts;
+	/* Variables that hold build options; they are among code_variables. */
+	const char *const *option_variables;
+	/* Variables that, set, end caching: they switch things that have no
+	   row here. */
+	const char *const *refused_variables;
+};
+
+/* By a library's last path part; the row of unknown drivers if none fits. */
+const struct ki_cl_driver_row *ki_cl_driver_of_library(const char *name);
+/* By CL_PLATFORM_NAME, or NULL. */
+const struct ki_cl_driver_row *ki_cl_driver_of_platform(const char *name);
+int ki_cl_driver_is_known(const struct ki_cl_driver_row *row);
+
+/*
+ * Whether a device of this CL_DEVICE_NAME uses this builtin library: 1, 0, or
+ * -1 if the name does not tell.
+ */
+int ki_cl_driver_uses(const struct ki_cl_part *part, const char *file,
+		      const char *device_name);
+
+/*
+ * The folders for temporary sources of this driver now: it looks there for
+ * includes too.  Returns how many; paths into `out`.
+ */
+#define KI_CL_DRIVER_FOLDERS_MAX 2
+size_t ki_cl_driver_folders(const struct ki_cl_driver_row *row,
+			    char out[KI_CL_DRIVER_FOLDERS_MAX][KI_PATH_MAX]);
+
+#endif /* KI_FRONT_OPENCL_DRIVER_H */
