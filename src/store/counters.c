@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * NAME.stats: how often what happened, over all processes.
+ *
+ *	0      header: magic, version, since, newest hour, sum
+ *	64     64 totals, in the order of KILN_COUNTERS (appended to, never
+ *	       changed)
+ *	576    744 hours of 8 numbers, hour h in row h mod 744
+ *
+ * 49152 bytes from the first on.  Who adds takes a lock on the file, once, and
+ * gives up if another has it: a number in a table is not worth a wait.
+ */
+
+#include "store/store.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#define MAGIC 0x5354415453494bull	/* "KISTATS\0" */
+#define VERSION 1
+#define N_TOTALS 64
+#define N_COLUMNS 8
+
+static_assert((int)KILN_N_COUNTERS <= N_TOTALS, "format");
+
+struct head {
+	uint64_t magic;
+	uint64_t version;
+	uint64_t since_s;
+	uint64_t newest_hour;
+	uint64_t reserved[3];
+	uint64_t sum;		/* XXH3-64 of this before, and the totals */
+	uint64_t totals[N_TOTALS];
+};
+
+static_assert(sizeof(struct head) == 576, "format");
+static_assert(sizeof(struct head) + KILN_HOURS * N_COLUMNS * 8 <=
+		      KI_COUNTERS_BYTES, "format");
+
+static const unsigned columns[N_COLUMNS] = KILN_HOURLY;
+
+static uint64_t sum_of(const struct head *head)
+{
+	struct ki_piece pieces[] = {
+		{ head, offsetof(struct head, sum) },
+		{ head->totals, sizeof(head->totals) },
+	};
+
+	return ki_xxh3_64_pieces(pieces, 2);
+}
+
+static int is_sound(const struct head *head)
+{
+	return head->magic == MAGIC && head->sum == sum_of(head);
+}
+
+static uint64_t row_offset(uint64_t hour)
+{
+	return sizeof(struct head) + hour % KILN_HOURS * N_COLUMNS * 8;
+}
+
+/* A file of full size with nothing counted; also over a damaged one. */
+static int start(const struct ki_sys *sys, int fd, struct head *out_head)
+{
+	uint8_t *zeros = calloc(1, KI_COUNTERS_BYTES);
+	uint64_t now_s = sys->realtime_ns(sys) / 1000000000;
+	int err;
+
+	if (!zeros)
+		return -ENOMEM;
+	*out_head = (struct head){ .magic = MAGIC,
+				   .version = VERSION,
+				   .since_s = now_s,
+				   .newest_hour = now_s / 3600 };
+	out_head->sum = sum_of(out_head);
+	memcpy(zeros, out_head, sizeof(*out_head));
+	err = ki_pwrite_all(sys, fd, zeros, KI_COUNTERS_BYTES, 0);
+	free(zeros);
+	return err;
+}
+
+/* -EINVAL: a newer version, or no file at all; left alone. */
+static int load(const struct ki_sys *sys, int fd, struct head *out_head)
+{
+	struct ki_file_info info;
+	int err = sys->fstat(sys, fd, &info);
+
+	if (err)
+		return err;
+	if (!S_ISREG(info.mode))
+		return -EINVAL;
+	if (info.size != KI_COUNTERS_BYTES)
+		return start(sys, fd, out_head);
+	err = ki_pread_all(sys, fd, out_head, sizeof(*out_head), 0);
+	if (err)
+		return err;
+	if (!is_sound(out_head))
+		return start(sys, fd, out_head);
+	return out_head->version == VERSION ? 0 : -EINVAL;
+}
+
+/* Rows between the newest hour and now were empty hours. */
+static int advance(const struct ki_sys *sys, int fd, struct head *head,
+		   uint64_t hour)
+{
+	static const uint64_t empty[N_COLUMNS];
+	uint64_t h = head->newest_hour + 1;
+	int err = 0;
+
+	if (hour > head->newest_hour + KILN_HOURS)
+		h = hour - KILN_HOURS + 1;
+	for (; h <= hour && !err; h++)
+		err = ki_pwrite_all(sys, fd, empty, sizeof(empty),
+				    row_offset(h));
+	if (hour > head->newest_hour)
+		head->newest_hour = hour;
+	return err;
+}
+
+static int add(const struct ki_sys *sys, int fd, const uint64_t *deltas)
+{
+	uint64_t hour = sys->realtime_ns(sys) / 1000000000 / 3600;
+	uint64_t row[N_COLUMNS];
+	struct head head;
+	unsigned i;
+	int err = load(sys, fd, &head);
+
+	if (!err)
+		err = advance(sys, fd, &head, hour);
+	if (!err && hour + KILN_HOURS > head.newest_hour) {
+		err = ki_pread_all(sys, fd, row, sizeof(row), row_offset(hour));
+		for (i = 0; i < N_COLUMNS; i++)
+			row[i] += deltas[columns[i]];
+		if (!err)
+			err = ki_pwrite_all(sys, fd, row, sizeof(row),
+					    row_offset(hour));
+	}
+	if (err)
+		return err;
+	for (i = 0; i < KILN_N_COUNTERS; i++)
+		head.totals[i] += deltas[i];
+	head.sum = sum_of(&head);
+	return ki_pwrite_all(sys, fd, &head, sizeof(head), 0);
+}
+
+/* A descriptor that holds the file's lock, or an error. */
+static int open_locked(const struct ki_sys *sys, const char *path,
+		       struct ki_fork_close *place)
+{
+	int err, fd = sys->open(sys, path,
+				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
+					KI_OPEN_NOFOLLOW,
+				0600);
+
+	if (fd < 0)
+		return fd;
+	ki_fork_close_add(place, fd);
+	err = sys->try_lock(sys, fd, KI_LOCK_EXCLUSIVE, 0, 1);
+	if (!err)
+		return fd;
+	ki_fork_close_remove(place);
+	(void)sys->close(sys, fd);
+	return err;
+}
+
+static void close_locked(const struct ki_sys *sys, int fd,
+			 struct ki_fork_close *place)
+{
+	ki_fork_close_remove(place);
+	(void)sys->close(sys, fd);
+}
+
+void ki_counters_add(const struct ki_sys *sys, const char *path,
+		     const uint64_t deltas[KILN_N_COUNTERS])
+{
+	struct ki_fork_close place;
+	int fd = open_locked(sys, path, &place);
+
+	if (fd < 0)
+		return;
+	(void)add(sys, fd, deltas);
+	close_locked(sys, fd, &place);
+}
+
+enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
+				  struct kiln_store_counters *out_counters)
+{
+	struct head head;
+	uint64_t hour;
+	void *data;
+	size_t size;
+	unsigned i;
+	int err;
+
+	err = ki_read_file(sys, path, KI_COUNTERS_BYTES, &data, &size);
+	if (err == -ENOENT) {
+		memset(out_counters, 0, sizeof(*out_counters));
+		return KILN_OK;
+	}
+	if (err)
+		return err == -EFBIG || err == -EINVAL
+			       ? KILN_E_FORMAT
+			       : ki_status_from_errno(err);
+	if (size == KI_COUNTERS_BYTES)
+		memcpy(&head, data, sizeof(head));
+	if (size != KI_COUNTERS_BYTES || !is_sound(&head) ||
+	    head.version != VERSION) {
+		free(data);
+		return KILN_E_FORMAT;
+	}
+	memset(out_counters, 0, sizeof(*out_counters));
+	out_counters->since = head.since_s;
+	out_counters->newest_hour = head.newest_hour;
+	for (i = 0; i < KILN_N_COUNTERS; i++)
+		out_counters->total[i] = head.totals[i];
+	for (i = 0; i < KILN_HOURS && i <= head.newest_hour; i++) {
+		hour = head.newest_hour - i;
+		memcpy(out_counters->hours[i],
+		       (uint8_t *)data + row_offset(hour), N_COLUMNS * 8);
+	}
+	free(data);
+	return KILN_OK;
+}
+
+enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path)
+{
+	struct ki_fork_close place;
+	struct head head;
+	int err, fd = open_locked(sys, path, &place);
+
+	if (fd < 0)
+		return fd == -EAGAIN ? KILN_E_TIMEOUT
+				     : ki_status_from_errno(fd);
+	err = start(sys, fd, &head);
+	close_locked(sys, fd, &place);
+	return ki_status_from_errno(err);
+}

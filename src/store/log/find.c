@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A hit: no lock, no write to shared memory but an entry's first mark, and no
+ * system call once the segment is open.
+ *
+ *	digest -> two buckets -> words with its tag -> record -> whole key?
+ *
+ * Whatever is not right on the way is passed over; a word whose record is
+ * damaged is cleared, if it still is the same word and still live, so that the
+ * damage costs one look-up.
+ */
+
+#include "store/log/log.h"
+
+#include <stdlib.h>
+
+/* Whether the word is still there and still means something. */
+static int still_stands(const struct log_index *index, uint64_t slot,
+			uint64_t word)
+{
+	return index->words[slot] == word &&
+	       log_word_is_live(word, ki_log_min_live(index)) &&
+	       !ki_log_is_retired(index);
+}
+
+static void clear_word(struct log_index *index, uint64_t slot, uint64_t word)
+{
+	if (index->writable)
+		(void)ki_log_word_swap(index, slot, word, 0);
+}
+
+/*
+ * One word with the right tag.  KILN_OK: it is the key's; KILN_MISS: it is
+ * not, or is no more.
+ */
+static enum kiln_status try_word(struct ki_log *log, struct log_index *index,
+				 const struct kiln_key *key, uint64_t slot,
+				 uint64_t word, struct log_found *out_found)
+{
+	struct log_view *view = &out_found->view;
+	enum kiln_status status = ki_log_view_open(log, index, word, view);
+
+	if (status == KILN_E_FORMAT) {
+		if (!still_stands(index, slot, word))
+			return KILN_MISS;
+		clear_word(index, slot, word);
+		return KILN_E_FORMAT;
+	}
+	if (status)
+		return status;
+	if (memcmp(view->record.digest, key->digest, sizeof(key->digest)))
+		status = KILN_MISS;
+	else if (!ki_log_view_is_of(view, key))
+		status = KILN_E_COLLISION;
+	if (status) {
+		/* The same digest, but the key's bytes changed on the disk? */
+		if (status == KILN_E_COLLISION &&
+		    !ki_log_view_check(log, view)) {
+			clear_word(index, slot, word);
+			status = KILN_E_FORMAT;
+		}
+		ki_log_view_close(view);
+		return status;
+	}
+	out_found->slot = slot;
+	out_found->word = word;
+	return KILN_OK;
+}
+
+enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
+			     const struct kiln_key *key,
+			     struct log_found *out_found)
+{
+	uint16_t tag = ki_log_tag_of(key->digest_low);
+	enum kiln_status answer = KILN_MISS;
+	uint64_t slots[2];
+	unsigned bucket, i;
+
+	ki_log_slots_of(index, key->digest_low, key->digest_high, slots);
+	for (bucket = 0; bucket < 2; bucket++)
+		for (i = 0; i < LOG_WORDS; i++) {
+			uint64_t slot = slots[bucket] + i;
+			uint64_t word = index->words[slot];
+			enum kiln_status status;
+
+			if (!word || log_word_tag(word) != tag)
+				continue;
+			status = try_word(log, index, key, slot, word,
+					  out_found);
+			if (status == KILN_OK)
+				return status;
+			if (status != KILN_MISS)
+				answer = status;
+		}
+	return answer;
+}
+
+static int is_expired(struct ki_log *log, struct log_index *index,
+		      const struct log_found *found, uint64_t age_max_s)
+{
+	uint64_t now_s = log->sys->realtime_ns(log->sys) / 1000000000;
+	uint64_t used_s = ki_log_last_use(index->marks[found->slot],
+					  found->view.record.used_s, age_max_s,
+					  now_s);
+
+	return used_s < now_s && now_s - used_s > age_max_s;
+}
+
+static enum kiln_status get(struct ki_log *log, struct log_index *index,
+			    const struct kiln_key *key,
+			    struct kiln_blob **out_value,
+			    struct kiln_blob **out_metadata)
+{
+	struct log_limit_values limits = { 0 };
+	struct kiln_blob *metadata = NULL;
+	struct log_found found;
+	enum kiln_status status = ki_log_find(log, index, key, &found);
+
+	if (status)
+		return status;
+	if (index->header->limits.age_max_s)
+		ki_log_limits_get(log, index, &limits);
+	if (limits.age_max_s &&
+	    is_expired(log, index, &found, limits.age_max_s)) {
+		clear_word(index, found.slot, found.word);
+		status = KILN_MISS;
+		goto out;
+	}
+	if (!ki_log_view_check(log, &found.view)) {
+		clear_word(index, found.slot, found.word);
+		status = KILN_E_FORMAT;
+		goto out;
+	}
+	if (out_metadata) {
+		status = kiln_blob_copy(ki_log_view_metadata(&found.view),
+					found.view.record.metadata_size,
+					&metadata);
+		if (status)
+			goto out;
+	}
+	status = ki_log_view_value(log, index, &found.view, out_value);
+	if (status)
+		goto out;
+	ki_log_mark(log, index, found.slot, limits.age_max_s);
+	if (out_metadata)
+		*out_metadata = metadata;
+	metadata = NULL;
+out:
+	kiln_blob_unref(metadata);
+	ki_log_view_close(&found.view);
+	return status;
+}
+
+enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
+			    struct kiln_blob **out_value,
+			    struct kiln_blob **out_metadata)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	_Atomic uint64_t *stripe = ki_log_enter(log);
+	struct log_index *index;
+	enum kiln_status status = ki_log_current(log, LOG_READ, &index);
+
+	if (!status) {
+		ki_log_segments_sweep(log, index);
+		status = get(log, index, key, out_value, out_metadata);
+	}
+	ki_log_leave(stripe);
+	return status;
+}
+
+/* Checking a record reads it, and saves its first hit the work. */
+void ki_log_prefetch(struct kiln_tier *tier,
+		     const struct kiln_key *const *keys, size_t n_keys)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	_Atomic uint64_t *stripe = ki_log_enter(log);
+	struct log_index *index;
+	struct log_found found;
+	size_t i;
+
+	if (!ki_log_current(log, LOG_READ, &index))
+		for (i = 0; i < n_keys; i++)
+			if (!ki_log_find(log, index, keys[i], &found)) {
+				(void)ki_log_view_check(log, &found.view);
+				ki_log_view_close(&found.view);
+			}
+	ki_log_leave(stripe);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The index: a header, buckets of eight words, a mark for each word.
+ *
+ *	word   tag 16 | size class 8 | segment 18 | offset 22
+ *	mark   0: not used since the last eviction pass over it
+ *	       else used, and when: 1 + time in 64ths of the age limit, mod 255
+ *	       (1 where there is no limit)
+ *
+ * A key's word stands in one of two buckets, picked by the halves of its
+ * digest scaled to the number of buckets.  Words change by compare-and-swap
+ * only; every swap carries its difference into the account of entries and
+ * bytes, so the account is off by no more than the swaps of killed processes.
+ */
+
+#include "store/log/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define AGE_STEPS 64
+#define BYTES_OF_ENTRY 2048	/* guessed, for the size of an index */
+
+/* ---- Sizes ------------------------------------------------------------------- */
+
+uint64_t ki_log_index_bytes(uint64_t n_buckets)
+{
+	uint64_t bytes = LOG_HEADER_BYTES +
+			 n_buckets * LOG_WORDS * (sizeof(uint64_t) + 1);
+
+	return (bytes + 4095) & ~(uint64_t)4095;
+}
+
+/* A load of 0.6 when the store is full of entries of the guessed size. */
+uint64_t ki_log_buckets_for(uint64_t bytes_max)
+{
+	uint64_t slots = bytes_max ? bytes_max / BYTES_OF_ENTRY / 6 * 10
+				   : LOG_SLOTS_UNBOUNDED;
+	uint64_t n_buckets = (slots + LOG_WORDS - 1) / LOG_WORDS;
+
+	return n_buckets < 8 ? 8 : n_buckets;
+}
+
+uint64_t ki_log_segment_bytes_for(uint64_t bytes_max)
+{
+	uint64_t bytes = (bytes_max / 64 + 4095) & ~(uint64_t)4095;
+
+	return bytes < LOG_SEGMENT_BYTES_MAX ? bytes : LOG_SEGMENT_BYTES_MAX;
+}
+
+/* ---- The header ----------------------------------------------------------------- */
+
+static uint64_t fixed_sum(const struct log_fixed *fixed)
+{
+	return ki_xxh3_64(fixed, offsetof(struct log_fixed, sum));
+}
+
+const struct log_fixed *ki_log_fixed(const struct log_header *header)
+{
+	if (header->fixed.magic == LOG_INDEX_MAGIC &&
+	    header->fixed.sum == fixed_sum(&header->fixed))
+		return &header->fixed;
+	if (header->fixed_again.magic == LOG_INDEX_MAGIC &&
+	    header->fixed_again.sum == fixed_sum(&header->fixed_again))
+		return &header->fixed_again;
+	return NULL;
+}
+
+void ki_log_fixed_seal(struct log_header *header)
+{
+	header->fixed.sum = fixed_sum(&header->fixed);
+	header->fixed_again = header->fixed;
+}
+
+static uint64_t limits_sum(const struct log_limit_values *limits)
+{
+	return ki_xxh3_64(limits, sizeof(*limits));
+}
+
+void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
+		       struct log_limit_values *out_limits)
+{
+	const struct log_limits *limits = &index->header->limits;
+
+	*out_limits = (struct log_limit_values){
+		.bytes_max = limits->bytes_max,
+		.age_max_s = limits->age_max_s,
+		.segment_bytes = limits->segment_bytes,
+		.policy = limits->policy,
+		.quota_bytes = limits->quota_bytes,
+	};
+	if (limits->sum == limits_sum(out_limits))
+		return;
+	*out_limits = (struct log_limit_values){
+		.bytes_max = log->bytes_max,
+		.age_max_s = log->age_max_s,
+		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max),
+	};
+}
+
+void ki_log_limits_set(struct log_header *header,
+		       const struct log_limit_values *limits)
+{
+	header->limits.bytes_max = limits->bytes_max;
+	header->limits.age_max_s = limits->age_max_s;
+	header->limits.segment_bytes = limits->segment_bytes;
+	header->limits.policy = limits->policy;
+	header->limits.quota_bytes = limits->quota_bytes;
+	header->limits.sum = limits_sum(limits);
+}
+
+/* ---- Mapping ---------------------------------------------------------------------- */
+
+void ki_log_index_place(struct log_index *index, void *data, size_t size,
+			uint64_t n_buckets)
+{
+	index->header = data;
+	index->size = size;
+	index->n_buckets = n_buckets;
+	index->words = (_Atomic uint64_t *)(void *)((uint8_t *)data +
+						     LOG_HEADER_BYTES);
+	index->marks = (_Atomic uint8_t *)(void *)(index->words +
+						   n_buckets * LOG_WORDS);
+}
+
+static int open_file(struct ki_log *log, int *out_writable)
+{
+	const struct ki_sys *sys = log->sys;
+	int fd = -EROFS;
+
+	*out_writable = !log->readonly;
+	if (*out_writable)
+		fd = sys->open(sys, log->index_path,
+			       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
+			       0);
+	if (fd == -EROFS || fd == -EACCES || fd == -EPERM) {
+		*out_writable = 0;
+		fd = sys->open(sys, log->index_path,
+			       KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	}
+	return fd;
+}
+
+/* What the file says about itself before any of it is mapped. */
+static enum kiln_status read_fixed(struct ki_log *log, int fd,
+				   struct ki_file_info *out_info,
+				   struct log_fixed *out_fixed,
+				   int *out_damaged)
+{
+	const struct ki_sys *sys = log->sys;
+	const struct log_fixed *fixed;
+	struct log_header *header;
+	enum kiln_status status;
+	int err = sys->fstat(sys, fd, out_info);
+
+	if (err)
+		return ki_log_status(err);
+	if (!S_ISREG(out_info->mode))
+		return KILN_E_FORMAT;
+	*out_damaged = 1;
+	if (out_info->size < LOG_HEADER_BYTES)
+		return KILN_E_FORMAT;
+	header = malloc(sizeof(*header));
+	if (!header)
+		return KILN_E_NO_MEMORY;
+	status = ki_log_status(
+		ki_pread_all(sys, fd, header, sizeof(*header), 0));
+	if (status)
+		goto out;
+	status = KILN_E_FORMAT;
+	fixed = ki_log_fixed(header);
+	if (!fixed)
+		goto out;
+	if (fixed->version != LOG_VERSION || fixed->flags ||
+	    fixed->header_bytes != LOG_HEADER_BYTES) {
+		*out_damaged = 0;
+		goto out;
+	}
+	if (!fixed->n_buckets || fixed->n_buckets > (uint64_t)1 << 40 ||
+	    ki_log_index_bytes(fixed->n_buckets) != out_info->size)
+		goto out;
+	*out_fixed = *fixed;
+	*out_damaged = 0;
+	status = KILN_OK;
+out:
+	free(header);
+	return status;
+}
+
+enum kiln_status ki_log_index_open(struct ki_log *log,
+				   struct log_index **out_index,
+				   int *out_damaged)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_index *index = NULL;
+	struct ki_file_info info;
+	struct log_fixed fixed;
+	enum kiln_status status;
+	unsigned flags;
+	void *data;
+	int writable, err;
+	int fd = open_file(log, &writable);
+
+	*out_damaged = 0;
+	if (fd == -ENOENT || fd == -ENOTDIR)
+		return KILN_MISS;
+	if (fd == -ELOOP)
+		return KILN_E_OWNER;
+	if (fd < 0)
+		return ki_log_status(fd);
+	status = read_fixed(log, fd, &info, &fixed, out_damaged);
+	if (status)
+		goto out;
+	status = KILN_E_NO_MEMORY;
+	index = calloc(1, sizeof(*index));
+	if (!index)
+		goto out;
+	flags = (writable ? KI_MAP_SHARED_WRITE : 0) |
+		(log->guest ? KI_MAP_POPULATE : 0);
+	err = sys->map(sys, fd, 0, (size_t)info.size, flags, &data);
+	status = ki_log_status(err);
+	if (err)
+		goto out;
+	index->sys = sys;
+	index->writable = writable;
+	index->device = info.device;
+	index->inode = info.inode;
+	ki_log_index_place(index, data, (size_t)info.size, fixed.n_buckets);
+	if (writable && index->header->fixed.sum !=
+				fixed_sum(&index->header->fixed))
+		index->header->fixed = fixed;
+	*out_index = index;
+	index = NULL;
+out:
+	free(index);
+	(void)sys->close(sys, fd);
+	return status;
+}
+
+void ki_log_index_close(struct log_index *index)
+{
+	if (!index)
+		return;
+	index->sys->unmap(index->sys, index->header, index->size);
+	free(index);
+}
+
+/* ---- Words and marks ----------------------------------------------------------------- */
+
+static uint64_t scaled(uint64_t hash, uint64_t n)
+{
+	return (uint64_t)((unsigned __int128)hash * n >> 64);
+}
+
+void ki_log_slots_of(const struct log_index *index, uint64_t digest_low,
+		     uint64_t digest_high, uint64_t out_slots[2])
+{
+	uint64_t a = scaled(digest_low, index->n_buckets);
+	uint64_t b = scaled(digest_high, index->n_buckets);
+
+	if (a == b && ++b == index->n_buckets)
+		b = 0;
+	out_slots[0] = a * LOG_WORDS;
+	out_slots[1] = b * LOG_WORDS;
+}
+
+int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
+		     uint64_t to)
+{
+	struct log_header *header = index->header;
+	uint64_t bytes = log_word_bytes(to) * !!to -
+			 log_word_bytes(from) * !!from;
+	uint64_t n = (uint64_t)!!to - (uint64_t)!!from;
+
+	if (!atomic_compare_exchange_strong(&index->words[slot], &from, to))
+		return 0;
+	if (bytes)
+		atomic_fetch_add_explicit(&header->bytes_live, bytes,
+					  memory_order_relaxed);
+	if (n)
+		atomic_fetch_add_explicit(&header->n_entries, n,
+					  memory_order_relaxed);
+	return 1;
+}
+
+static uint64_t age_step_s(uint64_t age_max_s)
+{
+	return age_max_s / AGE_STEPS ? age_max_s / AGE_STEPS : 1;
+}
+
+void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
+		 uint64_t age_max_s)
+{
+	uint8_t mark = 1, found;
+
+	if (!index->writable)
+		return;
+	found = atomic_load_explicit(&index->marks[slot], memory_order_relaxed);
+	if (found && !age_max_s)
+		return;
+	if (age_max_s)
+		mark = (uint8_t)(1 + log->sys->realtime_ns(log->sys) /
+					     1000000000 /
+					     age_step_s(age_max_s) % 255);
+	if (found != mark)
+		atomic_store_explicit(&index->marks[slot], mark,
+				      memory_order_relaxed);
+}
+
+uint64_t ki_log_last_use(uint8_t mark, uint32_t used_s, uint64_t age_max_s,
+			 uint64_t now_s)
+{
+	uint64_t step_s = age_step_s(age_max_s);
+	uint64_t steps;
+
+	if (!mark)
+		return used_s;
+	if (!age_max_s)
+		return now_s;
+	steps = (now_s / step_s + 255 - (uint64_t)(mark - 1)) % 255;
+	/* Far behind is a little ahead: a clock that was put back. */
+	return steps < 192 ? now_s - steps * step_s : now_s;
+}

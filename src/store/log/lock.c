@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Byte-range locks on NAME.lock, each on a descriptor opened for it: the lock
+ * ends with the descriptor, with the process, and in no other way.
+ *
+ *	byte 0                 rolls, eviction, growth, wipe     "structure"
+ *	1 + digest             one process builds this key       "build"
+ *	1 + 2^61 + digest      one process publishes this key    "publication"
+ *	2^63 - 2               open D3D12 sessions, shared
+ *
+ * Order: build, publication, byte 0.  The file's first bytes are a table of
+ * who holds build locks: a holder that died while a stranger kept a copy of
+ * its descriptor is told from one that lives.  Nobody looks at them for
+ * byte 0, whose holder may be stopped half-way.
+ *
+ * No lock file blocks by existing: whoever removes it splits the world in two,
+ * each half with a lock of its own, so a lock counts only if the path still
+ * leads to the file that was locked.
+ */
+
+#include "store/log/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int is_same_file(const struct ki_sys *sys, int fd, const char *path)
+{
+	struct ki_file_info ours, theirs;
+
+	return !sys->fstat(sys, fd, &ours) && !sys->stat(sys, path, &theirs) &&
+	       ours.inode == theirs.inode && ours.device == theirs.device;
+}
+
+static void drop(const struct ki_sys *sys, struct log_lock *lock)
+{
+	ki_fork_close_remove(&lock->place);
+	(void)sys->close(sys, lock->fd);
+	lock->fd = -1;
+}
+
+int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
+		uint64_t deadline_ns)
+{
+	const struct ki_sys *sys = log->sys;
+	int tries, err = -ESTALE;
+
+	for (tries = 0; tries < LOG_TRIES && err == -ESTALE; tries++) {
+		lock->fd = sys->open(sys, log->lock_path,
+				     KI_OPEN_READ | KI_OPEN_WRITE |
+					     KI_OPEN_CREATE | KI_OPEN_NOFOLLOW,
+				     ki_log_mode(log));
+		if (lock->fd < 0)
+			return lock->fd;
+		ki_fork_close_add(&lock->place, lock->fd);
+		err = ki_lock_until(sys, lock->fd, KI_LOCK_EXCLUSIVE, offset, 1,
+				    deadline_ns);
+		if (!err && !is_same_file(sys, lock->fd, log->lock_path))
+			err = -ESTALE;
+		if (err)
+			drop(sys, lock);
+	}
+	return err;
+}
+
+void ki_log_unlock(struct ki_log *log, struct log_lock *lock)
+{
+	if (lock->fd >= 0)
+		drop(log->sys, lock);
+}
+
+/* ---- Structure ------------------------------------------------------------- */
+
+enum kiln_status ki_log_structure_begin(struct ki_log *log,
+					struct log_lock *lock,
+					uint32_t timeout_ms)
+{
+	const struct ki_sys *sys = log->sys;
+	uint64_t deadline_ns = sys->monotonic_ns(sys) +
+			       (uint64_t)timeout_ms * 1000000;
+	int err = 0;
+
+	/* Threads of one handle queue here, without polling. */
+	ki_mutex_lock(&log->mutex);
+	while (log->structure_is_busy && !err)
+		err = ki_cond_wait_until(&log->changed, &log->mutex,
+					 deadline_ns);
+	if (!log->structure_is_busy)
+		err = 0;
+	if (!err)
+		log->structure_is_busy = 1;
+	ki_mutex_unlock(&log->mutex);
+	if (err)
+		return KILN_E_TIMEOUT;
+
+	err = ki_log_lock(log, lock, LOG_LOCK_STRUCTURE, deadline_ns);
+	if (err) {
+		lock->fd = -1;
+		ki_log_structure_end(log, lock);
+	}
+	return ki_log_status(err);
+}
+
+void ki_log_structure_end(struct ki_log *log, struct log_lock *lock)
+{
+	ki_log_unlock(log, lock);
+	ki_mutex_lock(&log->mutex);
+	log->structure_is_busy = 0;
+	ki_cond_signal_all(&log->changed);
+	ki_mutex_unlock(&log->mutex);
+}
+
+/* ---- Publication ------------------------------------------------------------ */
+
+static int has_no_locks(int err)
+{
+	return err == -ENOLCK || err == -ENOSYS || err == -EOPNOTSUPP ||
+	       err == -EROFS || err == -EACCES || err == -EPERM;
+}
+
+enum kiln_status ki_log_publication_begin(struct ki_log *log,
+					  const struct kiln_key *key,
+					  struct log_publication *publication)
+{
+	const struct ki_sys *sys = log->sys;
+	uint64_t deadline_ns = sys->monotonic_ns(sys) +
+			       (uint64_t)LOG_PUBLISH_TIMEOUT_MS * 1000000;
+	int err = 0;
+
+	publication->stripe = (uint64_t)1 << (key->digest_low & 63);
+	ki_mutex_lock(&log->mutex);
+	while ((log->publishing & publication->stripe) && !err)
+		err = ki_cond_wait_until(&log->changed, &log->mutex,
+					 deadline_ns);
+	if (!(log->publishing & publication->stripe))
+		err = 0;
+	if (!err)
+		log->publishing |= publication->stripe;
+	ki_mutex_unlock(&log->mutex);
+	if (err)
+		return KILN_E_TIMEOUT;
+
+	err = ki_log_lock(log, &publication->lock,
+			  LOG_LOCK_PUBLISH(key->digest_low), deadline_ns);
+	if (!err)
+		return KILN_OK;
+	publication->lock.fd = -1;
+	if (has_no_locks(err))
+		return KILN_OK;
+	ki_log_publication_end(log, publication);
+	return ki_log_status(err);
+}
+
+void ki_log_publication_end(struct ki_log *log,
+			    struct log_publication *publication)
+{
+	ki_log_unlock(log, &publication->lock);
+	ki_mutex_lock(&log->mutex);
+	log->publishing &= ~publication->stripe;
+	ki_cond_signal_all(&log->changed);
+	ki_mutex_unlock(&log->mutex);
+}
+
+/* ---- Build locks -------------------------------------------------------------- */
+
+struct kiln_tier_lock {
+	struct log_lock lock;
+	uint64_t slot;
+};
+
+static uint64_t holder_offset(const struct kiln_key *key)
+{
+	return key->digest_low % LOG_HOLDERS * sizeof(struct log_holder);
+}
+
+/* Whether the table says that the one who holds the key's lock is dead. */
+static int holder_is_dead(struct ki_log *log, const struct kiln_key *key)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_holder holder;
+	int err, fd = sys->open(sys, log->lock_path,
+				KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+
+	if (fd < 0)
+		return 0;
+	err = ki_pread_all(sys, fd, &holder, sizeof(holder),
+			   holder_offset(key));
+	(void)sys->close(sys, fd);
+	return !err && holder.digest_low == key->digest_low &&
+	       holder.digest_high == key->digest_high && holder.pid &&
+	       holder.pid <= INT32_MAX &&
+	       !ki_process_alive((int)holder.pid, holder.start);
+}
+
+static void note_holder(struct ki_log *log, int fd, const struct kiln_key *key)
+{
+	int pid = ki_process_id();
+	struct log_holder holder = { .digest_low = key->digest_low,
+				     .digest_high = key->digest_high,
+				     .pid = (uint64_t)pid,
+				     .start = ki_process_start(pid) };
+
+	(void)ki_pwrite_all(log->sys, fd, &holder, sizeof(holder),
+			    holder_offset(key));
+}
+
+enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
+				   const struct kiln_key *key,
+				   uint32_t timeout_ms,
+				   struct kiln_tier_lock **out_lock)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	const struct ki_sys *sys = log->sys;
+	struct kiln_tier_lock *lock;
+	uint64_t deadline_ns, slice_ns;
+	int err;
+
+	if (log->readonly || log->guest)
+		return KILN_E_UNSUPPORTED;
+	lock = calloc(1, sizeof(*lock));
+	if (!lock)
+		return KILN_E_NO_MEMORY;
+	deadline_ns = sys->monotonic_ns(sys) + (uint64_t)timeout_ms * 1000000;
+
+	/* Between slices look whether we wait for a dead one. */
+	slice_ns = 1;
+	do {
+		err = ki_log_lock(log, &lock->lock,
+				  LOG_LOCK_BUILD(key->digest_low),
+				  slice_ns < deadline_ns ? slice_ns
+							 : deadline_ns);
+		if (err == -ETIMEDOUT && holder_is_dead(log, key)) {
+			lock->lock.fd = -1;
+			*out_lock = lock;
+			return KILN_OK;
+		}
+		slice_ns = sys->monotonic_ns(sys) + 200000000;
+	} while (err == -ETIMEDOUT && slice_ns - 200000000 < deadline_ns);
+	if (err) {
+		free(lock);
+		return ki_log_status(err);
+	}
+	note_holder(log, lock->lock.fd, key);
+	*out_lock = lock;
+	return KILN_OK;
+}
+
+void ki_log_build_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
+{
+	ki_log_unlock((struct ki_log *)tier, &lock->lock);
+	free(lock);
+}
+
+/* ---- Who is building ------------------------------------------------------------ */
+
+#define BUILD_NS_MAX ((uint64_t)600 * 1000000000)
+
+static struct log_builder *own_builder(struct log_header *header)
+{
+	uint64_t pid = (uint64_t)ki_process_id();
+	uint64_t start = ki_process_start((int)pid);
+	int i, second;
+
+	for (i = 0; i < LOG_BUILDERS; i++)
+		if (header->builders[i].pid == pid &&
+		    header->builders[i].start == start)
+			return &header->builders[i];
+
+	/* A free one, else a dead one's. */
+	for (second = 0; second < 2; second++)
+		for (i = 0; i < LOG_BUILDERS; i++) {
+			struct log_builder *builder = &header->builders[i];
+			uint64_t other = builder->pid;
+
+			if (other && (!second || other > INT32_MAX ||
+				      ki_process_alive((int)other,
+						       builder->start)))
+				continue;
+			if (!atomic_compare_exchange_strong(&builder->pid,
+							    &other, pid))
+				continue;
+			builder->begun_ns = 0;
+			builder->start = start;
+			return builder;
+		}
+	return NULL;
+}
+
+void ki_log_note_build(struct kiln_tier *tier, int begins)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	_Atomic uint64_t *stripe;
+	struct log_builder *builder;
+	struct log_index *index;
+	unsigned n;
+
+	n = begins ? ++log->n_building : --log->n_building;
+	if (!begins && n)
+		return;
+	stripe = ki_log_enter(log);
+	index = log->index;
+	if (index && index->writable) {
+		builder = own_builder(index->header);
+		if (builder)
+			builder->begun_ns =
+				begins ? log->sys->monotonic_ns(log->sys) : 0;
+	}
+	ki_log_leave(stripe);
+}
+
+unsigned ki_log_builds_now(struct kiln_tier *tier)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	_Atomic uint64_t *stripe = ki_log_enter(log);
+	struct log_index *index = log->index;
+	uint64_t now_ns = log->sys->monotonic_ns(log->sys);
+	unsigned n = 0, i;
+
+	for (i = 0; index && i < LOG_BUILDERS; i++) {
+		struct log_builder *builder = &index->header->builders[i];
+		uint64_t pid = builder->pid, begun_ns = builder->begun_ns;
+
+		n += pid && pid <= INT32_MAX && begun_ns &&
+		     begun_ns <= now_ns && now_ns - begun_ns < BUILD_NS_MAX &&
+		     ki_process_alive((int)pid, builder->start);
+	}
+	ki_log_leave(stripe);
+	return n;
+}
+
+void ki_log_forget_builder(struct ki_log *log)
+{
+	struct log_index *index = log->index;
+	uint64_t pid = (uint64_t)ki_process_id();
+	int i;
+
+	for (i = 0; index && index->writable && i < LOG_BUILDERS; i++) {
+		struct log_builder *builder = &index->header->builders[i];
+
+		if (builder->pid == pid && !builder->begun_ns)
+			builder->pid = 0;
+	}
+}

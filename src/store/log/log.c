@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The native store: opening, closing, and the way from a call to an index that
+ * can be used.  A hit goes on in find.c, a put in put.c; README.md has the
+ * promises, docs/formats/log.md the bytes.
+ *
+ *	            another file at the path, or RETIRED
+ *	   +----------------------------------------------+
+ *	   v                                              |
+ *	[open] --map--> [in use] --path gone, reading--> [none]
+ *	                   ^                              |
+ *	                   +------ made anew, writing ----+
+ *
+ * An index that was replaced by a larger one of the same store (same id) hands
+ * its open segments on; one of another store starts without.
+ */
+
+#include "store/log/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_EVERY_NS 1000000000u
+
+/* ---- The guard ---------------------------------------------------------------------- */
+
+_Atomic uint64_t *ki_log_enter(struct ki_log *log)
+{
+	uint64_t thread = (uint64_t)(uintptr_t)pthread_self();
+	unsigned i = (unsigned)(thread * 0x9e3779b97f4a7c15ull >> 60);
+	_Atomic uint64_t *stripe = &log->stripes[i].n_inside;
+
+	atomic_fetch_add(stripe, 1);
+	return stripe;
+}
+
+void ki_log_leave(_Atomic uint64_t *stripe)
+{
+	atomic_fetch_sub(stripe, 1);
+}
+
+/* ---- Small things ---------------------------------------------------------------------- */
+
+void ki_log_say(struct ki_log *log, enum kiln_log_level level,
+		const char *format, ...)
+{
+	char text[KI_PATH_MAX + 256];
+	va_list arguments;
+	int n;
+
+	if (!log->log)
+		return;
+	n = snprintf(text, sizeof(text), "%s: ", log->index_path);
+	va_start(arguments, format);
+	if (n >= 0 && (size_t)n < sizeof(text))
+		vsnprintf(text + n, sizeof(text) - (size_t)n, format,
+			  arguments);
+	va_end(arguments);
+	log->log(log->log_arg, level, text);
+}
+
+enum kiln_status ki_log_status(int err)
+{
+	if (err >= 0)
+		return KILN_OK;
+	switch (err) {
+	case -ENOLCK:
+	case -ENOSYS:
+	case -EOPNOTSUPP:
+	case -EACCES:
+	case -EPERM:
+		return KILN_E_UNSUPPORTED;
+	default:
+		return ki_status_from_errno(err);
+	}
+}
+
+unsigned ki_log_mode(const struct ki_log *log)
+{
+	return log->flags & KILN_OPEN_SHARED ? 0660 : 0600;
+}
+
+int ki_log_segment_path(const struct ki_log *log, uint32_t number,
+			char out[KI_PATH_MAX])
+{
+	int n = snprintf(out, KI_PATH_MAX, "%s/%s.%08x.val", log->directory,
+			 log->name, number);
+
+	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* ---- The index in use ------------------------------------------------------------------- */
+
+static void release_index(struct log_retired *retired)
+{
+	ki_log_index_close((struct log_index *)(void *)(
+		(char *)retired - offsetof(struct log_index, retired)));
+}
+
+struct old_segments {
+	struct log_retired retired;
+	struct log_segments *segments;
+};
+
+static void release_segments(struct log_retired *retired)
+{
+	struct old_segments *old = (struct old_segments *)(void *)retired;
+
+	ki_log_segments_free(old->segments);
+	free(old);
+}
+
+static int same_store(const struct log_index *a, const struct log_index *b)
+{
+	const struct log_fixed *x = a ? ki_log_fixed(a->header) : NULL;
+	const struct log_fixed *y = ki_log_fixed(b->header);
+
+	return x && y && !memcmp(x->id, y->id, sizeof(x->id));
+}
+
+/* The header's page once more, for the memory tier to read until close. */
+static struct log_page *map_page(struct ki_log *log,
+				 const struct log_index *index)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_page *page = calloc(1, sizeof(*page));
+	struct ki_file_info info;
+	int fd, err = -ENOMEM;
+
+	if (!page)
+		return NULL;
+	fd = sys->open(sys, log->index_path, KI_OPEN_READ | KI_OPEN_NOFOLLOW,
+		       0);
+	if (fd >= 0) {
+		err = sys->fstat(sys, fd, &info);
+		if (!err && (info.inode != index->inode ||
+			     info.device != index->device))
+			err = -ESTALE;
+		if (!err)
+			err = sys->map(sys, fd, 0, LOG_HEADER_BYTES, 0,
+				       &page->data);
+		(void)sys->close(sys, fd);
+	}
+	if (err) {
+		free(page);
+		return NULL;
+	}
+	return page;
+}
+
+/* Take `index` (NULL: none) into use. */
+static enum kiln_status switch_locked(struct ki_log *log,
+				      struct log_index *index)
+	KI_REQUIRES(&log->mutex)
+{
+	struct log_index *old = log->index;
+	struct old_segments *left = NULL;
+	struct log_page *page = NULL;
+	int same = index && same_store(old, index);
+
+	if (old && !same) {
+		left = calloc(1, sizeof(*left));
+		if (!left)
+			return KILN_E_NO_MEMORY;
+		left->segments = old->segments;
+	}
+	if (index) {
+		index->segments = same ? old->segments : ki_log_segments_new();
+		page = map_page(log, index);
+		if (!index->segments || !page) {
+			if (!same)
+				ki_log_segments_free(index->segments);
+			if (page)
+				log->sys->unmap(log->sys, page->data,
+						LOG_HEADER_BYTES);
+			free(page);
+			free(left);
+			return KILN_E_NO_MEMORY;
+		}
+		if (!same)
+			log->epoch += 2;
+		index->epoch = log->epoch;
+		page->next = log->pages;
+		log->pages = page;
+		__atomic_store_n(
+			&log->tier.generation,
+			(const uint64_t *)(const void *)((const char *)page->data +
+				offsetof(struct log_header, generation)),
+			__ATOMIC_SEQ_CST);
+	}
+	log->index = index;
+	if (old)
+		ki_log_retire_locked(log, &old->retired, release_index);
+	if (left)
+		ki_log_retire_locked(log, &left->retired, release_segments);
+	return KILN_OK;
+}
+
+/* Look where the path leads, and follow. */
+static enum kiln_status follow(struct ki_log *log, int *out_damaged)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_index *index, *next = NULL;
+	struct ki_file_info info;
+	enum kiln_status status = KILN_OK;
+	int err;
+
+	*out_damaged = 0;
+	ki_mutex_lock(&log->mutex);
+	index = log->index;
+	err = sys->stat(sys, log->index_path, &info);
+	if (!index || err || info.inode != index->inode ||
+	    info.device != index->device) {
+		status = ki_log_index_open(log, &next, out_damaged);
+		if (!status || status == KILN_MISS) {
+			err = switch_locked(log, next);
+			if (err) {
+				ki_log_index_close(next);
+				status = (enum kiln_status)err;
+			}
+		}
+	}
+	if (!status)
+		log->checked_ns = sys->monotonic_ns(sys);
+	ki_mutex_unlock(&log->mutex);
+	return status;
+}
+
+static int needs_care(const struct ki_log *log, const struct log_index *index)
+{
+	return index && index->writable &&
+	       (ki_log_is_retired(index) ||
+		!log_number_is_sound(index->header->min_live));
+}
+
+/*
+ * Follow the path; where there is nothing to follow, or something that a dead
+ * process left half-way, put it right.
+ */
+static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
+{
+	enum kiln_status status = KILN_OK;
+	int tries, damaged;
+
+	for (tries = 0; tries < LOG_TRIES; tries++) {
+		status = follow(log, &damaged);
+		if (purpose == LOG_READ || log->readonly)
+			return damaged ? KILN_MISS : status;
+		if (status == KILN_OK && !needs_care(log, log->index))
+			return KILN_OK;
+		if (status == KILN_MISS && purpose != LOG_WRITE)
+			return status;
+		if (status && status != KILN_MISS && !damaged)
+			return status;
+		if (status == KILN_MISS &&
+		    ki_directory_check(log->sys, log->directory, log->flags, 1,
+				       &(const char *){ NULL }))
+			return KILN_E_OWNER;
+		status = ki_log_make(log);
+		if (status)
+			return status;
+	}
+	return KILN_E_TIMEOUT;
+}
+
+enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
+				struct log_index **out_index)
+{
+	struct log_index *index = log->index;
+	enum kiln_status status;
+
+	if (purpose != LOG_READ || !index || ki_log_is_retired(index) ||
+	    log->sys->monotonic_ns(log->sys) - log->checked_ns >
+		    LOOK_EVERY_NS) {
+		status = catch_up(log, purpose);
+		if (status)
+			return status;
+		index = log->index;
+	}
+	if (!index)
+		return KILN_MISS;
+	if (index->header->retired == LOG_RETIRED_WIPED)
+		return KILN_MISS;
+	*out_index = index;
+	return KILN_OK;
+}
+
+/* ---- For the memory tier ------------------------------------------------------------------ */
+
+static int is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	uint64_t place = blob->place;
+	_Atomic uint64_t *stripe;
+	struct log_index *index;
+	int live;
+
+	if (place == KI_BLOB_NOWHERE)
+		return 1;
+	stripe = ki_log_enter(log);
+	live = !ki_log_current(log, LOG_READ, &index) &&
+	       (place >> 32 & 0x7fffffff) == (index->epoch & 0x7ffffffe) &&
+	       (place >> 63 || !log_is_before((uint32_t)place,
+					      ki_log_min_live(index)));
+	ki_log_leave(stripe);
+	return live;
+}
+
+static void count(struct kiln_tier *tier,
+		  const uint64_t deltas[KILN_N_COUNTERS])
+{
+	struct ki_log *log = (struct ki_log *)tier;
+
+	if (!log->readonly)
+		ki_counters_add(log->sys, log->stats_path, deltas);
+}
+
+static enum kiln_status counters(struct kiln_tier *tier,
+				 struct kiln_store_counters *out_counters)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+
+	return ki_counters_read(log->sys, log->stats_path, out_counters);
+}
+
+static enum kiln_status zero_counters(struct kiln_tier *tier)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+
+	return log->readonly ? KILN_E_READONLY
+			     : ki_counters_zero(log->sys, log->stats_path);
+}
+
+/* ---- Opening and closing -------------------------------------------------------------------- */
+
+/* In a forked child too: takes no lock, writes nothing there. */
+static void close_log(struct kiln_tier *tier)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	struct log_index *index = log->index;
+	struct log_segments *segments = index ? index->segments : NULL;
+
+	if (log->fork_generation == ki_fork_counter)
+		ki_log_forget_builder(log);
+	while (log->retired) {
+		struct log_retired *retired = log->retired;
+
+		log->retired = retired->next;
+		retired->release(retired);
+	}
+	ki_log_index_close(index);
+	ki_log_segments_free(segments);
+	while (log->pages) {
+		struct log_page *page = log->pages;
+
+		log->pages = page->next;
+		log->sys->unmap(log->sys, page->data, LOG_HEADER_BYTES);
+		free(page);
+	}
+	ki_cond_fini(&log->changed);
+	ki_mutex_fini(&log->mutex);
+	free(log->directory);
+	free(log->name);
+	free(log->index_path);
+	free(log->lock_path);
+	free(log->stats_path);
+	free(log->spare_path);
+	free(log);
+}
+
+static const struct kiln_tier_ops ops = {
+	.version = KILN_TIER_VERSION,
+	.name = "log",
+	.get = ki_log_get,
+	.put = ki_log_put,
+	.remove = ki_log_remove,
+	.wipe = ki_log_wipe,
+	.list = ki_log_list,
+	.verify = ki_log_verify,
+	.prefetch = ki_log_prefetch,
+	.set_limit = ki_log_set_limit,
+	.info = ki_log_info,
+	.lock = ki_log_build_lock,
+	.unlock = ki_log_build_unlock,
+	.count = count,
+	.counters = counters,
+	.zero_counters = zero_counters,
+	.note_build = ki_log_note_build,
+	.builds_now = ki_log_builds_now,
+	.close = close_log,
+};
+
+/* DIRECTORY/NAME.END from malloc(). */
+static char *path_of(const struct ki_log *log, const char *end)
+{
+	size_t size = strlen(log->directory) + strlen(log->name) +
+		      strlen(end) + 3;
+	char *path = malloc(size);
+
+	if (path)
+		snprintf(path, size, "%s/%s.%s", log->directory, log->name,
+			 end);
+	return path;
+}
+
+static struct ki_log *new_log(const struct ki_store_options *options)
+{
+	struct ki_log *log = calloc(1, sizeof(*log));
+	uint32_t flags = options->flags;
+
+	if (!log)
+		return NULL;
+	ki_mutex_init(&log->mutex, KI_RANK_STORE);
+	ki_cond_init(&log->changed);
+	log->tier.ops = &ops;
+	log->tier.is_live = is_live;
+	log->sys = options->sys;
+	log->bytes_max = options->bytes_max;
+	log->age_max_s = options->age_max_s;
+	log->user_version = options->user_version;
+	log->flags = flags;
+	log->log = options->log;
+	log->log_arg = options->log_arg;
+	log->fork_generation = ki_fork_generation();
+	log->readonly = !!(flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER));
+	log->guest = !!(flags & KILN_OPEN_GUEST);
+	log->maps_values = !(flags & (KILN_OPEN_GUEST | KILN_OPEN_COPY |
+				      KILN_OPEN_SHARED));
+	log->verifies_always =
+		!!(flags & (KILN_OPEN_GUEST | KILN_OPEN_VERIFY_ALWAYS |
+			    KILN_OPEN_SHARED));
+	ki_boot_id(log->sys, (uint8_t *)log->boot_id);
+	log->directory = strdup(options->directory);
+	log->name = strdup(options->name ? options->name : "kiln");
+	if (log->directory && log->name) {
+		log->index_path = path_of(log, "idx");
+		log->lock_path = path_of(log, "lock");
+		log->stats_path = path_of(log, "stats");
+		log->spare_path = path_of(log, "spare");
+	}
+	if (log->index_path && log->lock_path && log->stats_path &&
+	    log->spare_path)
+		return log;
+	close_log(&log->tier);
+	return NULL;
+}
+
+static enum kiln_status check_place(struct ki_log *log)
+{
+	enum ki_file_system kind;
+	const char *why = "cannot be used";
+	enum kiln_status status;
+	int err;
+
+	status = ki_directory_check(log->sys, log->directory, log->flags,
+				    !log->readonly, &why);
+	if (status) {
+		ki_log_say(log, KILN_LOG_WARNING, "the directory %s", why);
+		return status == KILN_MISS ? KILN_E_IO : status;
+	}
+	err = log->sys->file_system(log->sys, log->directory, &kind);
+	if (err)
+		return ki_status_from_errno(err);
+	return kind == KI_FS_LOCAL ? KILN_OK : KILN_E_UNSUPPORTED;
+}
+
+static int is_other_version(const struct ki_log *log)
+{
+	struct log_index *index = log->index;
+	const struct log_fixed *fixed =
+		index ? ki_log_fixed(index->header) : NULL;
+
+	return log->user_version && fixed &&
+	       fixed->user_version != log->user_version;
+}
+
+enum kiln_status ki_store_log_open(const struct ki_store_options *options,
+				   struct kiln_tier **out_tier)
+{
+	struct ki_log *log;
+	enum kiln_status status;
+
+	if (!options->directory || !options->directory[0] ||
+	    (options->name && (!options->name[0] ||
+			       strchr(options->name, '/'))))
+		return KILN_E_INVALID;
+	log = new_log(options);
+	if (!log)
+		return KILN_E_NO_MEMORY;
+	status = check_place(log);
+	if (status)
+		goto out;
+	status = catch_up(log, log->readonly ? LOG_READ : LOG_WRITE);
+	if (status == KILN_MISS)
+		status = log->readonly ? KILN_OK : KILN_E_IO;
+	if (!status && is_other_version(log)) {
+		status = log->readonly ? KILN_E_READONLY : ki_log_make(log);
+		if (!status)
+			status = catch_up(log, LOG_WRITE);
+	}
+	/* Only the file system said so: from now on it is ours to read. */
+	if (!status && log->index && !log->index->writable)
+		log->readonly = 1;
+	if (status)
+		goto out;
+	*out_tier = &log->tier;
+	log = NULL;
+out:
+	if (log)
+		close_log(&log->tier);
+	return status;
+}

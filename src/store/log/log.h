@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_STORE_LOG_LOG_H
+#define KI_STORE_LOG_LOG_H
+
+/*
+ * The inside of the native store: one handle, what it maps, and the functions
+ * that its files share.
+ *
+ *	log.c        open, close, the table of operations     start here
+ *	find.c       key -> word -> record: a hit
+ *	record.c     a word's record, by mapping or by pread; its checks
+ *	put.c        reserve, write, publish; remove
+ *	index.c      the mapped index: words, marks, header
+ *	segment.c    open segments, and when to let go of them
+ *	structure.c  under byte 0: census, roll, eviction, large files
+ *	make.c       under byte 0: making, growing, wiping, rebuilding the index
+ *	lock.c       byte-range locks; build locks; who is building
+ *	inspect.c    list, verify, info
+ *
+ * Life of what is mapped:
+ *
+ *	log->index ---> index (words, header) ---> segments (open files)
+ *	                                             ^
+ *	                  a view (blob) holds one ---'
+ *
+ * An operation runs between ki_log_enter() and ki_log_leave().  What it finds
+ * through log->index stays mapped until it leaves, without a reference: a
+ * thing taken out of use is freed only after every stripe of the guard was
+ * once seen empty (ki_log_reclaim).
+ *
+ * Statuses are kiln's; LOG_AGAIN besides, inside: the index was replaced,
+ * begin the operation anew.
+ */
+
+#include <kiln/tier.h>
+
+#include "base/blob.h"
+#include "base/status.h"
+#include "key/key.h"
+#include "store/log/format.h"
+#include "store/store.h"
+#include "sys/sys.h"
+
+#define LOG_AGAIN ((enum kiln_status)1000)
+
+#define LOG_STRIPES 16
+#define LOG_SEGMENTS_OPEN 1024		/* a power of two */
+#define LOG_TRIES 16			/* of what another may always disturb */
+
+#define LOG_ROLL_TIMEOUT_MS 20
+#define LOG_PUBLISH_TIMEOUT_MS 250
+#define LOG_CHANGE_TIMEOUT_MS 2000	/* making, wiping, changing limits */
+
+/* Something taken out of use, waiting for the last operation to leave. */
+struct log_retired {
+	struct log_retired *next;
+	void (*release)(struct log_retired *retired);
+	uint32_t empty;		/* stripes seen empty since */
+};
+
+struct log_segment {
+	/* Fixed while it is open. */
+	const struct ki_sys *sys;
+	uint32_t number;
+	uint64_t size;
+	uint64_t device;
+	uint64_t inode;
+	const uint8_t *data;		/* NULL: read through fd */
+	int fd;				/* -1: read through data */
+	/* Atomic. */
+	_Atomic uint8_t *verified;	/* a bit for each unit */
+	_Atomic int write_fd;		/* -1: not yet */
+	_Atomic uint32_t refs;
+	/* Under log->mutex. */
+	struct log_retired retired;
+};
+
+/* The open segments of one store's life; shared by an index and the larger
+   one that follows it. */
+struct log_segments {
+	unsigned refs;			/* under log->mutex */
+	_Atomic(struct log_segment *) slots[LOG_SEGMENTS_OPEN];
+};
+
+struct log_index {
+	/* Fixed while it is mapped. */
+	const struct ki_sys *sys;
+	struct log_header *header;
+	size_t size;
+	_Atomic uint64_t *words;
+	_Atomic uint8_t *marks;
+	uint64_t n_buckets;
+	uint64_t device;
+	uint64_t inode;
+	uint32_t epoch;			/* changes when the store is another */
+	int writable;
+	struct log_segments *segments;
+	/* Under log->mutex. */
+	struct log_retired retired;
+};
+
+/* A header page stays mapped until close: tier->generation points into it. */
+struct log_page {
+	struct log_page *next;
+	void *data;
+};
+
+struct log_stripe {
+	_Alignas(64) _Atomic uint64_t n_inside;
+};
+
+struct ki_log {
+	struct kiln_tier tier;		/* first */
+
+	/* Fixed after open. */
+	const struct ki_sys *sys;
+	char *directory;
+	char *name;
+	char *index_path;
+	char *lock_path;
+	char *stats_path;
+	char *spare_path;
+	uint64_t bytes_max;		/* as the opener wanted them */
+	uint64_t age_max_s;
+	uint32_t user_version;
+	uint32_t flags;
+	kiln_log_fn *log;
+	void *log_arg;
+	uint64_t fork_generation;
+	uint64_t boot_id[2];
+	int readonly;
+	int guest;			/* no descriptor outlives a call */
+	int maps_values;
+	int verifies_always;
+
+	/* Atomic. */
+	_Atomic(struct log_index *) index;	/* NULL: the store is gone */
+	_Atomic uint64_t checked_ns;	/* last look at the index's path */
+	_Atomic uint64_t min_live_seen;
+	_Atomic int must_roll;
+	_Atomic unsigned n_building;
+	_Atomic unsigned grow_pause;	/* puts until growing is tried again */
+	struct log_stripe stripes[LOG_STRIPES];
+
+	/* Under mutex. */
+	struct ki_mutex mutex;
+	struct ki_cond changed;
+	int structure_is_busy;
+	uint64_t publishing;		/* stripes of keys, a bit each */
+	uint32_t epoch;
+	struct log_retired *retired;
+	struct log_page *pages;
+	unsigned n_temporaries;
+};
+
+/* A record that was found and whose header is sound. */
+struct log_view {
+	struct log_record record;
+	const uint8_t *bytes;		/* of the whole record */
+	struct log_segment *segment;	/* NULL in guests */
+	struct kiln_blob *container;	/* what owns `bytes`; NULL: mapped */
+	uint32_t number;
+	uint32_t units;
+};
+
+/* ---- log.c ------------------------------------------------------------------ */
+
+_Atomic uint64_t *ki_log_enter(struct ki_log *log);
+void ki_log_leave(_Atomic uint64_t *stripe);
+
+enum log_purpose {
+	LOG_READ,	/* a look at the path at most once a second */
+	LOG_CHANGE,	/* a look now */
+	LOG_WRITE,	/* and a new store if there is none */
+};
+
+/* The index to work with.  KILN_OK, KILN_MISS (there is none), READONLY, the
+   reason why none could be made. */
+enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
+				struct log_index **out_index);
+
+void ki_log_say(struct ki_log *log, enum kiln_log_level level,
+		const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum kiln_status ki_log_status(int err);
+unsigned ki_log_mode(const struct ki_log *log);
+int ki_log_segment_path(const struct ki_log *log, uint32_t number,
+			char out[KI_PATH_MAX]);
+
+/* ---- lock.c ------------------------------------------------------------------ */
+
+struct log_lock {
+	int fd;
+	struct ki_fork_close place;
+};
+
+/* 0, -ETIMEDOUT, why there are no locks. */
+int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
+		uint64_t deadline_ns);
+void ki_log_unlock(struct ki_log *log, struct log_lock *lock);
+
+/* Byte 0, and the same among the threads of this handle. */
+enum kiln_status ki_log_structure_begin(struct ki_log *log,
+					struct log_lock *lock,
+					uint32_t timeout_ms);
+void ki_log_structure_end(struct ki_log *log, struct log_lock *lock);
+
+/* A key's publication lock; where there are no locks, among threads only. */
+struct log_publication {
+	struct log_lock lock;
+	uint64_t stripe;
+};
+enum kiln_status ki_log_publication_begin(struct ki_log *log,
+					  const struct kiln_key *key,
+					  struct log_publication *publication);
+void ki_log_publication_end(struct ki_log *log,
+			    struct log_publication *publication);
+
+enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
+				   const struct kiln_key *key,
+				   uint32_t timeout_ms,
+				   struct kiln_tier_lock **out_lock);
+void ki_log_build_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock);
+void ki_log_note_build(struct kiln_tier *tier, int begins);
+unsigned ki_log_builds_now(struct kiln_tier *tier);
+void ki_log_forget_builder(struct ki_log *log);
+
+/* ---- index.c ------------------------------------------------------------------ */
+
+uint64_t ki_log_index_bytes(uint64_t n_buckets);
+uint64_t ki_log_buckets_for(uint64_t bytes_max);
+
+/* What the header says of the index's size, or NULL if neither copy is
+   sound. */
+const struct log_fixed *ki_log_fixed(const struct log_header *header);
+void ki_log_fixed_seal(struct log_header *header);
+
+/* Map NAME.idx.  KILN_MISS if there is none, KILN_E_FORMAT with *out_damaged
+   set if it should be rebuilt. */
+enum kiln_status ki_log_index_open(struct ki_log *log,
+				   struct log_index **out_index,
+				   int *out_damaged);
+void ki_log_index_close(struct log_index *index);
+
+/* The same from memory that is not (yet) mapped by others. */
+void ki_log_index_place(struct log_index *index, void *data, size_t size,
+			uint64_t n_buckets);
+
+static inline int ki_log_is_retired(const struct log_index *index)
+{
+	uint64_t retired = index->header->retired;
+
+	return retired == LOG_RETIRED_GROWN || retired == LOG_RETIRED_WIPED;
+}
+
+static inline uint32_t ki_log_min_live(const struct log_index *index)
+{
+	return (uint32_t)index->header->min_live;
+}
+
+struct log_limit_values {
+	uint64_t bytes_max;
+	uint64_t age_max_s;
+	uint64_t segment_bytes;
+	uint64_t policy;
+	uint64_t quota_bytes;
+};
+/* Of the header; those the opener wanted if they are damaged. */
+void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
+		       struct log_limit_values *out_limits);
+void ki_log_limits_set(struct log_header *header,
+		       const struct log_limit_values *limits);
+uint64_t ki_log_segment_bytes_for(uint64_t bytes_max);
+
+/* The slots where a digest may stand: first word of each of two buckets. */
+void ki_log_slots_of(const struct log_index *index, uint64_t digest_low,
+		     uint64_t digest_high, uint64_t out_slots[2]);
+
+static inline uint16_t ki_log_tag_of(uint64_t digest_low)
+{
+	return (uint16_t)digest_low;
+}
+
+/* Compare and swap, keeping the account of entries and bytes. */
+int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
+		     uint64_t to);
+
+/* Note a use. */
+void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
+		 uint64_t age_max_s);
+/* When a slot's entry was last used, as far as is known; seconds. */
+uint64_t ki_log_last_use(uint8_t mark, uint32_t used_s, uint64_t age_max_s,
+			 uint64_t now_s);
+
+/* ---- segment.c ------------------------------------------------------------------ */
+
+struct log_segments *ki_log_segments_new(void);
+void ki_log_segments_free(struct log_segments *segments);
+
+/* KILN_MISS if there is no such file. */
+enum kiln_status ki_log_segment_get(struct ki_log *log,
+				    struct log_index *index, uint32_t number,
+				    struct log_segment **out_segment);
+void ki_log_segment_unref(struct log_segment *segment);
+/* Close those below min_live, if it has changed. */
+void ki_log_segments_sweep(struct ki_log *log, struct log_index *index);
+
+/* The file to write to.  In guests the caller closes it. */
+enum kiln_status ki_log_target_open(struct ki_log *log,
+				    struct log_index *index, uint32_t number,
+				    int *out_fd, uint64_t *out_size);
+void ki_log_target_close(struct ki_log *log, int fd);
+
+void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
+			  void (*release)(struct log_retired *retired))
+	KI_REQUIRES(&log->mutex);
+void ki_log_reclaim(struct ki_log *log);
+
+/* ---- record.c ------------------------------------------------------------------ */
+
+/* Fill a record's header from key and sizes; sums and segment come later. */
+void ki_log_record_init(struct log_record *record, const struct kiln_key *key,
+			uint64_t metadata_size, uint64_t value_size,
+			uint32_t flags, uint64_t now_s);
+/* Set the segment, then the header's sum. */
+void ki_log_record_seal(struct log_record *record, uint32_t segment);
+/* Whether these are the first bytes of a sound record of this segment. */
+int ki_log_record_is_sound(const struct log_record *record, uint32_t segment,
+			   uint32_t units);
+
+/* Only the header of the record that a word leads to.  As view_open. */
+enum kiln_status ki_log_header_read(struct ki_log *log,
+				    struct log_index *index, uint64_t word,
+				    struct log_record *out_record);
+
+/* KILN_MISS: gone, or not for this version; KILN_E_FORMAT: damaged; IO,
+   NO_MEMORY. */
+enum kiln_status ki_log_view_open(struct ki_log *log, struct log_index *index,
+				  uint64_t word, struct log_view *out_view);
+/* The same by a descriptor of its own, into memory. */
+enum kiln_status ki_log_view_open_alone(struct ki_log *log,
+					struct log_index *index, uint64_t word,
+					struct log_view *out_view);
+void ki_log_view_close(struct log_view *view);
+int ki_log_view_is_of(const struct log_view *view, const struct kiln_key *key);
+/* Whether the body is what was written; looks only once if that is enough. */
+int ki_log_view_check(struct ki_log *log, struct log_view *view);
+enum kiln_status ki_log_view_value(struct ki_log *log,
+				   const struct log_index *index,
+				   struct log_view *view,
+				   struct kiln_blob **out_value);
+
+static inline const uint8_t *ki_log_view_key(const struct log_view *view)
+{
+	return view->bytes + sizeof(struct log_record);
+}
+
+static inline const uint8_t *ki_log_view_metadata(const struct log_view *view)
+{
+	return ki_log_view_key(view) + view->record.key_size;
+}
+
+static inline const uint8_t *ki_log_view_data(const struct log_view *view)
+{
+	return view->bytes + log_value_offset(&view->record);
+}
+
+/* ---- find.c ------------------------------------------------------------------ */
+
+struct log_found {
+	uint64_t slot;
+	uint64_t word;
+	struct log_view view;
+};
+
+/*
+ * The entry of a key, its body not yet checked.  KILN_OK (close the view);
+ * KILN_MISS; KILN_E_FORMAT (a damaged one was in the way, and is gone);
+ * KILN_E_COLLISION; NO_MEMORY, IO.
+ */
+enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
+			     const struct kiln_key *key,
+			     struct log_found *out_found);
+enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
+			    struct kiln_blob **out_value,
+			    struct kiln_blob **out_metadata);
+void ki_log_prefetch(struct kiln_tier *tier,
+		     const struct kiln_key *const *keys, size_t n_keys);
+
+/* ---- put.c ------------------------------------------------------------------ */
+
+enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
+			    const void *metadata, size_t metadata_size,
+			    const void *value, size_t value_size,
+			    unsigned flags);
+enum kiln_status ki_log_remove(struct kiln_tier *tier,
+			       const struct kiln_key *key);
+
+/* Take `bytes` of the tail's segment, which is `number` of `size` bytes.
+   KILN_MISS: no room, or another segment is the tail. */
+enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
+				uint64_t size, uint64_t bytes,
+				uint32_t *out_units);
+
+/* ---- structure.c ------------------------------------------------------------------ */
+
+struct log_file {
+	uint32_t number;
+	uint64_t size;
+	uint64_t bytes;		/* as the bound counts it */
+	uint64_t inode;
+};
+
+/* What lies in the directory, kept up while it is changed. */
+struct log_census {
+	struct log_file *files;		/* segments, oldest first */
+	size_t n_files;
+	size_t n_files_max;
+	uint64_t bytes;			/* of all files of NAME */
+	int has_spare;
+	uint64_t spare_size;
+	uint64_t spare_bytes;
+	int has_source;
+	uint32_t oldest_source;
+	uint64_t oldest_source_bytes;
+	uint64_t copy_bytes_left;	/* of this operation */
+	uint64_t n_evicted;
+};
+
+/* Count.  `clean`, under byte 0 only: remove what was left unfinished. */
+enum kiln_status ki_log_census_take(struct ki_log *log, uint32_t min_live,
+				    int clean, struct log_census *out_census);
+void ki_log_census_fini(struct log_census *census);
+int ki_log_census_add(struct log_census *census, uint32_t number,
+		      uint64_t size, uint64_t bytes, uint64_t inode);
+
+/* Under byte 0: evict until `bytes` more fit.  FULL, TOO_LARGE. */
+enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
+				  struct log_census *census, uint64_t bytes,
+				  int may_take_tail);
+
+/* What there must be room for besides index and segments: counters, lock. */
+uint64_t ki_log_other_bytes(void);
+
+/* Under byte 0: a file of real blocks under a passing name; open. */
+int ki_log_temporary(struct ki_log *log, uint64_t size,
+		     char out_path[KI_PATH_MAX], int *out_fd);
+
+/* A new tail, if it still is in the segment of `seen_tail` and has not
+   `bytes` of room (or is unsound, or `force`). */
+enum kiln_status ki_log_roll(struct ki_log *log, struct log_index *index,
+			     uint64_t seen_tail, uint64_t bytes, int force);
+
+/* An empty segment of its own for a large record, open for writing. */
+enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
+				   uint64_t bytes, uint32_t *out_number,
+				   int *out_fd);
+
+enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
+
+/* Under byte 0: a number never used, as far as can be known. */
+uint32_t ki_log_next_number(const struct log_header *header,
+			    const struct log_census *census);
+
+/* Under byte 0: whether the index still is the store's. */
+int ki_log_is_current_locked(struct ki_log *log, const struct log_index *index);
+
+void ki_log_count_evicted(struct ki_log *log, uint64_t n);
+
+/* ---- make.c ------------------------------------------------------------------ */
+
+/* Make, repair or finish what stands at the index's path. */
+enum kiln_status ki_log_make(struct ki_log *log);
+enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index);
+enum kiln_status ki_log_wipe(struct kiln_tier *tier);
+enum kiln_status ki_log_wipe_now(struct ki_log *log);
+
+/* ---- inspect.c ------------------------------------------------------------------ */
+
+enum kiln_status ki_log_list(struct kiln_tier *tier,
+			     struct kiln_cursor *cursor,
+			     struct kiln_entry *out_entry);
+enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
+			       kiln_progress_fn *progress, void *arg,
+			       struct kiln_verify_report *out_report);
+enum kiln_status ki_log_info(struct kiln_tier *tier,
+			     struct kiln_store_info *out_info);
+
+#endif /* KI_STORE_LOG_LOG_H */

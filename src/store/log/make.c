@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A new index, under byte 0, in four cases that share one way of doing it: a
+ * temporary is allocated, filled and renamed over NAME.idx, so nobody ever
+ * maps a half-made one.
+ *
+ *	first    an empty header
+ *	again    the index is missing or its header beyond repair: the records
+ *	         are read and put in, in order
+ *	grow     every word of the old one, then whatever changed meanwhile
+ *	wipe     an empty header, numbers going on
+ *
+ * Growing, against writers that take no lock:
+ *	1  close the tail (swap it for 0): nobody reserves any more
+ *	2  copy words and marks
+ *	3  set RETIRED in the old header, fence
+ *	4  compare the old words with those copied, carry over differences
+ *	5  rename
+ * A writer swaps its word, fences and reads RETIRED.  If it reads 0, its word
+ * was there before step 3 and step 4 sees it; if not, it publishes again in
+ * the new index.  Killed between 3 and 5: whoever takes byte 0 next finds the
+ * retired index still in its place and takes the mark off.
+ *
+ * A wipe sets RETIRED before the first file goes.  Killed on the way, the
+ * index that says so is still there, and the next one finishes.
+ */
+
+#include "store/log/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+
+/* ---- Filling ---------------------------------------------------------------------- */
+
+/* Put a word where its digest belongs; 0 if both buckets are full. */
+static int insert(struct log_index *index, uint64_t digest_low,
+		  uint64_t digest_high, uint64_t word, uint8_t mark,
+		  uint64_t *out_slot)
+{
+	uint64_t slots[2];
+	unsigned i;
+
+	ki_log_slots_of(index, digest_low, digest_high, slots);
+	for (i = 0; i < 2 * LOG_WORDS; i++) {
+		/* In turn, so that both fill up evenly. */
+		uint64_t slot = slots[i % 2] + i / 2;
+
+		if (index->words[slot] ||
+		    !ki_log_word_swap(index, slot, 0, word))
+			continue;
+		index->marks[slot] = mark;
+		*out_slot = slot;
+		return 1;
+	}
+	return 0;
+}
+
+static int erase(struct log_index *index, uint64_t digest_low,
+		 uint64_t digest_high, uint64_t word)
+{
+	uint64_t slots[2];
+	unsigned i;
+
+	ki_log_slots_of(index, digest_low, digest_high, slots);
+	for (i = 0; i < 2 * LOG_WORDS; i++)
+		if (ki_log_word_swap(index,
+				     slots[i / LOG_WORDS] + i % LOG_WORDS, word,
+				     0))
+			return 1;
+	return 0;
+}
+
+static enum kiln_status fill_header(struct ki_log *log,
+				    struct log_header *header,
+				    uint64_t n_buckets, uint32_t user_version,
+				    uint32_t first_number,
+				    const struct log_limit_values *limits)
+{
+	struct log_fixed *fixed = &header->fixed;
+	int err = log->sys->random(log->sys, fixed->id, sizeof(fixed->id));
+
+	if (err)
+		return ki_log_status(err);
+	fixed->magic = LOG_INDEX_MAGIC;
+	fixed->version = LOG_VERSION;
+	fixed->header_bytes = LOG_HEADER_BYTES;
+	fixed->n_buckets = n_buckets;
+	fixed->user_version = user_version;
+	fixed->created_s = log->sys->realtime_ns(log->sys) / 1000000000;
+	ki_log_fixed_seal(header);
+	header->min_live = log_number_word(first_number);
+	header->next_number = log_number_word(first_number);
+	header->generation = 1;
+	header->boot_id[0] = log->boot_id[0];
+	header->boot_id[1] = log->boot_id[1];
+	header->aged_s = fixed->created_s;
+	ki_log_limits_set(header, limits);
+	return KILN_OK;
+}
+
+struct draft {
+	struct log_index index;
+	char path[KI_PATH_MAX];
+};
+
+/* Allocate and map, under a passing name. */
+static enum kiln_status draft_begin(struct ki_log *log, uint64_t n_buckets,
+				    struct draft *draft)
+{
+	const struct ki_sys *sys = log->sys;
+	uint64_t bytes = ki_log_index_bytes(n_buckets);
+	void *data;
+	int fd, err = ki_log_temporary(log, bytes, draft->path, &fd);
+
+	if (err)
+		return ki_log_status(err);
+	err = sys->map(sys, fd, 0, (size_t)bytes, KI_MAP_SHARED_WRITE, &data);
+	(void)sys->close(sys, fd);
+	if (err) {
+		(void)sys->unlink(sys, draft->path);
+		return ki_log_status(err);
+	}
+	draft->index = (struct log_index){ .sys = sys, .writable = 1 };
+	ki_log_index_place(&draft->index, data, (size_t)bytes, n_buckets);
+	return KILN_OK;
+}
+
+static enum kiln_status draft_finish(struct ki_log *log, struct draft *draft,
+				     enum kiln_status status)
+{
+	const struct ki_sys *sys = log->sys;
+
+	sys->unmap(sys, draft->index.header, draft->index.size);
+	if (!status)
+		status = ki_log_status(
+			sys->rename(sys, draft->path, log->index_path));
+	if (status)
+		(void)sys->unlink(sys, draft->path);
+	return status;
+}
+
+/* ---- Again, from the records -------------------------------------------------------- */
+
+struct digest {
+	uint64_t low;
+	uint64_t high;
+};
+
+struct rebuild {
+	struct ki_log *log;
+	struct log_index *index;
+	struct digest *digests;		/* of each slot */
+	struct ki_map removed;		/* low halves of removed keys' digests */
+};
+
+static int find_digest(const struct rebuild *rebuild, struct digest digest,
+		       uint64_t *out_slot)
+{
+	uint64_t slots[2];
+	unsigned i;
+
+	ki_log_slots_of(rebuild->index, digest.low, digest.high, slots);
+	for (i = 0; i < 2 * LOG_WORDS; i++) {
+		uint64_t slot = slots[i / LOG_WORDS] + i % LOG_WORDS;
+
+		if (rebuild->index->words[slot] &&
+		    rebuild->digests[slot].low == digest.low &&
+		    rebuild->digests[slot].high == digest.high) {
+			*out_slot = slot;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* What this record did, done again. */
+static void replay(struct rebuild *rebuild, const struct log_record *record,
+		   uint32_t number, uint32_t units)
+{
+	struct digest digest = { ki_digest_low(record->digest),
+				 ki_digest_high(record->digest) };
+	uintptr_t name = (uintptr_t)digest.low | 1;
+	uint64_t word = log_word(ki_log_tag_of(digest.low),
+				 log_class_of(log_record_bytes(record)),
+				 number, units);
+	uint64_t slot;
+	int there = find_digest(rebuild, digest, &slot);
+
+	if (record->flags & LOG_TOMBSTONE) {
+		if (there)
+			(void)ki_log_word_swap(rebuild->index, slot,
+					       rebuild->index->words[slot], 0);
+		(void)ki_map_put(&rebuild->removed, name, rebuild);
+		return;
+	}
+	if (there) {
+		if (record->flags & LOG_REPLACES)
+			(void)ki_log_word_swap(rebuild->index, slot,
+					       rebuild->index->words[slot],
+					       word);
+		return;
+	}
+	if (ki_map_get(&rebuild->removed, name)) {
+		if (record->flags & (LOG_COPY | LOG_OWN_FILE))
+			return;
+		(void)ki_map_remove(&rebuild->removed, name);
+	}
+	if (insert(rebuild->index, digest.low, digest.high, word, 0, &slot))
+		rebuild->digests[slot] = digest;
+}
+
+#define WINDOW_BYTES 65536u
+
+/* Killed writers leave holes, so every unit may be the start of a record. */
+static void replay_segment(struct rebuild *rebuild, const struct log_file *file,
+			   uint8_t *window)
+{
+	struct ki_log *log = rebuild->log;
+	const struct ki_sys *sys = log->sys;
+	uint64_t offset = 0, start = 0, size = 0;
+	char path[KI_PATH_MAX];
+	int fd;
+
+	if (ki_log_segment_path(log, file->number, path))
+		return;
+	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	if (fd < 0)
+		return;
+	while (offset + LOG_UNIT <= file->size) {
+		struct log_record record;
+		uint32_t units = (uint32_t)(offset / LOG_UNIT);
+
+		if (offset < start || offset + LOG_UNIT > start + size) {
+			start = offset;
+			size = file->size - start < WINDOW_BYTES
+				       ? file->size - start
+				       : WINDOW_BYTES;
+			if (ki_pread_all(sys, fd, window, (size_t)size, start))
+				break;
+		}
+		memcpy(&record, window + (offset - start), sizeof(record));
+		if (ki_log_record_is_sound(&record, file->number, units) &&
+		    log_record_bytes(&record) <= file->size - offset) {
+			replay(rebuild, &record, file->number, units);
+			offset += log_record_bytes(&record);
+		} else {
+			offset += LOG_UNIT;
+		}
+	}
+	(void)sys->close(sys, fd);
+}
+
+static enum kiln_status replay_all(struct ki_log *log, struct log_index *index,
+				   const struct log_census *census)
+{
+	struct rebuild rebuild = { .log = log, .index = index };
+	uint8_t *window = malloc(WINDOW_BYTES);
+	enum kiln_status status = KILN_E_NO_MEMORY;
+	size_t i;
+
+	ki_map_init(&rebuild.removed);
+	rebuild.digests = calloc((size_t)(index->n_buckets * LOG_WORDS),
+				 sizeof(*rebuild.digests));
+	if (!rebuild.digests || !window)
+		goto out;
+	for (i = 0; i < census->n_files; i++)
+		replay_segment(&rebuild, &census->files[i], window);
+	status = KILN_OK;
+out:
+	ki_map_fini(&rebuild.removed);
+	free(rebuild.digests);
+	free(window);
+	return status;
+}
+
+/* ---- Making -------------------------------------------------------------------------- */
+
+static void wanted_limits(const struct ki_log *log,
+			  struct log_limit_values *out_limits)
+{
+	*out_limits = (struct log_limit_values){
+		.bytes_max = log->bytes_max,
+		.age_max_s = log->age_max_s,
+		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max),
+		.policy = log->flags & KILN_OPEN_REFUSE_FULL ? LOG_REFUSE_FULL
+							     : 0,
+	};
+}
+
+/* Under byte 0: no index, or none that can be used. */
+static enum kiln_status make_locked(struct ki_log *log)
+{
+	uint64_t n_buckets = ki_log_buckets_for(log->bytes_max);
+	struct log_limit_values limits;
+	struct log_census census;
+	struct draft draft;
+	enum kiln_status status;
+	uint32_t next;
+
+	wanted_limits(log, &limits);
+	if (limits.bytes_max &&
+	    ki_log_index_bytes(n_buckets) + 2 * limits.segment_bytes +
+			    ki_log_other_bytes() >
+		    limits.bytes_max)
+		return KILN_E_FULL;
+	status = ki_log_census_take(log, 0, 1, &census);
+	if (status)
+		return status;
+	status = draft_begin(log, n_buckets, &draft);
+	if (status)
+		goto out;
+	next = census.n_files ? census.files[census.n_files - 1].number + 1 : 1;
+	status = fill_header(log, draft.index.header, n_buckets,
+			     log->user_version,
+			     census.n_files ? census.files[0].number : next,
+			     &limits);
+	draft.index.header->next_number = log_number_word(next);
+	if (!status && census.n_files)
+		status = replay_all(log, &draft.index, &census);
+	status = draft_finish(log, &draft, status);
+out:
+	ki_log_census_fini(&census);
+	return status;
+}
+
+/* Tell who has the damaged file mapped that it is not the store's any more. */
+static void retire_damaged(struct ki_log *log)
+{
+	const struct ki_sys *sys = log->sys;
+	uint64_t retired = LOG_RETIRED_GROWN;
+	struct ki_file_info info;
+	int fd = sys->open(sys, log->index_path,
+			   KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW, 0);
+
+	if (fd < 0)
+		return;
+	if (!sys->fstat(sys, fd, &info) && info.size >= LOG_HEADER_BYTES)
+		(void)ki_pwrite_all(sys, fd, &retired, sizeof(retired),
+				    offsetof(struct log_header, retired));
+	(void)sys->close(sys, fd);
+}
+
+static enum kiln_status wipe_locked(struct ki_log *log,
+				    struct log_index *index,
+				    uint32_t user_version);
+
+static enum kiln_status repair_locked(struct ki_log *log,
+				      struct log_index *index)
+{
+	const struct log_fixed *fixed = ki_log_fixed(index->header);
+	struct log_header *header = index->header;
+	struct log_census census;
+	enum kiln_status status;
+
+	if (header->retired == LOG_RETIRED_WIPED)
+		return wipe_locked(log, index, log->user_version);
+	if (log->user_version && fixed &&
+	    fixed->user_version != log->user_version)
+		return wipe_locked(log, index, log->user_version);
+	header->retired = 0;
+	if (log_number_is_sound(header->min_live))
+		return KILN_OK;
+	status = ki_log_census_take(log, 0, 1, &census);
+	if (status)
+		return status;
+	header->min_live = log_number_word(
+		census.n_files ? census.files[0].number
+			       : ki_log_next_number(header, &census));
+	ki_log_census_fini(&census);
+	return KILN_OK;
+}
+
+enum kiln_status ki_log_make(struct ki_log *log)
+{
+	struct log_index *index = NULL;
+	struct log_lock lock;
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, LOG_CHANGE_TIMEOUT_MS);
+	int damaged;
+
+	if (status)
+		return status;
+	status = ki_log_index_open(log, &index, &damaged);
+	if (!status) {
+		status = index->writable ? repair_locked(log, index)
+					 : KILN_E_READONLY;
+	} else if (status == KILN_MISS || damaged) {
+		if (damaged)
+			retire_damaged(log);
+		status = make_locked(log);
+	}
+	ki_log_index_close(index);
+	ki_log_structure_end(log, &lock);
+	return status;
+}
+
+/* ---- Growing --------------------------------------------------------------------------- */
+
+static void carry(struct ki_log *log, struct log_index *old,
+		  struct log_index *next, uint64_t slot, uint64_t *copied)
+{
+	uint64_t word = old->words[slot], placed;
+	struct log_record record;
+
+	if (word == copied[slot])
+		return;
+	if (copied[slot] &&
+	    !ki_log_header_read(log, old, copied[slot], &record))
+		(void)erase(next, ki_digest_low(record.digest),
+			    ki_digest_high(record.digest), copied[slot]);
+	copied[slot] = word;
+	if (word && !ki_log_header_read(log, old, word, &record))
+		(void)insert(next, ki_digest_low(record.digest),
+			     ki_digest_high(record.digest), word,
+			     old->marks[slot], &placed);
+}
+
+static void copy_header(struct log_header *to, const struct log_header *from)
+{
+	uint64_t n_buckets = to->fixed.n_buckets;
+	uint64_t n_entries = to->n_entries, bytes_live = to->bytes_live;
+
+	to->fixed = *ki_log_fixed(from);
+	to->fixed.n_buckets = n_buckets;
+	ki_log_fixed_seal(to);
+	memcpy((char *)to + offsetof(struct log_header, generation),
+	       (const char *)from + offsetof(struct log_header, generation),
+	       offsetof(struct log_header, fixed_again) -
+		       offsetof(struct log_header, generation));
+	to->n_entries = n_entries;
+	to->bytes_live = bytes_live;
+	to->n_grown++;
+	to->generation++;
+}
+
+static enum kiln_status grow_locked(struct ki_log *log,
+				    struct log_index *index)
+{
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot, tail;
+	uint64_t n_buckets = index->n_buckets * 2;
+	struct log_census census = { 0 };
+	struct draft draft;
+	uint64_t *copied = NULL;
+	enum kiln_status status;
+
+	if (!ki_log_is_current_locked(log, index))
+		return LOG_AGAIN;
+	if (!ki_log_fixed(index->header))
+		return KILN_E_FORMAT;
+	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
+	if (status)
+		return status;
+	status = ki_log_make_room(log, index, &census,
+				  ki_log_index_bytes(n_buckets), 0);
+	ki_log_census_fini(&census);
+	if (status)
+		return status;
+	copied = calloc((size_t)n_slots, sizeof(*copied));
+	if (!copied)
+		return KILN_E_NO_MEMORY;
+	status = draft_begin(log, n_buckets, &draft);
+	if (status)
+		goto out;
+	draft.index.header->fixed.n_buckets = n_buckets;
+
+	tail = atomic_exchange(&index->header->tail, 0);
+	for (slot = 0; slot < n_slots; slot++)
+		carry(log, index, &draft.index, slot, copied);
+	index->header->retired = LOG_RETIRED_GROWN;
+	atomic_thread_fence(memory_order_seq_cst);
+	for (slot = 0; slot < n_slots; slot++)
+		carry(log, index, &draft.index, slot, copied);
+	copy_header(draft.index.header, index->header);
+	draft.index.header->tail = tail;
+	status = draft_finish(log, &draft, KILN_OK);
+	if (status) {
+		index->header->tail = tail;
+		index->header->retired = 0;
+	} else {
+		index->header->generation++;
+	}
+out:
+	free(copied);
+	return status;
+}
+
+enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index)
+{
+	struct log_lock lock;
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
+
+	if (status)
+		return status;
+	status = grow_locked(log, index);
+	ki_log_structure_end(log, &lock);
+	return status == LOG_AGAIN ? KILN_OK : status;
+}
+
+/* ---- Wiping ------------------------------------------------------------------------------- */
+
+/* Every regular file of a directory, and the directory. */
+static void remove_inside(const struct ki_sys *sys, const char *path)
+{
+	char inner[KI_PATH_MAX];
+	struct ki_dir *dir;
+	const char *name;
+
+	if (sys->opendir(sys, path, &dir))
+		return;
+	while (sys->readdir(sys, dir, &name) > 0)
+		if (!ki_path_join(inner, path, name))
+			(void)sys->unlink(sys, inner);
+	sys->closedir(sys, dir);
+	(void)sys->rmdir(sys, path);
+}
+
+/* Sources, spare and damaged entries; segments are known by census. */
+static void remove_others(struct ki_log *log)
+{
+	const struct ki_sys *sys = log->sys;
+	size_t name_size = strlen(log->name);
+	char path[KI_PATH_MAX];
+	struct ki_dir *dir;
+	const char *name;
+
+	(void)sys->unlink(sys, log->spare_path);
+	if (sys->opendir(sys, log->directory, &dir))
+		return;
+	while (sys->readdir(sys, dir, &name) > 0) {
+		const char *rest = name + name_size + 1;
+
+		if (strncmp(name, log->name, name_size) ||
+		    name[name_size] != '.' ||
+		    ki_path_join(path, log->directory, name))
+			continue;
+		if (!strncmp(rest, "src.", 4))
+			(void)sys->unlink(sys, path);
+		else if (!strcmp(rest, "quarantine"))
+			remove_inside(sys, path);
+	}
+	sys->closedir(sys, dir);
+}
+
+static enum kiln_status wipe_locked(struct ki_log *log,
+				    struct log_index *index,
+				    uint32_t user_version)
+{
+	struct log_limit_values limits;
+	struct log_census census;
+	struct draft draft;
+	char path[KI_PATH_MAX];
+	enum kiln_status status;
+	uint32_t next;
+	size_t i;
+
+	ki_log_limits_get(log, index, &limits);
+	index->header->retired = LOG_RETIRED_WIPED;
+	atomic_thread_fence(memory_order_seq_cst);
+	index->header->generation++;
+	status = ki_log_census_take(log, 0, 1, &census);
+	if (status)
+		return status;
+	next = ki_log_next_number(index->header, &census);
+	for (i = 0; i < census.n_files; i++)
+		if (!ki_log_segment_path(log, census.files[i].number, path))
+			(void)log->sys->unlink(log->sys, path);
+	ki_log_census_fini(&census);
+	remove_others(log);
+
+	status = draft_begin(log, index->n_buckets, &draft);
+	if (status)
+		return status;
+	status = fill_header(log, draft.index.header, index->n_buckets,
+			     user_version, next, &limits);
+	return draft_finish(log, &draft, status);
+}
+
+enum kiln_status ki_log_wipe(struct kiln_tier *tier)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	_Atomic uint64_t *stripe;
+	struct log_index *index;
+	struct log_lock lock;
+	const struct log_fixed *fixed;
+	enum kiln_status status = LOG_AGAIN;
+	int tries;
+
+	if (log->readonly)
+		return KILN_E_READONLY;
+	stripe = ki_log_enter(log);
+	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
+		status = ki_log_current(log, LOG_CHANGE, &index);
+		if (!status && !index->writable)
+			status = KILN_E_READONLY;
+		if (status)
+			break;
+		status = ki_log_structure_begin(log, &lock,
+						LOG_CHANGE_TIMEOUT_MS);
+		if (status)
+			break;
+		fixed = ki_log_fixed(index->header);
+		status = ki_log_is_current_locked(log, index)
+				 ? wipe_locked(log, index,
+					       fixed ? fixed->user_version
+						     : log->user_version)
+				 : LOG_AGAIN;
+		ki_log_structure_end(log, &lock);
+	}
+	if (status == KILN_MISS)
+		status = KILN_OK;
+	else if (!status)
+		(void)ki_log_current(log, LOG_CHANGE, &index);
+	ki_log_leave(stripe);
+	ki_log_reclaim(log);
+	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
+}

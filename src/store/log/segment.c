@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Open segments, in a table of LOG_SEGMENTS_OPEN places by number: two
+ * numbers of one place push each other out, which costs an open and is never
+ * wrong.  The table holds one reference; each view handed to a user holds one
+ * more and may outlive the store.
+ *
+ * A segment below min_live is taken out at the first call that sees the new
+ * min_live; its memory goes with the last view.
+ */
+
+#include "store/log/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* ---- Letting go ----------------------------------------------------------------- */
+
+void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
+			  void (*release)(struct log_retired *retired))
+{
+	retired->release = release;
+	retired->empty = 0;
+	retired->next = log->retired;
+	log->retired = retired;
+}
+
+void ki_log_reclaim(struct ki_log *log)
+{
+	struct log_retired **place, *retired, *free_list = NULL;
+	uint32_t empty = 0;
+	int i;
+
+	ki_mutex_lock(&log->mutex);
+	for (i = 0; log->retired && i < LOG_STRIPES; i++)
+		if (!log->stripes[i].n_inside)
+			empty |= 1u << i;
+	for (place = &log->retired; *place;) {
+		retired = *place;
+		retired->empty |= empty;
+		if (retired->empty == (1u << LOG_STRIPES) - 1) {
+			*place = retired->next;
+			retired->next = free_list;
+			free_list = retired;
+		} else {
+			place = &retired->next;
+		}
+	}
+	ki_mutex_unlock(&log->mutex);
+	while (free_list) {
+		retired = free_list;
+		free_list = retired->next;
+		retired->release(retired);
+	}
+}
+
+/* A number that the program closed may be another file's by now. */
+static void close_ours(const struct log_segment *segment, int fd)
+{
+	const struct ki_sys *sys = segment->sys;
+	struct ki_file_info info;
+
+	if (fd >= 0 && !sys->fstat(sys, fd, &info) &&
+	    info.inode == segment->inode && info.device == segment->device)
+		(void)sys->close(sys, fd);
+}
+
+void ki_log_segment_unref(struct log_segment *segment)
+{
+	const struct ki_sys *sys = segment->sys;
+
+	if (atomic_fetch_sub(&segment->refs, 1) != 1)
+		return;
+	if (segment->data)
+		sys->unmap(sys, (void *)(uintptr_t)segment->data,
+			   (size_t)segment->size);
+	close_ours(segment, segment->fd);
+	close_ours(segment, segment->write_fd);
+	free((void *)segment->verified);
+	free(segment);
+}
+
+static void release(struct log_retired *retired)
+{
+	ki_log_segment_unref((struct log_segment *)(void *)(
+		(char *)retired - offsetof(struct log_segment, retired)));
+}
+
+static void take_out_locked(struct ki_log *log, struct log_segments *segments,
+			    unsigned place)
+{
+	struct log_segment *segment =
+		atomic_exchange(&segments->slots[place], NULL);
+
+	if (segment)
+		ki_log_retire_locked(log, &segment->retired, release);
+}
+
+/* ---- The table ------------------------------------------------------------------- */
+
+struct log_segments *ki_log_segments_new(void)
+{
+	struct log_segments *segments = calloc(1, sizeof(*segments));
+
+	if (segments)
+		segments->refs = 1;
+	return segments;
+}
+
+/* With no operation inside. */
+void ki_log_segments_free(struct log_segments *segments)
+{
+	unsigned i;
+
+	if (!segments || --segments->refs)
+		return;
+	for (i = 0; i < LOG_SEGMENTS_OPEN; i++)
+		if (segments->slots[i])
+			ki_log_segment_unref(segments->slots[i]);
+	free(segments);
+}
+
+void ki_log_segments_sweep(struct ki_log *log, struct log_index *index)
+{
+	uint64_t min_live = index->header->min_live;
+	unsigned i;
+
+	if (log->min_live_seen == min_live)
+		return;
+	ki_mutex_lock(&log->mutex);
+	for (i = 0; i < LOG_SEGMENTS_OPEN; i++) {
+		struct log_segment *segment = index->segments->slots[i];
+
+		if (segment &&
+		    log_is_before(segment->number, (uint32_t)min_live))
+			take_out_locked(log, index->segments, i);
+	}
+	log->min_live_seen = min_live;
+	ki_mutex_unlock(&log->mutex);
+	ki_log_reclaim(log);
+}
+
+static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
+				     struct log_segment **out_segment)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_segment *segment = calloc(1, sizeof(*segment));
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+	enum kiln_status status = KILN_E_NO_MEMORY;
+	int err, fd = -1;
+	void *data;
+
+	if (!segment)
+		return KILN_E_NO_MEMORY;
+	segment->sys = sys;
+	segment->number = number;
+	segment->fd = -1;
+	segment->write_fd = -1;
+	segment->refs = 1;
+	err = ki_log_segment_path(log, number, path);
+	if (!err)
+		err = fd = sys->open(sys, path,
+				     KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	if (fd >= 0)
+		err = sys->fstat(sys, fd, &info);
+	if (err == -ENOENT || (!err && (!S_ISREG(info.mode) || !info.size))) {
+		status = KILN_MISS;
+		goto out;
+	}
+	status = ki_log_status(err);
+	if (err)
+		goto out;
+	segment->size = info.size;
+	segment->device = info.device;
+	segment->inode = info.inode;
+	status = KILN_E_NO_MEMORY;
+	segment->verified = calloc(1, (size_t)(info.size / LOG_UNIT / 8 + 1));
+	if (!segment->verified)
+		goto out;
+	if (log->maps_values && !sys->map(sys, fd, 0, (size_t)info.size, 0,
+					  &data)) {
+		segment->data = data;
+	} else {
+		segment->fd = fd;
+		fd = -1;
+	}
+	*out_segment = segment;
+	segment = NULL;
+	status = KILN_OK;
+out:
+	if (fd >= 0)
+		(void)sys->close(sys, fd);
+	if (segment) {
+		free((void *)segment->verified);
+		free(segment);
+	}
+	return status;
+}
+
+enum kiln_status ki_log_segment_get(struct ki_log *log,
+				    struct log_index *index, uint32_t number,
+				    struct log_segment **out_segment)
+{
+	unsigned place = number & (LOG_SEGMENTS_OPEN - 1);
+	struct log_segment *segment = index->segments->slots[place];
+	enum kiln_status status = KILN_OK;
+
+	if (segment && segment->number == number) {
+		*out_segment = segment;
+		return KILN_OK;
+	}
+	ki_mutex_lock(&log->mutex);
+	segment = index->segments->slots[place];
+	if (!segment || segment->number != number) {
+		status = open_segment(log, number, &segment);
+		if (!status) {
+			take_out_locked(log, index->segments, place);
+			index->segments->slots[place] = segment;
+		}
+	}
+	ki_mutex_unlock(&log->mutex);
+	if (!status)
+		*out_segment = segment;
+	return status;
+}
+
+/* ---- Writing ---------------------------------------------------------------------- */
+
+static int open_for_writing(struct ki_log *log, uint32_t number,
+			    struct ki_file_info *out_info)
+{
+	const struct ki_sys *sys = log->sys;
+	char path[KI_PATH_MAX];
+	int err = ki_log_segment_path(log, number, path);
+	int fd = err ? err
+		     : sys->open(sys, path,
+				 KI_OPEN_READ | KI_OPEN_WRITE |
+					 KI_OPEN_NOFOLLOW, 0);
+
+	if (fd < 0)
+		return fd;
+	err = sys->fstat(sys, fd, out_info);
+	if (!err && !S_ISREG(out_info->mode))
+		err = -ENOENT;
+	if (err) {
+		(void)sys->close(sys, fd);
+		return err;
+	}
+	return fd;
+}
+
+/*
+ * A kept descriptor may have been closed by the program and be another file's
+ * by now: it is looked at before every write, and left alone if it is not
+ * ours any more.
+ */
+enum kiln_status ki_log_target_open(struct ki_log *log,
+				    struct log_index *index, uint32_t number,
+				    int *out_fd, uint64_t *out_size)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_segment *segment;
+	struct ki_file_info info;
+	enum kiln_status status;
+	int fd, none = -1;
+
+	if (log->guest) {
+		fd = open_for_writing(log, number, &info);
+		if (fd < 0)
+			return fd == -ENOENT ? KILN_MISS : ki_log_status(fd);
+		*out_fd = fd;
+		*out_size = info.size;
+		return KILN_OK;
+	}
+	status = ki_log_segment_get(log, index, number, &segment);
+	if (status)
+		return status;
+	fd = segment->write_fd;
+	if (fd < 0 || sys->fstat(sys, fd, &info) ||
+	    info.inode != segment->inode || info.device != segment->device) {
+		none = fd;
+		fd = open_for_writing(log, number, &info);
+		if (fd < 0)
+			return fd == -ENOENT ? KILN_MISS : ki_log_status(fd);
+		if (info.inode != segment->inode ||
+		    info.device != segment->device) {
+			(void)sys->close(sys, fd);
+			return KILN_MISS;
+		}
+		if (!atomic_compare_exchange_strong(&segment->write_fd, &none,
+						    fd)) {
+			/* Another thread was faster. */
+			(void)sys->close(sys, fd);
+			fd = none;
+		}
+	}
+	*out_fd = fd;
+	*out_size = segment->size;
+	return KILN_OK;
+}
+
+void ki_log_target_close(struct ki_log *log, int fd)
+{
+	if (log->guest && fd >= 0)
+		(void)log->sys->close(log->sys, fd);
+}

@@ -1,0 +1,945 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What happens under byte 0: counting, rolling, evicting.
+ *
+ *	oldest                                              tail
+ *	[ 41 ][ 42 ][ 43: one large ][ 44 ] ...             [ 97 ]   [ spare ]
+ *	   \___ used entries are copied to the tail ________/
+ *
+ * A roll gives the spare a number and makes it the tail; then the oldest
+ * segments go until a new spare fits the bound.  To let one go: copy what was
+ * used since its last pass and swing each word from exactly the old to the
+ * new place, then raise min_live, then unlink.  Killed between any two steps,
+ * the next roll finds a smaller job of the same kind.
+ *
+ * The bound is a sum over the directory, taken anew each time: nothing that a
+ * killed process left can be missed, and nothing is trusted.  Under byte 0 a
+ * passing name is always someone's leftover.
+ */
+
+#include "store/log/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LOCK_BYTES (LOG_HOLDERS * sizeof(struct log_holder))
+#define SLACK_BYTES 8192	/* blocks that a file system adds of its own */
+
+/* ---- Census ------------------------------------------------------------------------ */
+
+uint64_t ki_log_other_bytes(void)
+{
+	return KI_COUNTERS_BYTES + LOCK_BYTES + SLACK_BYTES;
+}
+
+/* "0000002a.val" */
+static int parse_number(const char *text, uint32_t *out_number)
+{
+	uint32_t number = 0;
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		char c = text[i];
+
+		if (c >= '0' && c <= '9')
+			number = number << 4 | (uint32_t)(c - '0');
+		else if (c >= 'a' && c <= 'f')
+			number = number << 4 | (uint32_t)(c - 'a' + 10);
+		else
+			return 0;
+	}
+	*out_number = number;
+	return !strcmp(text + 8, ".val");
+}
+
+int ki_log_census_add(struct log_census *census, uint32_t number,
+		      uint64_t size, uint64_t bytes, uint64_t inode)
+{
+	size_t n_max = census->n_files_max ? census->n_files_max * 2 : 64;
+	struct log_file *files;
+
+	if (census->n_files == census->n_files_max) {
+		files = realloc(census->files, n_max * sizeof(*files));
+		if (!files)
+			return -ENOMEM;
+		census->files = files;
+		census->n_files_max = n_max;
+	}
+	census->files[census->n_files++] = (struct log_file){
+		.number = number, .size = size, .bytes = bytes, .inode = inode
+	};
+	return 0;
+}
+
+static uint64_t counted(const struct ki_file_info *info)
+{
+	return info->size > info->blocks_bytes ? info->size
+					       : info->blocks_bytes;
+}
+
+/* The files of a directory inside ours (damaged entries). */
+static uint64_t count_inside(const struct ki_sys *sys, const char *path)
+{
+	struct ki_file_info info;
+	char inner[KI_PATH_MAX];
+	struct ki_dir *dir;
+	const char *name;
+	uint64_t bytes = 0;
+
+	if (sys->opendir(sys, path, &dir))
+		return 0;
+	while (sys->readdir(sys, dir, &name) > 0)
+		if (!ki_path_join(inner, path, name) &&
+		    !sys->lstat(sys, inner, &info) && S_ISREG(info.mode))
+			bytes += counted(&info);
+	sys->closedir(sys, dir);
+	return bytes;
+}
+
+/* One name of the directory; `rest` is what follows "NAME.". */
+static int take(struct ki_log *log, const char *path, const char *rest,
+		int clean, struct log_census *census)
+{
+	const struct ki_sys *sys = log->sys;
+	struct ki_file_info info;
+	uint32_t number;
+
+	if (sys->lstat(sys, path, &info))
+		return 0;
+	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode)) {
+		census->bytes += count_inside(sys, path);
+		return 0;
+	}
+	if (!S_ISREG(info.mode))
+		return 0;
+	if (!strncmp(rest, "tmp.", 4) && clean) {
+		(void)sys->unlink(sys, path);
+	} else if (!strcmp(rest, "spare")) {
+		census->has_spare = 1;
+		census->spare_size = info.size;
+		census->spare_bytes = counted(&info);
+		census->bytes += counted(&info);
+	} else if (parse_number(rest, &number)) {
+		return ki_log_census_add(census, number, info.size,
+					 counted(&info), info.inode);
+	} else if (!strncmp(rest, "src.", 4) &&
+		   parse_number(rest + 4, &number)) {
+		if (!census->has_source ||
+		    log_is_before(number, census->oldest_source)) {
+			census->has_source = 1;
+			census->oldest_source = number;
+			census->oldest_source_bytes = counted(&info);
+		}
+		census->bytes += counted(&info);
+	} else if (!strcmp(rest, "idx") || !strncmp(rest, "tmp.", 4)) {
+		census->bytes += counted(&info);
+	}
+	return 0;
+}
+
+static int older_first(const void *a, const void *b)
+{
+	const struct log_file *x = a, *y = b;
+
+	return x->number == y->number		     ? 0
+	       : log_is_before(x->number, y->number) ? -1
+						     : 1;
+}
+
+/* A large file that is being moved has two names for a moment. */
+static void count_segments(struct log_census *census)
+{
+	size_t i, j;
+
+	for (i = 0; i < census->n_files; i++) {
+		for (j = 0; j < i; j++)
+			if (census->files[j].inode == census->files[i].inode)
+				break;
+		if (j == i)
+			census->bytes += census->files[i].bytes;
+	}
+}
+
+enum kiln_status ki_log_census_take(struct ki_log *log, uint32_t min_live,
+				    int clean, struct log_census *out_census)
+{
+	const struct ki_sys *sys = log->sys;
+	size_t name_size = strlen(log->name);
+	char path[KI_PATH_MAX];
+	struct ki_dir *dir;
+	const char *name;
+	int err;
+
+	*out_census = (struct log_census){
+		.bytes = KI_COUNTERS_BYTES + LOCK_BYTES,
+	};
+	err = sys->opendir(sys, log->directory, &dir);
+	if (err)
+		return ki_log_status(err);
+	while ((err = sys->readdir(sys, dir, &name)) > 0) {
+		if (strncmp(name, log->name, name_size) ||
+		    name[name_size] != '.')
+			continue;
+		err = ki_path_join(path, log->directory, name);
+		if (!err)
+			err = take(log, path, name + name_size + 1, clean,
+				   out_census);
+		if (err)
+			break;
+	}
+	sys->closedir(sys, dir);
+	if (err) {
+		ki_log_census_fini(out_census);
+		return ki_log_status(err);
+	}
+	if (out_census->n_files)
+		qsort(out_census->files, out_census->n_files,
+		      sizeof(*out_census->files), older_first);
+	count_segments(out_census);
+	return KILN_OK;
+}
+
+void ki_log_census_fini(struct log_census *census)
+{
+	free(census->files);
+	census->files = NULL;
+	census->n_files = 0;
+}
+
+uint32_t ki_log_next_number(const struct log_header *header,
+			    const struct log_census *census)
+{
+	uint64_t next = header->next_number, tail = header->tail;
+	uint32_t number = log_number_is_sound(next) ? (uint32_t)next : 1;
+	uint32_t last;
+
+	if (log_tail_is_sound(tail) &&
+	    !log_is_before(log_tail_segment(tail), number))
+		number = log_tail_segment(tail) + 1;
+	if (census->n_files) {
+		last = census->files[census->n_files - 1].number;
+		if (!log_is_before(last, number))
+			number = last + 1;
+	}
+	return number;
+}
+
+int ki_log_is_current_locked(struct ki_log *log, const struct log_index *index)
+{
+	struct ki_file_info info;
+
+	return !ki_log_is_retired(index) &&
+	       !log->sys->stat(log->sys, log->index_path, &info) &&
+	       info.inode == index->inode && info.device == index->device;
+}
+
+void ki_log_count_evicted(struct ki_log *log, uint64_t n)
+{
+	uint64_t deltas[KILN_N_COUNTERS] = { 0 };
+
+	if (!n || log->readonly)
+		return;
+	deltas[KILN_COUNT_EVICTED] = n;
+	ki_counters_add(log->sys, log->stats_path, deltas);
+}
+
+/* ---- New files ----------------------------------------------------------------------- */
+
+int ki_log_temporary(struct ki_log *log, uint64_t size,
+		     char out_path[KI_PATH_MAX], int *out_fd)
+{
+	const struct ki_sys *sys = log->sys;
+	int fd, err;
+
+	if (snprintf(out_path, KI_PATH_MAX, "%s/%s.tmp.%d.%u", log->directory,
+		     log->name, ki_process_id(), ++log->n_temporaries) >=
+	    KI_PATH_MAX)
+		return -ENAMETOOLONG;
+	(void)sys->unlink(sys, out_path);
+	fd = sys->open(sys, out_path,
+		       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
+			       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
+		       ki_log_mode(log));
+	if (fd < 0)
+		return fd;
+	if (log->flags & KILN_OPEN_SHARED)
+		(void)sys->chmod(sys, out_path, ki_log_mode(log));
+	err = sys->fallocate(sys, fd, 0, size);
+	if (err) {
+		(void)sys->close(sys, fd);
+		(void)sys->unlink(sys, out_path);
+		return err;
+	}
+	*out_fd = fd;
+	return 0;
+}
+
+/* An allocated file under the name `to`; *out_fd may be NULL. */
+static int make_file(struct ki_log *log, const char *to, uint64_t size,
+		     int *out_fd)
+{
+	const struct ki_sys *sys = log->sys;
+	char path[KI_PATH_MAX];
+	int fd, err = ki_log_temporary(log, size, path, &fd);
+
+	if (err)
+		return err;
+	err = sys->link(sys, path, to);
+	(void)sys->unlink(sys, path);
+	if (err || !out_fd)
+		(void)sys->close(sys, fd);
+	if (!err && out_fd)
+		*out_fd = fd;
+	return err;
+}
+
+static void drop_spare(struct ki_log *log, struct log_census *census)
+{
+	if (census->has_spare) {
+		(void)log->sys->unlink(log->sys, log->spare_path);
+		census->bytes -= census->spare_bytes;
+		census->has_spare = 0;
+	}
+}
+
+/* Take the next number; *out_path is its file's. */
+static int take_number(struct ki_log *log, struct log_index *index,
+		       const struct log_census *census, uint32_t *out_number,
+		       char out_path[KI_PATH_MAX])
+{
+	uint32_t number = ki_log_next_number(index->header, census);
+
+	index->header->next_number = log_number_word(number + 1);
+	*out_number = number;
+	return ki_log_segment_path(log, number, out_path);
+}
+
+/* ---- Eviction -------------------------------------------------------------------------- */
+
+static int is_of_segment(uint64_t word, uint32_t number, uint32_t min_live)
+{
+	return log_word_is_live(word, min_live) &&
+	       log_word_segment(word, min_live) == number;
+}
+
+static int belongs_to(const struct log_index *index, uint64_t slot,
+		      uint64_t word, const uint8_t digest[16])
+{
+	uint64_t low = ki_digest_low(digest), slots[2];
+
+	ki_log_slots_of(index, low, ki_digest_high(digest), slots);
+	slot -= slot % LOG_WORDS;
+	return log_word_tag(word) == ki_log_tag_of(low) &&
+	       (slot == slots[0] || slot == slots[1]);
+}
+
+/* The record at `offset`, whole, into malloc()ed memory; NULL if it is not
+   sound or not worth it. */
+static uint8_t *read_record(struct ki_log *log, int fd, uint32_t number,
+			    uint32_t units, uint64_t bytes_max)
+{
+	const struct ki_sys *sys = log->sys;
+	uint64_t offset = (uint64_t)units * LOG_UNIT, bytes;
+	struct log_record record;
+	uint8_t *data;
+
+	if (ki_pread_all(sys, fd, &record, sizeof(record), offset) ||
+	    !ki_log_record_is_sound(&record, number, units))
+		return NULL;
+	bytes = log_record_bytes(&record);
+	if (bytes > bytes_max)
+		return NULL;
+	data = malloc((size_t)bytes);
+	if (data && ki_pread_all(sys, fd, data, (size_t)bytes, offset)) {
+		free(data);
+		data = NULL;
+	}
+	return data;
+}
+
+static int body_is_sound(const uint8_t *data)
+{
+	const struct log_record *record = (const void *)data;
+	const uint8_t *key = data + sizeof(*record);
+	struct ki_piece pieces[] = {
+		{ key, record->key_size },
+		{ key + record->key_size, record->metadata_size },
+		{ data + log_value_offset(record),
+		  (size_t)record->value_size },
+	};
+
+	return record->body_sum == ki_xxh3_64_pieces(pieces, 3);
+}
+
+/* Bring one used entry to the tail.  0 if it was not possible. */
+static int copy_entry(struct ki_log *log, struct log_index *index,
+		      struct log_census *census, int fd, uint32_t number,
+		      uint64_t slot, uint64_t word)
+{
+	uint64_t now_s = log->sys->realtime_ns(log->sys) / 1000000000;
+	uint32_t to, to_units;
+	struct log_limit_values limits;
+	struct log_record *record;
+	uint64_t size, bytes, used_s;
+	uint8_t *data;
+	int to_fd = -1, copied = 0;
+
+	data = read_record(log, fd, number, log_word_units(word),
+			   census->copy_bytes_left);
+	if (!data)
+		return 0;
+	record = (struct log_record *)(void *)data;
+	bytes = log_record_bytes(record);
+	ki_log_limits_get(log, index, &limits);
+	used_s = ki_log_last_use(index->marks[slot], record->used_s,
+				 limits.age_max_s, now_s);
+	if (!belongs_to(index, slot, word, record->digest) ||
+	    !body_is_sound(data) ||
+	    (limits.age_max_s && used_s + limits.age_max_s < now_s))
+		goto out;
+	to = log_tail_segment(index->header->tail);
+	if (to == number ||
+	    ki_log_target_open(log, index, to, &to_fd, &size))
+		goto out;
+	if (ki_log_reserve(index, to, size, bytes, &to_units)) {
+		census->copy_bytes_left = 0;
+		goto out;
+	}
+	record->flags = (record->flags & ~LOG_REPLACES) | LOG_COPY;
+	record->used_s = (uint32_t)used_s;
+	ki_log_record_seal(record, to);
+	if (ki_pwrite_all(log->sys, to_fd, data, (size_t)bytes,
+			  (uint64_t)to_units * LOG_UNIT))
+		goto out;
+	census->copy_bytes_left -= bytes;
+	copied = ki_log_word_swap(index, slot, word,
+				  log_word(log_word_tag(word),
+					   log_class_of(bytes), to, to_units));
+	if (copied) {
+		index->marks[slot] = 0;
+		index->header->n_copied++;
+		index->header->bytes_copied += bytes;
+	}
+out:
+	ki_log_target_close(log, to_fd);
+	free(data);
+	return copied;
+}
+
+/* A used large file gets a new number; its bytes stay where they are. */
+static int move_large(struct ki_log *log, struct log_index *index,
+		      struct log_census *census, const struct log_file *file,
+		      uint64_t slot, uint64_t word)
+{
+	const struct ki_sys *sys = log->sys;
+	char from[KI_PATH_MAX], to[KI_PATH_MAX];
+	uint32_t number;
+
+	if (ki_log_segment_path(log, file->number, from) ||
+	    take_number(log, index, census, &number, to) ||
+	    sys->link(sys, from, to))
+		return 0;
+	if (!ki_log_word_swap(index, slot, word,
+			      log_word(log_word_tag(word),
+				       (uint8_t)(word >> 40), number, 0)) ||
+	    ki_log_census_add(census, number, file->size, file->bytes,
+			      file->inode)) {
+		(void)sys->unlink(sys, to);
+		return 0;
+	}
+	index->marks[slot] = 0;
+	return 1;
+}
+
+static void scrub_dead_words(struct log_index *index, uint32_t min_live)
+{
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
+
+	for (slot = 0; slot < n_slots; slot++) {
+		uint64_t word = index->words[slot];
+
+		if (word && !log_word_is_live(word, min_live))
+			(void)ki_log_word_swap(index, slot, word, 0);
+	}
+}
+
+static void raise_min_live(struct log_index *index, uint32_t to)
+{
+	uint32_t from = ki_log_min_live(index);
+
+	if (from / LOG_SPAN_MAX != to / LOG_SPAN_MAX)
+		scrub_dead_words(index, from);
+	index->header->min_live = log_number_word(to);
+	index->header->generation++;
+}
+
+static int is_own_file(struct ki_log *log, int fd, uint32_t number)
+{
+	struct log_record record;
+
+	return !ki_pread_all(log->sys, fd, &record, sizeof(record), 0) &&
+	       ki_log_record_is_sound(&record, number, 0) &&
+	       (record.flags & LOG_OWN_FILE);
+}
+
+/* Carry over what was used of a segment, drop the rest.  1: the file lives on
+   under another name. */
+static int empty_segment(struct ki_log *log, struct log_index *index,
+			 struct log_census *census,
+			 const struct log_file *file)
+{
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
+	uint32_t min_live = ki_log_min_live(index);
+	char path[KI_PATH_MAX];
+	int fd = ki_log_segment_path(log, file->number, path)
+			 ? -1
+			 : log->sys->open(log->sys, path,
+					  KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	int own = fd >= 0 && is_own_file(log, fd, file->number), moved = 0;
+
+	for (slot = 0; slot < n_slots; slot++) {
+		uint64_t word = atomic_load_explicit(&index->words[slot],
+						     memory_order_relaxed);
+
+		if (!is_of_segment(word, file->number, min_live))
+			continue;
+		if (index->marks[slot] && fd >= 0) {
+			if (own && !moved &&
+			    move_large(log, index, census, file, slot, word)) {
+				moved = 1;
+				continue;
+			}
+			if (!own && census->copy_bytes_left &&
+			    copy_entry(log, index, census, fd, file->number,
+				       slot, word))
+				continue;
+		}
+		if (ki_log_word_swap(index, slot, word, 0))
+			census->n_evicted++;
+	}
+	if (fd >= 0)
+		(void)log->sys->close(log->sys, fd);
+	return moved;
+}
+
+/* KILN_E_FULL: nothing is left that may go. */
+static enum kiln_status evict_oldest(struct ki_log *log,
+				     struct log_index *index,
+				     struct log_census *census,
+				     int may_take_tail)
+{
+	const struct ki_sys *sys = log->sys;
+	uint64_t tail = index->header->tail;
+	struct log_file file;
+	char path[KI_PATH_MAX];
+	uint32_t next;
+	int moved, err;
+
+	if (!census->n_files)
+		return KILN_E_FULL;
+	file = census->files[0];
+	if (!may_take_tail && log_tail_is_sound(tail) &&
+	    log_tail_segment(tail) == file.number)
+		return KILN_E_FULL;
+	moved = empty_segment(log, index, census, &file);
+	next = census->n_files > 1 ? census->files[1].number : file.number + 1;
+	if (log_tail_is_sound(tail) &&
+	    log_is_before(file.number, log_tail_segment(tail)) &&
+	    log_is_before(log_tail_segment(tail), next))
+		next = log_tail_segment(tail);
+	if (log_is_before(ki_log_min_live(index), next) ||
+	    !log_number_is_sound(index->header->min_live))
+		raise_min_live(index, next);
+
+	err = ki_log_segment_path(log, file.number, path);
+	if (!err)
+		err = sys->unlink(sys, path);
+	if (err && err != -ENOENT)
+		return ki_log_status(err);
+	if (!moved)
+		census->bytes -= file.bytes;
+	census->n_files--;
+	memmove(census->files, census->files + 1,
+		census->n_files * sizeof(*census->files));
+	return KILN_OK;
+}
+
+static int is_over(const struct log_index *index,
+		   const struct log_census *census, uint64_t bytes,
+		   uint64_t bytes_max)
+{
+	uint32_t next = ki_log_next_number(index->header, census);
+
+	if (census->n_files &&
+	    next - census->files[0].number >= LOG_SPAN_MAX - 2)
+		return 1;
+	return bytes_max && (census->bytes + bytes + SLACK_BYTES > bytes_max ||
+			     census->n_files + 1 >= LOG_FILES_MAX);
+}
+
+static int use_spare(struct ki_log *log, struct log_index *index,
+		     struct log_census *census);
+
+enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
+				  struct log_census *census, uint64_t bytes,
+				  int may_take_tail)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_limit_values limits;
+	char path[KI_PATH_MAX];
+	int refuse;
+
+	ki_log_limits_get(log, index, &limits);
+	refuse = (limits.policy & LOG_REFUSE_FULL) ||
+		 (log->flags & KILN_OPEN_REFUSE_FULL);
+	if (limits.bytes_max &&
+	    bytes + index->size + ki_log_other_bytes() > limits.bytes_max)
+		return KILN_E_TOO_LARGE;
+
+	while (is_over(index, census, bytes, limits.bytes_max)) {
+		if (census->has_source &&
+		    snprintf(path, sizeof(path), "%s/%s.src.%08x.val",
+			     log->directory, log->name,
+			     census->oldest_source) < KI_PATH_MAX) {
+			(void)sys->unlink(sys, path);
+			census->bytes -= census->oldest_source_bytes;
+			census->has_source = 0;
+			continue;
+		}
+		if (refuse)
+			return KILN_E_FULL;
+		if (!evict_oldest(log, index, census, may_take_tail))
+			continue;
+		/* Only the tail is left: it goes if another can follow. */
+		if (!may_take_tail && census->n_files &&
+		    !use_spare(log, index, census))
+			continue;
+		if (!census->has_spare)
+			return KILN_E_FULL;
+		drop_spare(log, census);
+	}
+	return KILN_OK;
+}
+
+/* ---- Rolling ------------------------------------------------------------------------------- */
+
+static uint64_t next_segment_bytes(const struct log_limit_values *limits,
+				   const struct log_census *census)
+{
+	size_t doublings = census->n_files / 64;
+
+	if (limits->segment_bytes)
+		return limits->segment_bytes;
+	return LOG_SEGMENT_BYTES_FIRST << (doublings < 4 ? doublings : 4);
+}
+
+static void set_tail(struct ki_log *log, struct log_index *index,
+		     uint32_t number)
+{
+	struct log_header *header = index->header;
+
+	header->boot_id[0] = log->boot_id[0];
+	header->boot_id[1] = log->boot_id[1];
+	header->tail = log_tail_word(number, 0);
+	header->n_rolls++;
+}
+
+/* The spare becomes the tail.  Renaming is one step: there is never a spare
+   that also is a segment. */
+static int use_spare(struct ki_log *log, struct log_index *index,
+		     struct log_census *census)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_limit_values limits;
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+	uint32_t number;
+	int err;
+
+	ki_log_limits_get(log, index, &limits);
+	if (!census->has_spare ||
+	    census->spare_size != next_segment_bytes(&limits, census))
+		return -ENOENT;
+	err = take_number(log, index, census, &number, path);
+	if (err)
+		return err;
+	if (!sys->lstat(sys, path, &info))
+		return -EEXIST;
+	err = sys->rename(sys, log->spare_path, path);
+	if (err)
+		return err;
+	census->has_spare = 0;
+	census->bytes -= census->spare_bytes;
+	if (sys->lstat(sys, path, &info))
+		return -EIO;
+	err = ki_log_census_add(census, number, info.size, counted(&info),
+				info.inode);
+	if (err)
+		return err;
+	census->bytes += counted(&info);
+	set_tail(log, index, number);
+	return 0;
+}
+
+/* A segment made for the purpose; on a full medium, at the cost of others. */
+static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
+				  struct log_census *census, uint64_t size)
+{
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+	uint32_t number;
+	enum kiln_status status;
+	int err;
+
+	status = ki_log_make_room(log, index, census, size, 1);
+	if (status)
+		return status;
+	err = take_number(log, index, census, &number, path);
+	if (err)
+		return ki_log_status(err);
+	do {
+		err = make_file(log, path, size, NULL);
+	} while ((err == -ENOSPC || err == -EDQUOT) &&
+		 !(log->flags & KILN_OPEN_REFUSE_FULL) &&
+		 !evict_oldest(log, index, census, 1));
+	if (!err)
+		err = log->sys->lstat(log->sys, path, &info);
+	if (!err)
+		err = ki_log_census_add(census, number, info.size,
+					counted(&info), info.inode);
+	if (err)
+		return ki_log_status(err);
+	census->bytes += counted(&info);
+	set_tail(log, index, number);
+	return KILN_OK;
+}
+
+static enum kiln_status new_tail(struct ki_log *log, struct log_index *index,
+				 struct log_census *census)
+{
+	struct log_limit_values limits;
+
+	ki_log_limits_get(log, index, &limits);
+	if (!use_spare(log, index, census))
+		return KILN_OK;
+	drop_spare(log, census);
+	return make_tail(log, index, census,
+			 next_segment_bytes(&limits, census));
+}
+
+/* For the next roll.  That there is none is no failure of this one. */
+static void make_spare(struct ki_log *log, struct log_index *index,
+		       struct log_census *census)
+{
+	struct log_limit_values limits;
+	uint64_t size;
+
+	ki_log_limits_get(log, index, &limits);
+	size = next_segment_bytes(&limits, census);
+	if (census->has_spare)
+		return;
+	if (!ki_log_make_room(log, index, census, size, 0))
+		(void)make_file(log, log->spare_path, size, NULL);
+}
+
+static void repair_numbers(struct log_index *index,
+			   const struct log_census *census)
+{
+	struct log_header *header = index->header;
+
+	if (log_number_is_sound(header->min_live))
+		return;
+	header->min_live = log_number_word(
+		census->n_files ? census->files[0].number
+				: ki_log_next_number(header, census));
+}
+
+static int has_room(const struct log_census *census, uint64_t tail,
+		    uint64_t bytes)
+{
+	size_t i;
+
+	for (i = 0; i < census->n_files; i++)
+		if (census->files[i].number == log_tail_segment(tail))
+			return ((uint64_t)log_tail_units(tail)) * LOG_UNIT +
+				       bytes <=
+			       census->files[i].size;
+	return 0;
+}
+
+static enum kiln_status roll_locked(struct ki_log *log,
+				    struct log_index *index,
+				    uint64_t seen_tail, uint64_t bytes,
+				    int force, uint64_t *out_n_evicted)
+{
+	struct log_limit_values limits;
+	struct log_census census;
+	enum kiln_status status;
+	uint64_t tail;
+	int is_same;
+
+	if (!ki_log_is_current_locked(log, index))
+		return LOG_AGAIN;
+	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
+	if (status)
+		return status;
+	repair_numbers(index, &census);
+	tail = index->header->tail;
+	is_same = log_tail_segment(tail) == log_tail_segment(seen_tail);
+	if (log_tail_is_sound(tail) && log_tail_is_sound(seen_tail) &&
+	    (force ? !is_same : !is_same || has_room(&census, tail, bytes)))
+		goto out;
+	ki_log_limits_get(log, index, &limits);
+	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
+	status = new_tail(log, index, &census);
+	if (!status)
+		make_spare(log, index, &census);
+out:
+	*out_n_evicted = census.n_evicted;
+	ki_log_census_fini(&census);
+	return status;
+}
+
+enum kiln_status ki_log_roll(struct ki_log *log, struct log_index *index,
+			     uint64_t seen_tail, uint64_t bytes, int force)
+{
+	struct log_lock lock;
+	uint64_t n_evicted = 0;
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
+
+	if (status)
+		return status;
+	status = roll_locked(log, index, seen_tail, bytes, force, &n_evicted);
+	ki_log_structure_end(log, &lock);
+	ki_log_count_evicted(log, n_evicted);
+	return status;
+}
+
+/* ---- Large values ------------------------------------------------------------------------- */
+
+static enum kiln_status large_locked(struct ki_log *log,
+				     struct log_index *index, uint64_t bytes,
+				     uint32_t *out_number, int *out_fd,
+				     uint64_t *out_n_evicted)
+{
+	uint64_t size = (bytes + 4095) & ~(uint64_t)4095;
+	struct log_limit_values limits;
+	struct log_census census;
+	char path[KI_PATH_MAX];
+	enum kiln_status status;
+	int err;
+
+	if (!ki_log_is_current_locked(log, index))
+		return LOG_AGAIN;
+	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
+	if (status)
+		return status;
+	repair_numbers(index, &census);
+	ki_log_limits_get(log, index, &limits);
+	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
+	status = ki_log_make_room(log, index, &census, size, 0);
+	if (status)
+		goto out;
+	err = take_number(log, index, &census, out_number, path);
+	if (!err)
+		do {
+			err = make_file(log, path, size, out_fd);
+		} while ((err == -ENOSPC || err == -EDQUOT) &&
+			 !(log->flags & KILN_OPEN_REFUSE_FULL) &&
+			 !evict_oldest(log, index, &census, 0));
+	status = ki_log_status(err);
+out:
+	*out_n_evicted = census.n_evicted;
+	ki_log_census_fini(&census);
+	return status;
+}
+
+enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
+				   uint64_t bytes, uint32_t *out_number,
+				   int *out_fd)
+{
+	struct log_lock lock;
+	uint64_t n_evicted = 0;
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
+
+	if (status)
+		return status;
+	status = large_locked(log, index, bytes, out_number, out_fd,
+			      &n_evicted);
+	ki_log_structure_end(log, &lock);
+	ki_log_count_evicted(log, n_evicted);
+	return status;
+}
+
+/* ---- Limits --------------------------------------------------------------------------------- */
+
+static enum kiln_status limit_locked(struct ki_log *log,
+				     struct log_index *index,
+				     uint64_t bytes_max,
+				     uint64_t *out_n_evicted)
+{
+	struct log_limit_values limits;
+	struct log_census census;
+	enum kiln_status status;
+
+	if (!ki_log_is_current_locked(log, index))
+		return LOG_AGAIN;
+	ki_log_limits_get(log, index, &limits);
+	limits.bytes_max = bytes_max;
+	limits.segment_bytes = ki_log_segment_bytes_for(bytes_max);
+	if (bytes_max && index->size + 2 * limits.segment_bytes +
+				 ki_log_other_bytes() >
+			 bytes_max)
+		return KILN_E_FULL;
+	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
+	if (status)
+		return status;
+	ki_log_limits_set(index->header, &limits);
+	repair_numbers(index, &census);
+	if (is_over(index, &census, 0, bytes_max)) {
+		/* The tail may be one of the large segments of before. */
+		census.copy_bytes_left = limits.segment_bytes / 2;
+		drop_spare(log, &census);
+		status = new_tail(log, index, &census);
+	}
+	*out_n_evicted = census.n_evicted;
+	ki_log_census_fini(&census);
+	return status;
+}
+
+enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	_Atomic uint64_t *stripe;
+	struct log_index *index;
+	struct log_lock lock;
+	enum kiln_status status = LOG_AGAIN;
+	uint64_t n_evicted = 0;
+	int tries;
+
+	if (log->readonly)
+		return KILN_E_READONLY;
+	stripe = ki_log_enter(log);
+	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
+		status = ki_log_current(log, LOG_WRITE, &index);
+		if (!status && !index->writable)
+			status = KILN_E_READONLY;
+		if (status)
+			break;
+		status = ki_log_structure_begin(log, &lock,
+						LOG_CHANGE_TIMEOUT_MS);
+		if (status)
+			break;
+		status = limit_locked(log, index, bytes_max, &n_evicted);
+		ki_log_structure_end(log, &lock);
+	}
+	ki_log_leave(stripe);
+	ki_log_count_evicted(log, n_evicted);
+	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
+}
