@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Programs: made from source, IL, binaries, built-in kernels or by linking;
+ * retained, released, asked about.  build.c compiles them.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "icd/icd.h"
+
+#define SPIRV_MAGIC 0x07230203u
+#define SPIRV_HEADER 20
+
+static cl_program refuse(cl_int *errcode_ret, cl_int status)
+{
+	if (errcode_ret)
+		*errcode_ret = status;
+	return NULL;
+}
+
+static cl_program program_new(cl_context context, enum icd_origin origin)
+{
+	cl_program program = icd_new(ICD_PROGRAM, sizeof(*program));
+
+	if (!program)
+		return NULL;
+	program->context = context;
+	program->origin = origin;
+	program->n_devices = context->n_devices;
+	memcpy(program->devices, context->devices, sizeof(context->devices));
+	for (cl_uint i = 0; i < ICD_DEVICES_MAX; i++)
+		program->builds[i].status = CL_BUILD_NONE;
+	clRetainContext(context);
+	return program;
+}
+
+static void build_fini(struct icd_build *build)
+{
+	icd_unit_unref(build->given);
+	icd_unit_unref(build->unit);
+	free(build->options);
+	free(build->log);
+	free(build->kept);
+	free(build->specialised);
+}
+
+void icd_program_unref(cl_program program)
+{
+	if (!icd_unref(program))
+		return;
+	icd_callbacks_run(program->callbacks, program);
+	icd_count("destroy-program");
+	for (cl_uint i = 0; i < program->n_devices; i++)
+		build_fini(&program->builds[i]);
+	while (program->constants) {
+		struct icd_constant *constant = program->constants;
+		program->constants = constant->next;
+		free(constant);
+	}
+	icd_context_unref(program->context);
+	free(program->source);
+	free(program->il);
+	free(program);
+}
+
+/* ---- Making ------------------------------------------------------------- */
+
+cl_program CL_API_CALL clCreateProgramWithSource(cl_context context,
+						 cl_uint count,
+						 const char **strings,
+						 const size_t *lengths,
+						 cl_int *errcode_ret)
+{
+	struct icd_text source = { 0 };
+	cl_program program;
+
+	if (!icd_is(context, ICD_CONTEXT))
+		return refuse(errcode_ret, CL_INVALID_CONTEXT);
+	if (!count || !strings)
+		return refuse(errcode_ret, CL_INVALID_VALUE);
+	for (cl_uint i = 0; i < count; i++)
+		if (!strings[i])
+			return refuse(errcode_ret, CL_INVALID_VALUE);
+	icd_text_puts(&source, "");
+	for (cl_uint i = 0; i < count; i++)
+		icd_text_add(&source, strings[i],
+			     lengths && lengths[i] ? lengths[i]
+						   : strlen(strings[i]));
+	program = source.failed ? NULL : program_new(context, ICD_SOURCE);
+	if (!program) {
+		free(source.data);
+		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
+	}
+	program->source = source.data;
+	icd_count("create-source");
+	refuse(errcode_ret, CL_SUCCESS);
+	return program;
+}
+
+cl_program CL_API_CALL clCreateProgramWithIL(cl_context context,
+					     const void *il, size_t length,
+					     cl_int *errcode_ret)
+{
+	uint32_t word = 0;
+	cl_program program;
+
+	if (!icd_is(context, ICD_CONTEXT))
+		return refuse(errcode_ret, CL_INVALID_CONTEXT);
+	if (!icd_flag("IL", true))
+		return refuse(errcode_ret, CL_INVALID_OPERATION);
+	if (il && length >= SPIRV_HEADER)
+		memcpy(&word, il, sizeof(word));
+	if (word != SPIRV_MAGIC)
+		return refuse(errcode_ret, CL_INVALID_VALUE);
+	program = program_new(context, ICD_IL);
+	if (!program)
+		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
+	program->il = malloc(length);
+	program->source = strndup((const char *)il + SPIRV_HEADER,
+				  length - SPIRV_HEADER);
+	program->il_size = length;
+	if (!program->il || !program->source) {
+		icd_program_unref(program);
+		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
+	}
+	memcpy(program->il, il, length);
+	icd_count("create-il");
+	refuse(errcode_ret, CL_SUCCESS);
+	return program;
+}
+
+static cl_int check_devices(cl_context context, cl_uint n,
+			    const cl_device_id *devices)
+{
+	if (!n || !devices || n > ICD_DEVICES_MAX)
+		return CL_INVALID_VALUE;
+	for (cl_uint i = 0; i < n; i++)
+		if (!icd_is(devices[i], ICD_DEVICE) ||
+		    icd_context_find(context, devices[i]) < 0)
+			return CL_INVALID_DEVICE;
+	return CL_SUCCESS;
+}
+
+/* Each device gets its status; the first failure is the call's. */
+static cl_int read_binaries(cl_program program, const size_t *lengths,
+			    const unsigned char **binaries,
+			    cl_int *binary_status)
+{
+	cl_int all = CL_SUCCESS;
+
+	for (cl_uint i = 0; i < program->n_devices; i++) {
+		cl_int status = CL_SUCCESS;
+		if (!binaries[i] || !lengths[i])
+			status = CL_INVALID_VALUE;
+		else if (!icd_flag("REFUSE_BINARIES", false))
+			program->builds[i].given = icd_unit_read(
+				binaries[i], lengths[i], program->devices[i]);
+		if (!status && !program->builds[i].given)
+			status = CL_INVALID_BINARY;
+		if (binary_status)
+			binary_status[i] = status;
+		if (!all)
+			all = status;
+	}
+	return all;
+}
+
+cl_program CL_API_CALL clCreateProgramWithBinary(
+	cl_context context, cl_uint n_devices, const cl_device_id *devices,
+	const size_t *lengths, const unsigned char **binaries,
+	cl_int *binary_status, cl_int *errcode_ret)
+{
+	cl_program program;
+	cl_int status;
+
+	if (!icd_is(context, ICD_CONTEXT))
+		return refuse(errcode_ret, CL_INVALID_CONTEXT);
+	status = check_devices(context, n_devices, devices);
+	if (!status && (!lengths || !binaries))
+		status = CL_INVALID_VALUE;
+	if (status)
+		return refuse(errcode_ret, status);
+	program = program_new(context, ICD_BINARY);
+	if (!program)
+		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
+	program->n_devices = n_devices;
+	memcpy(program->devices, devices, n_devices * sizeof(devices[0]));
+	status = read_binaries(program, lengths, binaries, binary_status);
+	icd_count(status ? "create-binary-refused" : "create-binary");
+	if (status) {
+		icd_program_unref(program);
+		return refuse(errcode_ret, status);
+	}
+	refuse(errcode_ret, CL_SUCCESS);
+	return program;
+}
+
+/* The text of built-in kernels, NULL if a name is not known. */
+static const char *built_in(const char *name, size_t length)
+{
+	if (length == 9 && !memcmp(name, "kiln_fill", 9))
+		return "__kernel void kiln_fill(__global int *out, int value)\n"
+		       "{ out[get_global_id(0)] = value; }\n";
+	if (length == 9 && !memcmp(name, "kiln_copy", 9))
+		return "__kernel void kiln_copy(__global int *out,\n"
+		       "__global const int *in)\n"
+		       "{ out[get_global_id(0)] = in[get_global_id(0)]; }\n";
+	return NULL;
+}
+
+cl_program CL_API_CALL clCreateProgramWithBuiltInKernels(
+	cl_context context, cl_uint n_devices, const cl_device_id *devices,
+	const char *names, cl_int *errcode_ret)
+{
+	struct icd_text source = { 0 }, log = { 0 };
+	cl_program program;
+	cl_int status;
+
+	if (!icd_is(context, ICD_CONTEXT))
+		return refuse(errcode_ret, CL_INVALID_CONTEXT);
+	status = check_devices(context, n_devices, devices);
+	if (!status && !names)
+		status = CL_INVALID_VALUE;
+	while (!status && *names) {
+		const char *end = strchrnul(names, ';');
+		const char *text = built_in(names, (size_t)(end - names));
+		if (text)
+			icd_text_puts(&source, text);
+		else
+			status = CL_INVALID_VALUE;
+		names = *end ? end + 1 : end;
+	}
+	program = status ? NULL : program_new(context, ICD_BUILT_IN);
+	if (!status && (!program || !source.data))
+		status = CL_OUT_OF_HOST_MEMORY;
+	if (!status) {
+		program->n_devices = n_devices;
+		memcpy(program->devices, devices,
+		       n_devices * sizeof(devices[0]));
+	}
+	for (cl_uint i = 0; !status && i < n_devices; i++) {
+		program->builds[i].unit = icd_parse(
+			source.data, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, &log);
+		if (!program->builds[i].unit)
+			status = CL_OUT_OF_HOST_MEMORY;
+		program->builds[i].status = CL_BUILD_SUCCESS;
+	}
+	if (status && program)
+		icd_program_unref(program);
+	free(source.data);
+	free(log.data);
+	icd_count("create-built-in");
+	refuse(errcode_ret, status);
+	return status ? NULL : program;
+}
+
+/* ---- Lives -------------------------------------------------------------- */
+
+cl_int CL_API_CALL clRetainProgram(cl_program program)
+{
+	if (!icd_is(program, ICD_PROGRAM))
+		return CL_INVALID_PROGRAM;
+	icd_ref(program);
+	return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clReleaseProgram(cl_program program)
+{
+	if (!icd_is(program, ICD_PROGRAM))
+		return CL_INVALID_PROGRAM;
+	icd_program_unref(program);
+	return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clSetProgramReleaseCallback(
+	cl_program program,
+	void(CL_CALLBACK *pfn_notify)(cl_program program, void *user_data),
+	void *user_data)
+{
+	if (!icd_is(program, ICD_PROGRAM))
+		return CL_INVALID_PROGRAM;
+	return icd_callback_add(&program->callbacks, (void *)pfn_notify,
+				user_data);
+}
+
+cl_int CL_API_CALL clSetProgramSpecializationConstant(cl_program program,
+						      cl_uint id, size_t size,
+						      const void *value)
+{
+	struct icd_constant *constant;
+	char name[24];
+
+	if (!icd_is(program, ICD_PROGRAM) || program->origin != ICD_IL)
+		return CL_INVALID_PROGRAM;
+	snprintf(name, sizeof(name), "SPEC_%u", id);
+	if (!strstr(program->source, name))
+		return CL_INVALID_SPEC_ID;
+	if (!value || !size || size > sizeof(constant->value))
+		return CL_INVALID_VALUE;
+	constant = calloc(1, sizeof(*constant));
+	if (!constant)
+		return CL_OUT_OF_HOST_MEMORY;
+	constant->id = id;
+	memcpy(&constant->value, value, size);
+	pthread_mutex_lock(&icd_mutex);
+	constant->next = program->constants;
+	program->constants = constant;
+	pthread_mutex_unlock(&icd_mutex);
+	icd_count("constant");
+	return CL_SUCCESS;
+}
+
+/* ---- Binaries ----------------------------------------------------------- */
+
+void icd_program_specialise(cl_program program, cl_device_id device,
+			    const char *kernel, const struct icd_range *range)
+{
+	struct icd_text lines = { 0 };
+	struct icd_build *build = NULL;
+	char line[128];
+	bool known = false;
+
+	snprintf(line, sizeof(line), "%s %zu %zu %zu\n", kernel,
+		 range->local[0], range->local[1], range->local[2]);
+	pthread_mutex_lock(&icd_mutex);
+	for (cl_uint i = 0; i < program->n_devices; i++)
+		if (program->devices[i] == device)
+			build = &program->builds[i];
+	if (build && build->specialised)
+		known = strstr(build->specialised, line) != NULL;
+	if (build && build->unit && build->unit->specialised)
+		known |= strstr(build->unit->specialised, line) != NULL;
+	if (build && build->unit && !known)
+		known = icd_cache_knows(build->unit, line);
+	if (build && !known) {
+		icd_text_puts(&lines,
+			      build->specialised ? build->specialised : "");
+		icd_text_puts(&lines, line);
+		free(build->specialised);
+		build->specialised = lines.data;
+	}
+	if (build && build->unit && !known)
+		icd_cache_add(build->unit, line);
+	pthread_mutex_unlock(&icd_mutex);
+	if (known)
+		return;
+	icd_count("specialise");
+	icd_delay("SPECIALISE_MS");
+}
+
+/* The binary of one device as it is now: into the build, under the mutex. */
+static void fetch_locked(cl_program program, cl_uint i)
+{
+	struct icd_build *build = &program->builds[i];
+	struct icd_text bytes = { 0 }, lines = { 0 };
+	const struct icd_unit *unit = build->unit ? build->unit : build->given;
+
+	if (!unit || program->origin == ICD_BUILT_IN)
+		return;
+	if (build->kept && icd_flag("KEEP_FIRST_FETCH", false))
+		return;
+	icd_text_puts(&lines, unit->specialised ? unit->specialised : "");
+	if (icd_string("CACHE_DIR", NULL))
+		icd_cache_lines(unit, &lines);
+	else if (build->specialised)
+		icd_text_puts(&lines, build->specialised);
+	if (icd_unit_write(unit, program->devices[i], lines.data, &bytes)) {
+		free(build->kept);
+		build->kept = bytes.data;
+		build->kept_size = bytes.size;
+	} else {
+		free(bytes.data);
+	}
+	free(lines.data);
+}
+
+static cl_int binary_sizes(cl_program program, size_t size, void *value,
+			   size_t *out_size)
+{
+	size_t sizes[ICD_DEVICES_MAX];
+
+	icd_count("fetch");
+	icd_delay("FETCH_MS");
+	pthread_mutex_lock(&icd_mutex);
+	for (cl_uint i = 0; i < program->n_devices; i++) {
+		fetch_locked(program, i);
+		sizes[i] = program->builds[i].kept_size;
+	}
+	pthread_mutex_unlock(&icd_mutex);
+	return icd_answer(sizes, program->n_devices * sizeof(sizes[0]), size,
+			  value, out_size);
+}
+
+static cl_int binaries(cl_program program, size_t size, void *value,
+		       size_t *out_size)
+{
+	unsigned char **to = value;
+
+	if (to && size < program->n_devices * sizeof(*to))
+		return CL_INVALID_VALUE;
+	if (out_size)
+		*out_size = program->n_devices * sizeof(*to);
+	icd_count("binaries");
+	pthread_mutex_lock(&icd_mutex);
+	for (cl_uint i = 0; to && i < program->n_devices; i++) {
+		struct icd_build *build = &program->builds[i];
+		if (!build->kept)
+			fetch_locked(program, i);
+		if (to[i] && build->kept)
+			memcpy(to[i], build->kept, build->kept_size);
+	}
+	pthread_mutex_unlock(&icd_mutex);
+	return CL_SUCCESS;
+}
+
+/* ---- Questions ---------------------------------------------------------- */
+
+/* A unit of any device that has one; counted. */
+static struct icd_unit *some_unit(cl_program program)
+{
+	struct icd_unit *unit = NULL;
+
+	pthread_mutex_lock(&icd_mutex);
+	for (cl_uint i = 0; i < program->n_devices && !unit; i++)
+		if (program->builds[i].status == CL_BUILD_SUCCESS &&
+		    program->builds[i].unit &&
+		    program->builds[i].unit->type ==
+			    CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+			unit = icd_unit_ref(program->builds[i].unit);
+	pthread_mutex_unlock(&icd_mutex);
+	return unit;
+}
+
+static cl_int kernel_names(cl_program program, cl_program_info what,
+			   size_t size, void *value, size_t *out_size)
+{
+	struct icd_unit *unit = some_unit(program);
+	struct icd_text names = { 0 };
+	cl_int status;
+
+	if (!unit)
+		return CL_INVALID_PROGRAM_EXECUTABLE;
+	for (unsigned i = 0; i < unit->n_codes; i++)
+		icd_text_printf(&names, "%s%s", i ? ";" : "",
+				unit->codes[i].name);
+	if (what == CL_PROGRAM_NUM_KERNELS)
+		status = icd_answer_size(unit->n_codes, size, value, out_size);
+	else
+		status = icd_answer_string(names.data, size, value, out_size);
+	free(names.data);
+	icd_unit_unref(unit);
+	return status;
+}
+
+cl_int CL_API_CALL clGetProgramInfo(cl_program program, cl_program_info what,
+				    size_t size, void *value, size_t *out_size)
+{
+	if (!icd_is(program, ICD_PROGRAM))
+		return CL_INVALID_PROGRAM;
+	switch (what) {
+	case CL_PROGRAM_REFERENCE_COUNT:
+		return icd_answer_uint(atomic_load(&program->head.refs), size,
+				       value, out_size);
+	case CL_PROGRAM_CONTEXT:
+		return icd_answer_pointer(program->context, size, value,
+					  out_size);
+	case CL_PROGRAM_NUM_DEVICES:
+		return icd_answer_uint(program->n_devices, size, value,
+				       out_size);
+	case CL_PROGRAM_DEVICES:
+		return icd_answer(program->devices,
+				  program->n_devices *
+					  sizeof(program->devices[0]),
+				  size, value, out_size);
+	case CL_PROGRAM_SOURCE:
+		return icd_answer_string(program->origin == ICD_SOURCE
+						 ? program->source
+						 : "",
+					 size, value, out_size);
+	case CL_PROGRAM_IL:
+		return icd_answer(program->il, program->il_size, size, value,
+				  out_size);
+	case CL_PROGRAM_BINARY_SIZES:
+		return binary_sizes(program, size, value, out_size);
+	case CL_PROGRAM_BINARIES:
+		return binaries(program, size, value, out_size);
+	case CL_PROGRAM_NUM_KERNELS:
+	case CL_PROGRAM_KERNEL_NAMES:
+		return kernel_names(program, what, size, value, out_size);
+	case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
+	case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
+		return icd_answer_uint(CL_FALSE, size, value, out_size);
+	default:
+		return CL_INVALID_VALUE;
+	}
+}
+
+cl_int CL_API_CALL clGetProgramBuildInfo(cl_program program,
+					 cl_device_id device,
+					 cl_program_build_info what,
+					 size_t size, void *value,
+					 size_t *out_size)
+{
+	struct icd_build *build = NULL;
+	cl_int status = CL_INVALID_VALUE;
+
+	if (!icd_is(program, ICD_PROGRAM))
+		return CL_INVALID_PROGRAM;
+	for (cl_uint i = 0; i < program->n_devices; i++)
+		if (program->devices[i] == device)
+			build = &program->builds[i];
+	if (!build)
+		return CL_INVALID_DEVICE;
+	pthread_mutex_lock(&icd_mutex);
+	if (what == CL_PROGRAM_BUILD_STATUS)
+		status = icd_answer(&build->status, sizeof(build->status),
+				    size, value, out_size);
+	else if (what == CL_PROGRAM_BUILD_OPTIONS)
+		status = icd_answer_string(build->options, size, value,
+					   out_size);
+	else if (what == CL_PROGRAM_BUILD_LOG)
+		status = icd_answer_string(build->log, size, value, out_size);
+	else if (what == CL_PROGRAM_BINARY_TYPE)
+		status = icd_answer_uint(
+			build->unit    ? build->unit->type
+			: build->given ? build->given->type
+				       : CL_PROGRAM_BINARY_TYPE_NONE,
+			size, value, out_size);
+	else if (what == CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE)
+		status = icd_answer_size(0, size, value, out_size);
+	pthread_mutex_unlock(&icd_mutex);
+	return status;
+}
