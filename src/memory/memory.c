@@ -28,6 +28,7 @@
 #include "memory/table.h"
 #include "sys/sys.h"
 
+#define HITS_PER_TICK 4096
 #define CHAINS 64
 #define FAILURES_MAX 4096
 #define FAILURE_BYTES_MAX ((uint64_t)16 << 20)
@@ -55,6 +56,7 @@ struct ki_memory {
 	/* Fixed after new. */
 	struct ki_memory_options options;
 	int owner;			/* column of hits, or -1 */
+	uint64_t fork_counter;
 	struct ki_table table;
 	/* Atomic. */
 	_Atomic uint64_t hits;		/* those without a column */
@@ -74,6 +76,7 @@ static __thread struct ki_flight *innermost;
 static void count_hit(struct ki_memory *memory, struct ki_slot *slot)
 {
 	_Atomic uint64_t *hits;
+	uint64_t n;
 
 	if (!slot || memory->owner < 0) {
 		atomic_fetch_add_explicit(&memory->hits, 1,
@@ -82,9 +85,11 @@ static void count_hit(struct ki_memory *memory, struct ki_slot *slot)
 	}
 	/* Only this thread writes here. */
 	hits = &slot->hits[memory->owner];
-	atomic_store_explicit(
-		hits, atomic_load_explicit(hits, memory_order_relaxed) + 1,
-		memory_order_relaxed);
+	n = atomic_load_explicit(hits, memory_order_relaxed) + 1;
+	atomic_store_explicit(hits, n, memory_order_relaxed);
+	if (__builtin_expect(!(n % HITS_PER_TICK), 0) && memory->options.due)
+		atomic_store_explicit(memory->options.due, 1,
+				      memory_order_relaxed);
 }
 
 enum kiln_status ki_memory_find(struct ki_memory *memory,
@@ -150,7 +155,9 @@ static void unref(struct ki_flight *flight)
 	kiln_key_free(flight->key);
 	free(flight->result.message);
 	kiln_blob_unref(flight->result.blob);
-	ki_cond_fini(&flight->cond);
+	/* A child's threads that never came back would be waited for. */
+	if (atomic_load(&ki_fork_counter) == flight->memory->fork_counter)
+		ki_cond_fini(&flight->cond);
 	free(flight);
 }
 
@@ -360,8 +367,8 @@ void ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
 
 	innermost = flight->outer;
 	if (status >= 0 && result->blob && !memory->options.hold_nothing)
-		ki_table_put(&memory->table, flight->key, result->blob,
-			     KI_TABLE_FILL, NULL);
+		(void)ki_table_put(&memory->table, flight->key, result->blob,
+				   KI_TABLE_FILL, NULL);
 	flight->status = status;
 	if (status >= 0)
 		copy_result(&flight->result, result, KILN_FROM_FLIGHT);
@@ -399,24 +406,34 @@ void ki_memory_put(struct ki_memory *memory, const struct kiln_key *key,
 		   struct kiln_blob *blob)
 {
 	forget_failure(memory, key);
-	if (!memory->options.hold_nothing)
-		ki_table_put(&memory->table, key, blob, KI_TABLE_REPLACE,
-			     NULL);
+	if (memory->options.hold_nothing)
+		(void)ki_table_remove(&memory->table, key);
+	else
+		(void)ki_table_put(&memory->table, key, blob,
+				   KI_TABLE_REPLACE, NULL);
+}
+
+enum kiln_status ki_memory_add(struct ki_memory *memory,
+			       const struct kiln_key *key,
+			       struct kiln_blob *blob)
+{
+	forget_failure(memory, key);
+	if (memory->options.hold_nothing)
+		return KILN_OK;
+	return ki_table_put(&memory->table, key, blob, KI_TABLE_FILL, NULL);
 }
 
 uint64_t ki_memory_changes(struct ki_memory *memory)
 {
-	return memory->options.hold_nothing
-		       ? 0
-		       : ki_table_changes(&memory->table);
+	return ki_table_changes(&memory->table);
 }
 
 void ki_memory_fill(struct ki_memory *memory, const struct kiln_key *key,
 		    struct kiln_blob *blob, uint64_t changes)
 {
 	if (!memory->options.hold_nothing)
-		ki_table_put(&memory->table, key, blob, KI_TABLE_FILL,
-			     &changes);
+		(void)ki_table_put(&memory->table, key, blob, KI_TABLE_FILL,
+				   &changes);
 }
 
 enum kiln_status ki_memory_remove(struct ki_memory *memory,
@@ -474,6 +491,7 @@ enum kiln_status ki_memory_new(const struct ki_memory_options *options,
 	if (!memory)
 		return KILN_E_NO_MEMORY;
 	memory->options = *options;
+	memory->fork_counter = ki_fork_generation();
 	if (ki_table_init(&memory->table, options->bytes_max,
 			  options->entries_max)) {
 		free(memory);

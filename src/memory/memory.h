@@ -9,6 +9,8 @@
  * It does not know that disks exist.
  */
 
+#include <stdatomic.h>
+
 #include <kiln/kiln.h>
 
 #include "key/key.h"
@@ -23,6 +25,7 @@ struct ki_memory_options {
 	int hold_nothing;	/* flights only: every look-up misses */
 	enum kiln_failure_policy failure_policy;
 	uint64_t failure_ttl_ms;
+	_Atomic int *due;	/* set at every 4096th hit of a thread; NULL */
 };
 
 /* KILN_E_NO_MEMORY. */
@@ -80,6 +83,11 @@ enum kiln_status ki_memory_get(struct ki_memory *memory,
 /* Keep a value, replacing what is there.  Failing is not worth telling. */
 void ki_memory_put(struct ki_memory *memory, const struct kiln_key *key,
 		   struct kiln_blob *blob);
+
+/* Keep a value unless there is one: KILN_EXISTS. */
+enum kiln_status ki_memory_add(struct ki_memory *memory,
+			       const struct kiln_key *key,
+			       struct kiln_blob *blob);
 
 /*
  * Keep what another tier had, unless there is a value already or anything was

@@ -415,20 +415,22 @@ static struct ki_table_entry *new_entry(const struct kiln_key *key,
 	return entry;
 }
 
-static int put_locked(struct ki_table *table, const struct kiln_key *key,
-		      struct ki_table_entry *entry, enum ki_table_how how,
-		      const uint64_t *changes)
+static enum kiln_status put_locked(struct ki_table *table,
+				   const struct kiln_key *key,
+				   struct ki_table_entry *entry,
+				   enum ki_table_how how,
+				   const uint64_t *changes)
 {
 	struct ki_table_entry *old = NULL;
-	_Atomic uint64_t *word =
-		find(atomic_load(&table->slots), key, &old);
+	_Atomic uint64_t *word = find(atomic_load(&table->slots), key, &old);
 
 	if (how == KI_TABLE_REPLACE)
 		table->changes++;
-	else if (word || (changes && *changes != table->changes))
-		return 0;
-	if (atomic_load(&table->crowded))
-		return 0;
+	else if (word)
+		return KILN_EXISTS;
+	if (atomic_load(&table->crowded) ||
+	    (changes && *changes != table->changes))
+		return KILN_MISS;
 	make_room_locked(table, entry->bytes, old);
 	if (word) {
 		atomic_store(word, (uint64_t)(uintptr_t)entry |
@@ -437,35 +439,49 @@ static int put_locked(struct ki_table *table, const struct kiln_key *key,
 	} else {
 		grow_locked(table);
 		if (!insert(atomic_load(&table->slots), entry))
-			return 0;
+			return KILN_MISS;
 	}
 	ki_list_append(&table->ring, &entry->ring);
 	table->bytes += entry->bytes;
 	table->n_entries++;
-	return 1;
+	return KILN_OK;
 }
 
-void ki_table_put(struct ki_table *table, const struct kiln_key *key,
-		  struct kiln_blob *blob, enum ki_table_how how,
-		  const uint64_t *changes)
+/* What cannot be kept must not leave an older value either. */
+static enum kiln_status put_nothing(struct ki_table *table,
+				    const struct kiln_key *key,
+				    enum ki_table_how how)
 {
-	struct ki_table_garbage *garbage;
 	struct ki_table_entry *entry;
+	enum kiln_status status = KILN_OK;
 
-	/* What cannot be kept must not leave an older value either. */
-	if (table->bytes_max && cost(key, blob) > table->bytes_max)
-		entry = NULL;
-	else
-		entry = new_entry(key, blob);
-	if (!entry) {
-		if (how == KI_TABLE_REPLACE)
-			(void)ki_table_remove(table, key);
-		return;
+	if (how == KI_TABLE_REPLACE) {
+		(void)ki_table_remove(table, key);
+		return KILN_OK;
 	}
 	ki_mutex_lock(&table->mutex);
-	if (!put_locked(table, key, entry, how, changes)) {
-		struct ki_table_entry *old;
+	if (find(atomic_load(&table->slots), key, &entry))
+		status = KILN_EXISTS;
+	ki_mutex_unlock(&table->mutex);
+	return status;
+}
 
+enum kiln_status ki_table_put(struct ki_table *table,
+			      const struct kiln_key *key,
+			      struct kiln_blob *blob, enum ki_table_how how,
+			      const uint64_t *changes)
+{
+	struct ki_table_entry *entry = NULL, *old;
+	struct ki_table_garbage *garbage;
+	enum kiln_status status;
+
+	if (!table->bytes_max || cost(key, blob) <= table->bytes_max)
+		entry = new_entry(key, blob);
+	if (!entry)
+		return put_nothing(table, key, how);
+	ki_mutex_lock(&table->mutex);
+	status = put_locked(table, key, entry, how, changes);
+	if (status) {
 		if (how == KI_TABLE_REPLACE &&
 		    find(atomic_load(&table->slots), key, &old))
 			drop_locked(table, old);
@@ -476,6 +492,7 @@ void ki_table_put(struct ki_table *table, const struct kiln_key *key,
 	garbage = collect_locked(table);
 	ki_mutex_unlock(&table->mutex);
 	free_garbage(garbage);
+	return status == KILN_EXISTS ? status : KILN_OK;
 }
 
 uint64_t ki_table_changes(struct ki_table *table)

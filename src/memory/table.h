@@ -54,12 +54,14 @@ enum ki_table_how {
 };
 
 /*
- * Keep a value.  With `changes` (from ki_table_changes(), before the value was
- * looked for) it is kept only if nothing was removed or replaced since.
+ * Keep a value, if that can be.  With `changes` (from ki_table_changes(),
+ * before the value was looked for) it is kept only if nothing was removed or
+ * replaced since.  KILN_EXISTS: there was one, and how is KI_TABLE_FILL.
  */
-void ki_table_put(struct ki_table *table, const struct kiln_key *key,
-		  struct kiln_blob *blob, enum ki_table_how how,
-		  const uint64_t *changes);
+enum kiln_status ki_table_put(struct ki_table *table,
+			      const struct kiln_key *key,
+			      struct kiln_blob *blob, enum ki_table_how how,
+			      const uint64_t *changes);
 uint64_t ki_table_changes(struct ki_table *table);
 
 enum kiln_status ki_table_remove(struct ki_table *table,
