@@ -1,0 +1,751 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The lookup path.  All policy is here: which tier is asked when, who builds,
+ * who waits for whom, what is stored where.
+ *
+ *	kiln_get_or_build
+ *	  hot ---------------- memory tier, by pin: no lock, no call (memory/)
+ *	  ki_memory_begin ---- join a flight, or lead one
+ *	    ask_tiers -------- store and further tiers, fastest first
+ *	    lock_build ------- one process at a time; then the store once more
+ *	    build() ---------- the caller's
+ *	    store_built ------ into all tiers that can be written
+ *	  ki_memory_finish --- wake those who waited
+ *
+ * A tier that fails is a miss, counted (ask): no fault but build()'s reaches
+ * the caller.  No lock of ours is held here, but for the key's build lock
+ * among processes, which is held around build() alone.  It is waited for only
+ * because its holder will publish before it lets go; who gets it and finds no
+ * entry builds at once.  Who builds already (a get_or_build inside a build())
+ * waits for nothing.
+ *
+ * Life of a call, so that kiln_close() can wait for it: on the hot path a pin
+ * in the thread's slot, otherwise a count in `calls`, taken before the pin is
+ * left.
+ *
+ *	close: closing = 1 -> wait for all pins -> wait until calls == 0
+ *	       -> wait for all pins -> flush -> close tiers, slow to fast -> free
+ */
+
+#include "core/cache.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "key/key.h"
+
+#define NS_PER_MS 1000000u
+
+/* ---- Calls ----------------------------------------------------------------- */
+
+static int is_forked(const struct kiln *kiln)
+{
+	return atomic_load_explicit(&ki_fork_counter, memory_order_relaxed) !=
+	       kiln->fork_counter;
+}
+
+enum kiln_status ki_kiln_enter(struct kiln *kiln)
+{
+	struct ki_slot *slot;
+
+	if (!kiln)
+		return KILN_E_INVALID;
+	if (is_forked(kiln))
+		return KILN_E_FORKED;
+	slot = ki_slot_enter();
+	atomic_fetch_add(&kiln->calls, 1);
+	if (slot)
+		ki_slot_leave(slot);
+	if (atomic_load(&kiln->closing)) {
+		ki_kiln_leave(kiln);
+		return KILN_E_INVALID;
+	}
+	return KILN_OK;
+}
+
+void ki_kiln_leave(struct kiln *kiln)
+{
+	/* The pin keeps a closing kiln alive until we have let go of it. */
+	struct ki_slot *slot = ki_slot_enter();
+
+	if (!slot || atomic_load(&kiln->closing)) {
+		ki_mutex_lock(&kiln->mutex);
+		atomic_fetch_sub(&kiln->calls, 1);
+		ki_cond_signal_all(&kiln->no_calls);
+		ki_mutex_unlock(&kiln->mutex);
+	} else if (atomic_fetch_sub(&kiln->calls, 1) == 1 &&
+		   atomic_load(&kiln->closing)) {
+		ki_mutex_lock(&kiln->mutex);
+		ki_cond_signal_all(&kiln->no_calls);
+		ki_mutex_unlock(&kiln->mutex);
+	}
+	if (slot)
+		ki_slot_leave(slot);
+}
+
+static uint64_t generation_of(const struct kiln_tier *tier)
+{
+	const uint64_t *place =
+		__atomic_load_n(&tier->generation, __ATOMIC_ACQUIRE);
+
+	return place ? __atomic_load_n(place, __ATOMIC_ACQUIRE) : 0;
+}
+
+static int is_current(struct kiln *kiln)
+{
+	for (size_t i = 0; i < kiln->n_tiers; i++)
+		if (generation_of(kiln->tiers[i]) !=
+		    atomic_load_explicit(&kiln->seen[i], memory_order_relaxed))
+			return 0;
+	return 1;
+}
+
+/*
+ * A look at the memory tier.  KILN_MISS leaves the caller entered: it goes on
+ * and calls ki_kiln_leave().
+ */
+static enum kiln_status hot(struct kiln *kiln, const struct kiln_key *key,
+			    struct kiln_blob **out_blob)
+{
+	enum kiln_status status = KILN_MISS;
+	struct ki_slot *slot;
+
+	if (!kiln || !key || !key->finished)
+		return KILN_E_INVALID;
+	if (is_forked(kiln))
+		return KILN_E_FORKED;
+	slot = ki_slot_enter();
+	if (slot && !atomic_load_explicit(&kiln->closing,
+					  memory_order_acquire)) {
+		if (is_current(kiln))
+			status = ki_memory_find(kiln->memory, key, slot,
+						out_blob);
+		if (!status) {
+			ki_slot_leave(slot);
+			return KILN_OK;
+		}
+	}
+	atomic_fetch_add(&kiln->calls, 1);
+	if (slot)
+		ki_slot_leave(slot);
+	if (atomic_load(&kiln->closing)) {
+		ki_kiln_leave(kiln);
+		return KILN_E_INVALID;
+	}
+	return KILN_MISS;
+}
+
+static void trace(struct kiln *kiln, const struct kiln_key *key,
+		  const char *what)
+{
+	char hex[2 * KILN_DIGEST_BYTES + 1];
+
+	if (!kiln->log)
+		return;
+	ki_hex(key->digest, KILN_DIGEST_BYTES, hex);
+	ki_kiln_log(kiln, KILN_LOG_TRACE, "%s: %s", hex, what);
+}
+
+static enum kiln_status end_hot(struct kiln *kiln, const struct kiln_key *key)
+{
+	if (__builtin_expect(kiln->log != NULL, 0))
+		trace(kiln, key, "hit in memory");
+	if (__builtin_expect(atomic_load_explicit(&kiln->due,
+						  memory_order_relaxed), 0))
+		ki_kiln_tick(kiln);
+	return KILN_OK;
+}
+
+void ki_kiln_log(const struct kiln *kiln, enum kiln_log_level level,
+		 const char *format, ...)
+{
+	char message[1024];
+	va_list args;
+
+	if (!kiln->log)
+		return;
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	kiln->log(kiln->log_arg, level, message);
+}
+
+struct kiln_tier *ki_kiln_store(const struct kiln *kiln)
+{
+	if (kiln->has_store || kiln->store_status == KILN_MISS)
+		return kiln->n_tiers ? kiln->tiers[0] : NULL;
+	return NULL;
+}
+
+/* ---- Asking tiers ---------------------------------------------------------- */
+
+static int is_live(void *arg, const struct kiln_blob *blob)
+{
+	struct kiln_tier *tier = arg;
+
+	return tier->is_live(tier, blob);
+}
+
+/* Drop from memory what a tier has removed or moved meanwhile. */
+static void follow_generations(struct kiln *kiln)
+{
+	for (size_t i = 0; i < kiln->n_tiers; i++) {
+		struct kiln_tier *tier = kiln->tiers[i];
+		uint64_t now = generation_of(tier);
+
+		if (atomic_load(&kiln->seen[i]) != now &&
+		    atomic_exchange(&kiln->seen[i], now) != now &&
+		    tier->is_live)
+			ki_memory_sweep(kiln->memory, is_live, tier);
+	}
+}
+
+/* A failing tier is a miss: here, for all tiers.  *reason is why. */
+static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
+			    const struct kiln_key *key,
+			    struct kiln_blob **out_blob,
+			    struct kiln_blob **out_metadata,
+			    enum kiln_counter *reason)
+{
+	enum kiln_status status =
+		tier->ops->get(tier, key, out_blob, out_metadata);
+
+	if (status == KILN_OK || status == KILN_MISS)
+		return status;
+	if (status == KILN_E_FORMAT)
+		*reason = KILN_COUNT_MISS_DAMAGED;
+	else if (status == KILN_E_COLLISION)
+		ki_kiln_count(kiln, KILN_COUNT_COLLISIONS, 1);
+	else
+		*reason = KILN_COUNT_MISS_UNAVAILABLE;
+	return KILN_MISS;
+}
+
+static void count_hit(struct kiln *kiln, const struct kiln_blob *value,
+		      const struct kiln_blob *metadata)
+{
+	uint64_t saved_ns;
+
+	ki_kiln_count(kiln, KILN_COUNT_HITS_STORE, 1);
+	ki_kiln_count(kiln, KILN_COUNT_BYTES_READ, kiln_blob_size(value));
+	if (!kiln_metadata_find_u64(kiln_blob_data(metadata),
+				    kiln_blob_size(metadata),
+				    KILN_META_BUILD_TIME, &saved_ns))
+		ki_kiln_count(kiln, KILN_COUNT_SAVED_NS, saved_ns);
+}
+
+static void count_put(struct kiln *kiln, enum kiln_status status, size_t size)
+{
+	switch (status) {
+	case KILN_OK:
+		ki_kiln_count(kiln, KILN_COUNT_PUTS, 1);
+		ki_kiln_count(kiln, KILN_COUNT_BYTES_WRITTEN, size);
+		return;
+	case KILN_EXISTS:
+	case KILN_E_READONLY:
+		return;
+	case KILN_E_FULL:
+		ki_kiln_count(kiln, KILN_COUNT_MISS_FULL, 1);
+		break;
+	case KILN_E_TIMEOUT:
+		ki_kiln_count(kiln, KILN_COUNT_MISS_BUSY, 1);
+		break;
+	default:
+		break;
+	}
+	ki_kiln_count(kiln, KILN_COUNT_PUTS_DROPPED, 1);
+}
+
+static enum kiln_status put_in(struct kiln *kiln, struct kiln_tier *tier,
+			       const struct kiln_key *key, const void *metadata,
+			       size_t metadata_size, const void *value,
+			       size_t value_size, unsigned flags)
+{
+	if (!ki_kiln_writes(kiln) || !tier->ops->put)
+		return KILN_E_READONLY;
+	return tier->ops->put(tier, key, metadata, metadata_size, value,
+			      value_size, flags);
+}
+
+/* The tiers before the one that knew learn it, unless something was removed
+   since it was asked. */
+static void backfill(struct kiln *kiln, size_t n_tiers,
+		     const struct kiln_key *key, const struct kiln_blob *value,
+		     const struct kiln_blob *metadata, uint64_t changes)
+{
+	if (!n_tiers || ki_memory_changes(kiln->memory) != changes)
+		return;
+	while (n_tiers--)
+		(void)put_in(kiln, kiln->tiers[n_tiers], key,
+			     kiln_blob_data(metadata),
+			     kiln_blob_size(metadata), kiln_blob_data(value),
+			     kiln_blob_size(value), 0);
+}
+
+/*
+ * Ask all tiers, fastest first.  KILN_OK, or KILN_MISS with the counter that
+ * tells why.  out_metadata may be NULL.
+ */
+static enum kiln_status ask_tiers(struct kiln *kiln,
+				  const struct kiln_key *key,
+				  struct kiln_blob **out_blob,
+				  struct kiln_blob **out_metadata,
+				  enum kiln_counter *out_reason)
+{
+	struct kiln_blob *value, *metadata;
+	uint64_t changes;
+	size_t i;
+
+	follow_generations(kiln);
+	changes = ki_memory_changes(kiln->memory);
+	*out_reason = kiln->store_status < 0 ? KILN_COUNT_MISS_UNAVAILABLE
+					     : KILN_COUNT_MISS_NEW;
+	for (i = 0; i < kiln->n_tiers; i++)
+		if (!ask(kiln, kiln->tiers[i], key, &value, &metadata,
+			 out_reason))
+			break;
+	if (i == kiln->n_tiers)
+		return KILN_MISS;
+	count_hit(kiln, value, metadata);
+	backfill(kiln, i, key, value, metadata, changes);
+	ki_memory_fill(kiln->memory, key, value, changes);
+	trace(kiln, key, "hit in the store");
+	*out_blob = value;
+	if (out_metadata)
+		*out_metadata = metadata;
+	else
+		kiln_blob_unref(metadata);
+	return KILN_OK;
+}
+
+/* ---- Building -------------------------------------------------------------- */
+
+/*
+ * The key's build lock among processes, or NULL: without it two of them may
+ * build, that is all.
+ */
+static struct kiln_tier_lock *lock_build(struct kiln *kiln,
+					 const struct kiln_key *key,
+					 const struct ki_flight *flight)
+{
+	struct kiln_tier *store = kiln->n_tiers ? kiln->tiers[0] : NULL;
+	struct kiln_tier_lock *lock = NULL;
+	enum kiln_status status;
+
+	if (!store || !store->ops->lock || !ki_kiln_writes(kiln) ||
+	    (kiln->flags & KILN_OPEN_NO_BUILD_LOCK))
+		return NULL;
+	status = store->ops->lock(store, key,
+				  ki_flight_is_nested(flight)
+					  ? 0
+					  : kiln->lock_timeout_ms,
+				  &lock);
+	if (status == KILN_OK)
+		return lock;
+	if (status == KILN_E_TIMEOUT)
+		ki_kiln_count(kiln, KILN_COUNT_LOCK_TIMEOUTS, 1);
+	else
+		ki_kiln_count(kiln, KILN_COUNT_NO_LOCKS, 1);
+	return NULL;
+}
+
+static void add_missing_u64(struct kiln_metadata *metadata,
+			    enum kiln_metadata_field field, uint64_t value)
+{
+	const void *bytes, *data;
+	size_t size, data_size;
+
+	if (!kiln_metadata_bytes(metadata, &bytes, &size) &&
+	    kiln_metadata_find(bytes, size, field, &data, &data_size))
+		kiln_metadata_add_u64(metadata, field, value);
+}
+
+static void add_missing_string(struct kiln_metadata *metadata,
+			       enum kiln_metadata_field field,
+			       const char *value)
+{
+	const void *bytes, *data;
+	size_t size, data_size;
+
+	if (value && !kiln_metadata_bytes(metadata, &bytes, &size) &&
+	    kiln_metadata_find(bytes, size, field, &data, &data_size))
+		kiln_metadata_add_string(metadata, field, value);
+}
+
+/* What we know of a build, where build() did not say it. */
+static void describe(const struct kiln *kiln, struct kiln_build_result *result,
+		     uint64_t build_ns)
+{
+	if (!result->metadata)
+		result->metadata = kiln_metadata_new();
+	add_missing_u64(result->metadata, KILN_META_CREATED,
+			ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u);
+	add_missing_u64(result->metadata, KILN_META_BUILD_TIME, build_ns);
+	add_missing_string(result->metadata, KILN_META_APPLICATION,
+			   kiln->application);
+	add_missing_string(result->metadata, KILN_META_NAMESPACE,
+			   kiln->name_space);
+}
+
+static void store_built(struct kiln *kiln, const struct kiln_key *key,
+			const struct kiln_build_result *result)
+{
+	const void *metadata = NULL;
+	size_t size = 0, value_size = kiln_blob_size(result->blob);
+
+	(void)kiln_metadata_bytes(result->metadata, &metadata, &size);
+	for (size_t i = 0; i < kiln->n_tiers; i++) {
+		enum kiln_status status =
+			put_in(kiln, kiln->tiers[i], key, metadata, size,
+			       kiln_blob_data(result->blob), value_size, 0);
+
+		if (!i)
+			count_put(kiln, status, value_size);
+	}
+	if (kiln->store_status < 0 && ki_kiln_writes(kiln))
+		ki_kiln_count(kiln, KILN_COUNT_PUTS_DROPPED, 1);
+}
+
+/* KILN_OK, KILN_E_BUILD, or KILN_E_INVALID: a success without a blob. */
+static enum kiln_status run_build(struct kiln *kiln, const struct kiln_key *key,
+				  kiln_build_fn *build, void *arg,
+				  struct kiln_build_result *out_result)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	uint64_t start = sys->monotonic_ns(sys), build_ns;
+
+	build(key, arg, out_result);
+	build_ns = sys->monotonic_ns(sys) - start;
+	out_result->source = KILN_FROM_BUILD;
+	ki_kiln_count(kiln, KILN_COUNT_BUILDS, 1);
+	ki_kiln_count(kiln, KILN_COUNT_BUILD_NS, build_ns);
+	if (out_result->kind != KILN_BUILD_OK) {
+		ki_kiln_count(kiln, KILN_COUNT_BUILD_FAILURES, 1);
+		kiln_blob_unref(out_result->blob);
+		out_result->blob = NULL;
+		return KILN_E_BUILD;
+	}
+	if (!out_result->blob) {
+		ki_kiln_log(kiln, KILN_LOG_ERROR,
+			    "build() said KILN_BUILD_OK but gave no blob");
+		return KILN_E_INVALID;
+	}
+	describe(kiln, out_result, build_ns);
+	return KILN_OK;
+}
+
+/* The leader's way.  *out_result is initialised, and stays the caller's. */
+static enum kiln_status fetch_or_build(struct kiln *kiln,
+				       const struct kiln_key *key,
+				       const struct ki_flight *flight,
+				       kiln_build_fn *build, void *arg,
+				       struct kiln_build_result *out_result)
+{
+	struct kiln_tier_lock *lock = NULL;
+	enum kiln_counter reason;
+	enum kiln_status status;
+
+	out_result->source = KILN_FROM_STORE;
+	status = ask_tiers(kiln, key, &out_result->blob, NULL, &reason);
+	if (status != KILN_MISS)
+		return status;
+	lock = lock_build(kiln, key, flight);
+	if (lock) {
+		enum kiln_counter again;
+
+		/* Whoever had it may have published. */
+		status = ask_tiers(kiln, key, &out_result->blob, NULL, &again);
+		if (status != KILN_MISS)
+			goto out;
+	}
+	ki_kiln_count(kiln, KILN_COUNT_MISSES, 1);
+	ki_kiln_count(kiln, reason, 1);
+	trace(kiln, key, "miss: building");
+	status = run_build(kiln, key, build, arg, out_result);
+	if (!status)
+		store_built(kiln, key, out_result);
+out:
+	if (lock)
+		kiln->tiers[0]->ops->unlock(kiln->tiers[0], lock);
+	return status;
+}
+
+/* ---- The one call ---------------------------------------------------------- */
+
+static void hand_out(struct kiln_build_result *to,
+		     const struct kiln_build_result *from)
+{
+	to->kind = from->kind;
+	to->code = from->code;
+	to->message = from->message;
+	to->blob = from->blob;
+	to->metadata = NULL;
+	to->source = from->source;
+}
+
+static enum kiln_status get_or_build_slowly(struct kiln *kiln,
+					    const struct kiln_key *key,
+					    kiln_build_fn *build, void *arg,
+					    struct kiln_build_result *result)
+{
+	struct kiln_build_result mine;
+	struct ki_flight *flight;
+	enum kiln_status status;
+
+	kiln_build_result_init(&mine);
+	follow_generations(kiln);
+	status = ki_memory_begin(kiln->memory, key, &mine, &flight);
+	if (status == KILN_MISS) {
+		status = fetch_or_build(kiln, key, flight, build, arg, &mine);
+		ki_memory_finish(kiln->memory, flight,
+				 status == KILN_E_BUILD ? KILN_OK : status,
+				 &mine);
+	} else if (!status && mine.kind != KILN_BUILD_OK) {
+		status = KILN_E_BUILD;
+	}
+	kiln_metadata_free(mine.metadata);
+	mine.metadata = NULL;
+	if (status == KILN_OK || status == KILN_E_BUILD)
+		hand_out(result, &mine);
+	else
+		kiln_build_result_fini(&mine);
+	return status;
+}
+
+enum kiln_status kiln_get_or_build(struct kiln *kiln,
+				   const struct kiln_key *key,
+				   kiln_build_fn *build, void *arg,
+				   struct kiln_build_result *result)
+{
+	struct kiln_blob *blob;
+	enum kiln_status status;
+
+	if (!build || !result)
+		return KILN_E_INVALID;
+	status = hot(kiln, key, &blob);
+	if (status == KILN_OK) {
+		result->kind = KILN_BUILD_OK;
+		result->code = 0;
+		result->message = NULL;
+		result->blob = blob;
+		result->metadata = NULL;
+		result->source = KILN_FROM_MEMORY;
+		return end_hot(kiln, key);
+	}
+	if (status != KILN_MISS)
+		return status;
+	status = get_or_build_slowly(kiln, key, build, arg, result);
+	ki_kiln_tick(kiln);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
+/* ---- Parts of it ----------------------------------------------------------- */
+
+/* Why a key is new is known to whoever asks: the rest is counted here. */
+static void count_miss(struct kiln *kiln, const struct kiln_key *key,
+		       enum kiln_counter reason)
+{
+	ki_kiln_count(kiln, KILN_COUNT_MISSES, 1);
+	ki_kiln_count(kiln, reason, reason != KILN_COUNT_MISS_NEW);
+	trace(kiln, key, "miss");
+}
+
+enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
+			  struct kiln_blob **out_blob)
+{
+	enum kiln_status status = hot(kiln, key, out_blob);
+	enum kiln_counter reason;
+
+	if (status == KILN_OK)
+		return end_hot(kiln, key);
+	if (status != KILN_MISS)
+		return status;
+	follow_generations(kiln);
+	status = ki_memory_get(kiln->memory, key, out_blob);
+	if (status)
+		status = ask_tiers(kiln, key, out_blob, NULL, &reason);
+	if (status)
+		count_miss(kiln, key, reason);
+	ki_kiln_tick(kiln);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
+/* The memory tier has no metadata: it answers only where the tiers don't. */
+enum kiln_status kiln_get_entry(struct kiln *kiln, const struct kiln_key *key,
+				struct kiln_blob **out_blob,
+				struct kiln_blob **out_metadata)
+{
+	struct kiln_blob *value, *metadata = NULL;
+	enum kiln_counter reason;
+	enum kiln_status status;
+
+	if (!key || !key->finished)
+		return KILN_E_INVALID;
+	status = ki_kiln_enter(kiln);
+	if (status)
+		return status;
+	status = ask_tiers(kiln, key, &value, &metadata, &reason);
+	if (status)
+		status = ki_memory_get(kiln->memory, key, &value);
+	if (status)
+		count_miss(kiln, key, reason);
+	else if (!metadata)
+		status = kiln_blob_copy(NULL, 0, &metadata);
+	if (status == KILN_E_NO_MEMORY)
+		kiln_blob_unref(value);
+	if (!status) {
+		*out_blob = value;
+		*out_metadata = metadata;
+	}
+	ki_kiln_tick(kiln);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
+/* For a kiln whose store, if any, cannot have it. */
+static enum kiln_status put_in_memory(struct kiln *kiln,
+				      const struct kiln_key *key,
+				      const void *data, size_t size,
+				      unsigned flags)
+{
+	struct kiln_blob *blob;
+	enum kiln_status status = kiln_blob_copy(data, size, &blob);
+
+	if (status)
+		return status;
+	if (flags & KILN_PUT_REPLACE)
+		ki_memory_put(kiln->memory, key, blob);
+	else
+		status = ki_memory_add(kiln->memory, key, blob);
+	kiln_blob_unref(blob);
+	return status;
+}
+
+/* The first tier decides, and the others follow. */
+static enum kiln_status put_in_tiers(struct kiln *kiln,
+				     const struct kiln_key *key,
+				     const void *metadata,
+				     size_t metadata_size, const void *data,
+				     size_t size, unsigned flags)
+{
+	enum kiln_status first = KILN_OK;
+
+	for (size_t i = 0; i < kiln->n_tiers; i++) {
+		enum kiln_status status =
+			put_in(kiln, kiln->tiers[i], key, metadata,
+			       metadata_size, data, size, flags);
+
+		if (!i) {
+			first = status;
+			count_put(kiln, status, size);
+		}
+		if (first == KILN_EXISTS)
+			break;
+	}
+	return first;
+}
+
+enum kiln_status kiln_put(struct kiln *kiln, const struct kiln_key *key,
+			  const void *data, size_t size,
+			  const struct kiln_metadata *metadata, unsigned flags)
+{
+	const void *bytes = NULL;
+	size_t bytes_size = 0;
+	enum kiln_status status, in_memory;
+
+	if (!key || !key->finished || (!data && size) ||
+	    (flags & ~KILN_PUT_REPLACE))
+		return KILN_E_INVALID;
+	if (metadata) {
+		status = kiln_metadata_bytes(metadata, &bytes, &bytes_size);
+		if (status)
+			return status;
+	}
+	status = ki_kiln_enter(kiln);
+	if (status)
+		return status;
+	status = put_in_tiers(kiln, key, bytes, bytes_size, data, size, flags);
+	if (kiln->n_tiers && status == KILN_OK) {
+		/* The next look-up brings the tier's own view. */
+		ki_memory_remove(kiln->memory, key);
+	} else if (status != KILN_EXISTS) {
+		in_memory = put_in_memory(kiln, key, data, size, flags);
+		if (status == KILN_OK)
+			status = in_memory;
+	}
+	if (status == KILN_OK && kiln->store_status < 0) {
+		count_put(kiln, kiln->store_status, size);
+		status = kiln->store_status;
+	}
+	trace(kiln, key, kiln_status_name(status));
+	ki_kiln_tick(kiln);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
+/*
+ * From slow to fast, memory last: what a slower tier still has must not be
+ * found and brought back while the faster ones are emptied.
+ */
+enum kiln_status kiln_remove(struct kiln *kiln, const struct kiln_key *key)
+{
+	enum kiln_status status, result = KILN_MISS, failed = KILN_OK;
+
+	if (!key || !key->finished)
+		return KILN_E_INVALID;
+	status = ki_kiln_enter(kiln);
+	if (status)
+		return status;
+	for (size_t i = kiln->n_tiers; i--;) {
+		struct kiln_tier *tier = kiln->tiers[i];
+
+		status = ki_kiln_writes(kiln) && tier->ops->remove
+				 ? tier->ops->remove(tier, key)
+				 : KILN_E_READONLY;
+		if (status == KILN_OK)
+			result = KILN_OK;
+		else if (status < 0)
+			failed = status;
+	}
+	if (!ki_memory_remove(kiln->memory, key))
+		result = KILN_OK;
+	ki_kiln_leave(kiln);
+	return failed ? failed : result;
+}
+
+enum kiln_status kiln_wipe(struct kiln *kiln)
+{
+	enum kiln_status status = ki_kiln_enter(kiln), failed = KILN_OK;
+
+	if (status)
+		return status;
+	for (size_t i = kiln->n_tiers; i--;) {
+		struct kiln_tier *tier = kiln->tiers[i];
+
+		status = ki_kiln_writes(kiln) && tier->ops->wipe
+				 ? tier->ops->wipe(tier)
+				 : KILN_E_READONLY;
+		if (status < 0)
+			failed = status;
+	}
+	ki_memory_wipe(kiln->memory);
+	ki_kiln_leave(kiln);
+	return failed;
+}
+
+void kiln_prefetch(struct kiln *kiln, const struct kiln_key *const *keys,
+		   size_t n_keys)
+{
+	if (ki_kiln_enter(kiln))
+		return;
+	for (size_t i = 0; i < kiln->n_tiers; i++)
+		if (kiln->tiers[i]->ops->prefetch)
+			kiln->tiers[i]->ops->prefetch(kiln->tiers[i], keys,
+						      n_keys);
+	ki_kiln_leave(kiln);
+}

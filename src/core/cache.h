@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_CORE_CACHE_H
+#define KI_CORE_CACHE_H
+
+/* The inside of a kiln, for the files of this folder. */
+
+#include <stdatomic.h>
+
+#include <kiln/inspect.h>
+#include <kiln/kiln.h>
+#include <kiln/tier.h>
+
+#include "memory/memory.h"
+#include "memory/slots.h"
+#include "sys/sys.h"
+
+#define KI_TIERS_MAX 8
+#define KI_STRIPES 8		/* of counters; a power of two */
+#define KI_TICK_NS 1000000000u	/* between two flushes of counters */
+
+struct ki_stripe {
+	_Alignas(64) _Atomic uint64_t counters[KILN_N_COUNTERS];
+};
+
+struct kiln {
+	/* Fixed after open. */
+	struct ki_memory *memory;
+	struct kiln_tier *tiers[KI_TIERS_MAX];	/* fastest first */
+	size_t n_tiers;
+	int has_store;			/* tiers[0] is the store given */
+	enum kiln_status store_status;
+	uint64_t fork_counter;
+	uint32_t flags;
+	uint32_t lock_timeout_ms;
+	uint64_t memory_bytes_max;
+	char *name_space;		/* or NULL */
+	char *application;		/* or NULL */
+	kiln_log_fn *log;
+	void *log_arg;
+	/* Atomic. */
+	_Atomic uint64_t seen[KI_TIERS_MAX];	/* generations */
+	_Atomic int due;		/* a flush may be */
+	_Atomic int closing;
+	_Alignas(64) _Atomic uint64_t calls;	/* in progress, off the hot path */
+	_Atomic uint64_t next_tick_ns;
+	_Atomic uint64_t next_halving_ns;
+	struct ki_stripe stripes[KI_STRIPES];
+	/* Under mutex. */
+	struct ki_mutex mutex;
+	struct ki_cond no_calls;
+	struct ki_mutex stats_mutex;
+	uint64_t flushed[KILN_N_COUNTERS];
+};
+
+/*
+ * Around every call that may take its time: KILN_OK, KILN_E_FORKED, or
+ * KILN_E_INVALID when the kiln is being closed or is NULL.
+ */
+enum kiln_status ki_kiln_enter(struct kiln *kiln);
+void ki_kiln_leave(struct kiln *kiln);
+
+/* The store, or without one the first tier given, or NULL. */
+struct kiln_tier *ki_kiln_store(const struct kiln *kiln);
+
+/* Whether tiers may be written. */
+static inline int ki_kiln_writes(const struct kiln *kiln)
+{
+	return !(kiln->flags & KILN_OPEN_READONLY);
+}
+
+void ki_kiln_log(const struct kiln *kiln, enum kiln_log_level level,
+		 const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- stats.c --------------------------------------------------------------- */
+
+void ki_kiln_count(struct kiln *kiln, enum kiln_counter counter, uint64_t n);
+/* What is done now and then: flush counters, look at the memory left. */
+void ki_kiln_tick(struct kiln *kiln);
+void ki_kiln_flush(struct kiln *kiln);
+
+#endif /* KI_CORE_CACHE_H */

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Opening and closing.  A wrong option makes opening fail, a store that cannot
+ * be used does not: the kiln works without, says so once, and keeps the
+ * reason.
+ */
+
+#include "core/cache.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "store/store.h"
+
+#define NAME_BYTES_MAX 64	/* of a store's files */
+
+typedef enum kiln_status store_open_fn(const struct ki_store_options *options,
+				       struct kiln_tier **out_tier);
+
+struct kind {
+	const char *prefix;
+	store_open_fn *open;
+	int needs_local;	/* a file system that is known to behave */
+	int has_name;		/* "#NAME" may follow */
+};
+
+static const struct kind kinds[] = {
+	{ NULL, NULL, 0, 0 },
+};
+
+/* What a URL of a store says. */
+struct place {
+	const struct kind *kind;
+	char directory[KI_PATH_MAX];
+	char name[NAME_BYTES_MAX + 1];	/* "": the default */
+};
+
+/* ---- Options --------------------------------------------------------------- */
+
+/* Options of an older caller are shorter; of a newer one, what we do not know
+   must be zero. */
+static int take_options(const struct kiln_options *given,
+			struct kiln_options *out)
+{
+	const unsigned char *bytes = (const unsigned char *)given;
+	size_t i;
+
+	kiln_options_init(out);
+	if (!given)
+		return 1;
+	if (given->size < sizeof(given->size))
+		return 0;
+	for (i = sizeof(*out); i < given->size; i++)
+		if (bytes[i])
+			return 0;
+	memcpy(out, given,
+	       given->size < sizeof(*out) ? given->size : sizeof(*out));
+	out->size = sizeof(*out);
+	return 1;
+}
+
+static int is_tier(const struct kiln_tier *tier)
+{
+	return tier && tier->ops && tier->ops->version == KILN_TIER_VERSION &&
+	       tier->ops->get && tier->ops->close;
+}
+
+static const char *find_fault(const struct kiln_options *options)
+{
+	const uint32_t known = KILN_OPEN_GUEST * 2 - 1;
+
+	if (options->flags & ~known)
+		return "flags: unknown bits";
+	if ((unsigned)options->failure_policy > KILN_FAILURE_KEEP_FOR)
+		return "failure_policy: not a value of the enumeration";
+	if (options->n_tiers && !options->tiers)
+		return "tiers: NULL, but n_tiers is not 0";
+	if (options->n_tiers > KI_TIERS_MAX - 1)
+		return "n_tiers: too many";
+	for (size_t i = 0; i < options->n_tiers; i++)
+		if (!is_tier(options->tiers[i]))
+			return "tiers: not of this version, or without get "
+			       "or close";
+	return NULL;
+}
+
+/* ---- The URL of a store ---------------------------------------------------- */
+
+static const struct kind *find_kind(const char *url)
+{
+	const struct kind *kind;
+
+	for (kind = kinds; kind->prefix; kind++)
+		if (!strncmp(url, kind->prefix, strlen(kind->prefix)))
+			return kind;
+	return NULL;
+}
+
+/* NULL, or what is wrong. */
+static const char *parse_url(const char *url, struct place *out_place)
+{
+	const char *directory, *name = NULL;
+	char path[KI_PATH_MAX];
+	size_t size;
+
+	out_place->kind = find_kind(url);
+	if (!out_place->kind)
+		return "expected log:DIR[#NAME] or file:DIR";
+	directory = url + strlen(out_place->kind->prefix);
+	if (out_place->kind->has_name)
+		name = strrchr(directory, '#');
+	if (name && strchr(name, '/'))
+		name = NULL;		/* part of the directory */
+	size = name ? (size_t)(name - directory) : strlen(directory);
+	if (!size)
+		return "the directory is missing";
+	if (size >= sizeof(path))
+		return "the path is too long";
+	memcpy(path, directory, size);
+	path[size] = '\0';
+	if (ki_absolute_path(out_place->directory, path))
+		return "the path is too long, or there is no working "
+		       "directory";
+	out_place->name[0] = '\0';
+	if (!name)
+		return NULL;
+	name++;
+	if (!*name || *name == '.' || strlen(name) > NAME_BYTES_MAX)
+		return "the name behind # must have 1 to 64 bytes, the first "
+		       "not a dot";
+	strcpy(out_place->name, name);
+	return NULL;
+}
+
+/* Of the directory, or where it will be made. */
+static int is_local(const struct ki_sys *sys, const char *directory)
+{
+	enum ki_file_system kind = KI_FS_UNKNOWN;
+	char path[KI_PATH_MAX];
+
+	strcpy(path, directory);
+	while (sys->file_system(sys, path, &kind)) {
+		char *slash = strrchr(path, '/');
+
+		if (!slash || slash == path)
+			return !sys->file_system(sys, "/", &kind) &&
+			       kind == KI_FS_LOCAL;
+		*slash = '\0';
+	}
+	return kind == KI_FS_LOCAL;
+}
+
+static enum kiln_status open_store(struct kiln *kiln,
+				   const struct kiln_options *options,
+				   const struct place *place)
+{
+	const struct kind *kind = place->kind;
+	struct ki_store_options store = {
+		.sys = &ki_sys_posix,
+		.directory = place->directory,
+		.name = *place->name ? place->name : NULL,
+		.bytes_max = options->store_bytes_max,
+		.age_max_s = options->store_age_max_s,
+		.user_version = options->user_version,
+		.flags = options->flags,
+		.log = options->log,
+		.log_arg = options->log_arg,
+	};
+
+	if (kind->needs_local && !is_local(store.sys, place->directory)) {
+		kind = find_kind("file:");
+		ki_kiln_log(kiln, KILN_LOG_NOTE,
+			    "%s: not a file system known to be local: one "
+			    "file per entry is used",
+			    place->directory);
+	}
+	return kind->open(&store, &kiln->tiers[0]);
+}
+
+/* ---- Opening --------------------------------------------------------------- */
+
+/* NULL stays NULL; 0 without memory. */
+static int copy_string(const char *from, char **out)
+{
+	*out = from ? strdup(from) : NULL;
+	return !from || *out;
+}
+
+static int copy_names(struct kiln *kiln, const struct kiln_options *options)
+{
+	char path[KI_PATH_MAX];
+	const char *application = options->application;
+
+	if (!application && !ki_executable(path))
+		application = path;
+	return copy_string(options->name_space, &kiln->name_space) &&
+	       copy_string(application, &kiln->application);
+}
+
+static enum kiln_status open_memory(struct kiln *kiln,
+				    const struct kiln_options *options)
+{
+	const struct ki_memory_options memory = {
+		.bytes_max = options->memory_bytes_max,
+		.entries_max = options->memory_entries_max,
+		.hold_nothing = !!(options->flags & KILN_OPEN_GUEST),
+		.failure_policy = options->failure_policy,
+		.failure_ttl_ms = options->failure_ttl_ms,
+		.due = &kiln->due,
+	};
+
+	return ki_memory_new(&memory, &kiln->memory);
+}
+
+static void free_kiln(struct kiln *kiln)
+{
+	if (!kiln)
+		return;
+	ki_memory_free(kiln->memory);
+	free(kiln->name_space);
+	free(kiln->application);
+	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
+		ki_mutex_fini(&kiln->mutex);
+		ki_mutex_fini(&kiln->stats_mutex);
+		ki_cond_fini(&kiln->no_calls);
+	}
+	free(kiln);
+}
+
+static struct kiln *new_kiln(const struct kiln_options *options)
+{
+	struct kiln *kiln = aligned_alloc(_Alignof(struct kiln), sizeof(*kiln));
+
+	if (!kiln)
+		return NULL;
+	memset(kiln, 0, sizeof(*kiln));
+	kiln->fork_counter = ki_fork_generation();
+	ki_mutex_init(&kiln->mutex, KI_RANK_CACHE);
+	ki_mutex_init(&kiln->stats_mutex, KI_RANK_STATS);
+	ki_cond_init(&kiln->no_calls);
+	kiln->flags = options->flags;
+	kiln->lock_timeout_ms = options->lock_timeout_ms;
+	kiln->memory_bytes_max = options->memory_bytes_max;
+	kiln->log = options->log;
+	kiln->log_arg = options->log_arg;
+	if (open_memory(kiln, options) || !copy_names(kiln, options)) {
+		free_kiln(kiln);
+		return NULL;
+	}
+	return kiln;
+}
+
+static void complain(const struct kiln_options *options, const char *fault)
+{
+	if (options->log)
+		options->log(options->log_arg, KILN_LOG_ERROR, fault);
+}
+
+static void close_tiers(struct kiln_tier *const *tiers, size_t n_tiers)
+{
+	while (n_tiers--)
+		if (is_tier(tiers[n_tiers]))
+			tiers[n_tiers]->ops->close(tiers[n_tiers]);
+}
+
+/* Options without the tiers, which are closed by the caller on failure. */
+static enum kiln_status open_kiln(const struct kiln_options *options,
+				  struct kiln **out_kiln)
+{
+	const char *fault = find_fault(options);
+	char message[KI_PATH_MAX + 128];
+	struct place place = { 0 };
+	struct kiln *kiln;
+
+	if (!fault && options->store_url) {
+		fault = parse_url(options->store_url, &place);
+		if (fault) {
+			snprintf(message, sizeof(message),
+				 "store_url: \"%s\": %s", options->store_url,
+				 fault);
+			fault = message;
+		}
+	}
+	if (fault) {
+		complain(options, fault);
+		return KILN_E_INVALID;
+	}
+	kiln = new_kiln(options);
+	if (!kiln)
+		return KILN_E_NO_MEMORY;
+	kiln->store_status = KILN_MISS;
+	if (options->store_url) {
+		kiln->store_status = open_store(kiln, options, &place);
+		kiln->has_store = kiln->store_status == KILN_OK;
+		kiln->n_tiers = kiln->has_store ? 1 : 0;
+		if (!kiln->has_store)
+			ki_kiln_log(kiln, KILN_LOG_ERROR,
+				    "%s: the store is not used: %s",
+				    options->store_url,
+				    kiln_status_name(kiln->store_status));
+	}
+	for (size_t i = 0; i < options->n_tiers; i++)
+		kiln->tiers[kiln->n_tiers++] = options->tiers[i];
+	*out_kiln = kiln;
+	return KILN_OK;
+}
+
+enum kiln_status kiln_open(const struct kiln_options *options,
+			   struct kiln **out_kiln)
+{
+	struct kiln_options taken;
+	enum kiln_status status;
+
+	if (!take_options(options, &taken)) {
+		complain(&taken, "options: written for a newer version");
+		return KILN_E_INVALID;
+	}
+	status = out_kiln ? open_kiln(&taken, out_kiln) : KILN_E_INVALID;
+	if (status && taken.tiers)
+		close_tiers(taken.tiers, taken.n_tiers);
+	return status;
+}
+
+enum kiln_status kiln_store_status(const struct kiln *kiln)
+{
+	return kiln ? kiln->store_status : KILN_E_INVALID;
+}
+
+/* ---- Closing --------------------------------------------------------------- */
+
+static void wait_for_calls(struct kiln *kiln)
+{
+	atomic_store(&kiln->closing, 1);
+	ki_slots_wait();
+	ki_mutex_lock(&kiln->mutex);
+	while (atomic_load(&kiln->calls))
+		ki_cond_wait(&kiln->no_calls, &kiln->mutex);
+	ki_mutex_unlock(&kiln->mutex);
+	ki_slots_wait();
+}
+
+/* In a forked child the other threads are gone, with whatever they were at. */
+void kiln_close(struct kiln *kiln)
+{
+	if (!kiln)
+		return;
+	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
+		wait_for_calls(kiln);
+		ki_kiln_flush(kiln);
+	}
+	close_tiers(kiln->tiers, kiln->n_tiers);
+	free_kiln(kiln);
+}
