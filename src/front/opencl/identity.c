@@ -396,10 +396,6 @@ static int add_layers(const struct ki_sys *sys,
 			break;
 		}
 		err = ki_cl_library_identity(sys, paths.words[i], identity);
-		if (err == -ENOENT) {	/* not loaded either */
-			err = 0;
-			continue;
-		}
 		snprintf(name, sizeof(name), "%zu", i);
 		snprintf(text, sizeof(text), "%.200s %s",
 			 ki_cl_last_part(paths.words[i]), identity);

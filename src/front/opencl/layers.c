@@ -179,6 +179,15 @@ static int add_system_layers(const struct ki_sys *sys,
 	return err;
 }
 
+/* A path that leads nowhere is a layer that its loader passed over in silence.
+   A name without a folder is searched in places that we do not know. */
+static int may_be_there(const struct ki_sys *sys, const char *path)
+{
+	struct ki_file_info info;
+
+	return !strchr(path, '/') || sys->stat(sys, path, &info) != -ENOENT;
+}
+
 int ki_cl_layers_below(const struct ki_sys *sys,
 		       const struct ki_cl_images *images,
 		       const struct ki_cl_image *own,
@@ -192,8 +201,9 @@ int ki_cl_layers_below(const struct ki_sys *sys,
 		if (is_image(sys, listed.words[n], own))
 			break;
 	for (i = n; i > 0 && !err; i--)
-		err = ki_cl_words_add(out_paths, listed.words[i - 1],
-				      strlen(listed.words[i - 1]));
+		if (may_be_there(sys, listed.words[i - 1]))
+			err = ki_cl_words_add(out_paths, listed.words[i - 1],
+					      strlen(listed.words[i - 1]));
 	if (!err)
 		err = add_system_layers(sys, images, own, out_paths);
 	ki_cl_words_fini(&listed);

@@ -1,0 +1,740 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Keys on the stand-in driver, loaded by ourselves: its handles begin with its
+ * table, and it may be loaded a second time under another name.
+ *
+ *	key_test LIBRARY TWIN
+ */
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include <kiln/inspect.h>
+
+#include "base/hash.h"
+#include "front/opencl/identity.h"
+#include "front/opencl/image.h"
+#include "front/opencl/layers.h"
+#include "front/opencl/parts.h"
+
+static const char *library_path, *twin_path;
+
+/* ---- Drivers ------------------------------------------------------------------- */
+
+struct driver {
+	const cl_icd_dispatch *calls;
+	cl_platform_id platform;
+	cl_device_id devices[4];
+	cl_uint n_devices;
+};
+
+static struct driver load(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	clIcdGetPlatformIDsKHR_fn get;
+	struct driver driver = { 0 };
+
+	assert_non_null(library);
+	*(void **)&get = dlsym(library, "clIcdGetPlatformIDsKHR");
+	assert_non_null(get);
+	assert_int_equal(get(1, &driver.platform, NULL), CL_SUCCESS);
+	driver.calls = *(const cl_icd_dispatch **)driver.platform;
+	assert_int_equal(driver.calls->clGetDeviceIDs(
+				 driver.platform, CL_DEVICE_TYPE_ALL, 4,
+				 driver.devices, &driver.n_devices),
+			 CL_SUCCESS);
+	return driver;
+}
+
+static struct driver driver;		/* three devices; the first two equal */
+static struct ki_cl_identities *identities;
+
+/* ---- Builds -------------------------------------------------------------------- */
+
+static struct ki_cl_build build_of(const char *const *strings,
+				   const size_t *lengths, cl_uint n,
+				   const char *options)
+{
+	return (struct ki_cl_build){
+		.platform = driver.platform,
+		.devices = driver.devices,
+		.n_devices = 1,
+		.strings = strings,
+		.lengths = lengths,
+		.n_strings = n,
+		.options = options,
+	};
+}
+
+static struct kiln_key *key_of(const struct ki_cl_build *build)
+{
+	enum kiln_counter reason;
+	struct kiln_key *key;
+
+	assert_int_equal(ki_cl_key(identities, build, &key, &reason), KILN_OK);
+	return key;
+}
+
+static struct kiln_key *key_of_text(const char *source, const char *options)
+{
+	size_t length = strlen(source);
+	struct ki_cl_build build = build_of(&source, &length, 1, options);
+
+	return key_of(&build);
+}
+
+/* Whether two keys are equal; frees both. */
+static int same(struct kiln_key *a, struct kiln_key *b)
+{
+	int is_same = !memcmp(kiln_key_digest(a), kiln_key_digest(b),
+			      KILN_DIGEST_BYTES);
+
+	kiln_key_free(a);
+	kiln_key_free(b);
+	return is_same;
+}
+
+/* Why a look-up of `a` misses if `b` was built before; frees both. */
+static enum kiln_counter reason_of(struct kiln_key *a, struct kiln_key *b)
+{
+	size_t size;
+	const void *record = kiln_key_record(b, &size);
+	enum kiln_counter reason = ki_cl_miss_reason(a, record, size);
+
+	kiln_key_free(a);
+	kiln_key_free(b);
+	return reason;
+}
+
+static enum kiln_counter refused(const char *source, const char *options)
+{
+	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
+	size_t length = strlen(source);
+	struct ki_cl_build build = build_of(&source, &length, 1, options);
+	struct kiln_key *key = NULL;
+
+	assert_int_equal(ki_cl_key(identities, &build, &key, &reason),
+			 KILN_E_UNSUPPORTED);
+	assert_null(key);
+	return reason;
+}
+
+/* ---- Sources and options --------------------------------------------------------- */
+
+static void the_same_build_has_the_same_key(void **state)
+{
+	assert_true(same(key_of_text("k", "-DX"), key_of_text("k", "-DX")));
+}
+
+/* S01 */
+static void source_and_options_do_not_run_together(void **state)
+{
+	assert_false(same(key_of_text("ab", "c"), key_of_text("a", "bc")));
+	assert_false(same(key_of_text("", "ab"), key_of_text("ab", "")));
+}
+
+/* S03 */
+static void an_option_added_or_removed_is_another_key(void **state)
+{
+	assert_false(same(key_of_text("k", "-DX"), key_of_text("k", "")));
+	assert_false(same(key_of_text("k", "-DX"), key_of_text("k", "-DY")));
+	assert_false(same(key_of_text("k", "-DX -DY"),
+			  key_of_text("k", "-DY -DX")));
+}
+
+static void strings_are_one_text(void **state)
+{
+	const char *whole[] = { "abcdef" }, *parts[] = { "ab", "", "cdef" };
+	const size_t whole_size[] = { 6 }, part_sizes[] = { 2, 0, 4 };
+	struct ki_cl_build a = build_of(whole, whole_size, 1, "");
+	struct ki_cl_build b = build_of(parts, part_sizes, 3, "");
+
+	assert_true(same(key_of(&a), key_of(&b)));
+}
+
+static void lengths_are_believed_not_nuls(void **state)
+{
+	const char *text[] = { "ab\0cd" }, *parts[] = { "ab\0", "cd" };
+	const size_t five[] = { 5 }, two[] = { 2 }, six[] = { 6 };
+	const size_t part_sizes[] = { 3, 2 };
+	struct ki_cl_build a = build_of(text, five, 1, "");
+	struct ki_cl_build b = build_of(text, two, 1, "");
+	struct ki_cl_build c = build_of(text, six, 1, "");
+	struct ki_cl_build d = build_of(parts, part_sizes, 2, "");
+
+	assert_false(same(key_of(&a), key_of(&b)));
+	assert_false(same(key_of(&a), key_of(&c)));
+	/* Some driver may stop at the NUL of each string. */
+	assert_false(same(key_of(&a), key_of(&d)));
+}
+
+static void what_cannot_be_known_is_refused_with_its_reason(void **state)
+{
+	assert_int_equal(refused("__DATE__", ""),
+			 KILN_COUNT_MISS_TIME_MACRO);
+	assert_int_equal(refused("k", "-DX=__TIME__"),
+			 KILN_COUNT_MISS_TIME_MACRO);
+	assert_int_equal(refused("#import \"x\"\n", ""),
+			 KILN_COUNT_MISS_DIRECTIVE);
+	assert_int_equal(refused("k", "-DX(a)=__has_include(a)"),
+			 KILN_COUNT_MISS_DIRECTIVE);
+	assert_int_equal(refused("#include X\n", ""),
+			 KILN_COUNT_MISS_UNRESOLVED);
+	assert_int_equal(refused("k", "@file"), KILN_COUNT_MISS_UNRESOLVED);
+	assert_int_equal(refused("k", "-save-temps"),
+			 KILN_COUNT_MISS_UNSUPPORTED);
+}
+
+/* ---- Devices (S05) ------------------------------------------------------------------ */
+
+static void equal_devices_share_and_others_do_not(void **state)
+{
+	const char *source[] = { "k" };
+	const size_t size[] = { 1 };
+	struct ki_cl_build first = build_of(source, size, 1, "");
+	struct ki_cl_build second = first, other = first, both = first;
+
+	assert_int_equal(driver.n_devices, 3);
+	second.devices = &driver.devices[1];
+	other.devices = &driver.devices[2];
+	both.n_devices = 2;
+	assert_true(same(key_of(&first), key_of(&second)));
+	assert_false(same(key_of(&first), key_of(&other)));
+	assert_false(same(key_of(&first), key_of(&both)));
+	assert_int_equal(reason_of(key_of(&first), key_of(&other)),
+			 KILN_COUNT_MISS_DEVICE);
+	assert_int_equal(reason_of(key_of(&first), key_of(&both)),
+			 KILN_COUNT_MISS_DEVICE);
+}
+
+static void the_order_of_devices_counts(void **state)
+{
+	const char *source[] = { "k" };
+	const size_t size[] = { 1 };
+	cl_device_id forth[] = { driver.devices[0], driver.devices[2] };
+	cl_device_id back[] = { driver.devices[2], driver.devices[0] };
+	struct ki_cl_build a = build_of(source, size, 1, ""), b;
+
+	a.devices = forth;
+	a.n_devices = 2;
+	b = a;
+	b.devices = back;
+	assert_false(same(key_of(&a), key_of(&b)));
+}
+
+static void a_processor_says_the_same_on_every_core(void **state)
+{
+	char a[KI_CL_CPU_BYTES], b[KI_CL_CPU_BYTES];
+
+	for (int i = 0; i < 100; i++) {
+		ki_cl_cpu_identity(a);
+		ki_cl_cpu_identity(b);
+		assert_string_equal(a, b);
+	}
+	assert_true(strlen(a) > 4);
+}
+
+/* ---- Compilers (S04) ------------------------------------------------------------------ */
+
+static struct kiln_key *key_with(const struct driver *other, const char *source)
+{
+	struct ki_cl_identities *theirs = ki_cl_identities_new(other->calls);
+	size_t length = strlen(source);
+	struct ki_cl_build build = build_of(&source, &length, 1, "");
+	enum kiln_counter reason;
+	struct kiln_key *key;
+
+	build.platform = other->platform;
+	build.devices = other->devices;
+	assert_int_equal(ki_cl_key(theirs, &build, &key, &reason), KILN_OK);
+	ki_cl_identities_free(theirs);
+	return key;
+}
+
+/* All strings are equal, the build-id is not. */
+static void another_build_of_the_driver_is_another_compiler(void **state)
+{
+	struct driver twin = load(twin_path);
+
+	assert_false(same(key_of_text("k", ""), key_with(&twin, "k")));
+	assert_int_equal(reason_of(key_of_text("k", ""), key_with(&twin, "k")),
+			 KILN_COUNT_MISS_COMPILER);
+	assert_true(same(key_of_text("k", ""), key_with(&driver, "k")));
+}
+
+static void copy_file(const char *from, const char *to)
+{
+	size_t size;
+	char *data = harness_read(from, &size);
+
+	assert_non_null(data);
+	(void)unlink(to);
+	harness_write(to, data, size);
+	free(data);
+}
+
+/* The same driver under a name that nobody has heard of, SONAME included. */
+static void a_driver_without_a_row_is_not_cached(void **state)
+{
+	char *directory = harness_directory(), *why = NULL, *data, *at;
+	char *path = harness_path(directory, "libwhatever.so");
+	struct ki_cl_identities *theirs;
+	struct driver other;
+	size_t size;
+
+	data = harness_read(library_path, &size);
+	assert_non_null(data);
+	while ((at = memmem(data, size, "libkiln-test-icd.so", 19)))
+		memcpy(at, "libkilo", 7);
+	harness_write(path, data, size);
+	free(data);
+	other = load(path);
+	theirs = ki_cl_identities_new(other.calls);
+	assert_int_equal(ki_cl_platform_status(theirs, other.platform,
+					       (const char **)&why),
+			 KILN_E_UNSUPPORTED);
+	assert_non_null(why);
+	assert_string_equal(ki_cl_driver(theirs, other.platform)->name,
+			    "unknown");
+	ki_cl_identities_free(theirs);
+	free(path);
+	free(directory);
+}
+
+/* No build-id, equal size, equal times: the content decides. */
+static void a_library_without_build_id_is_known_by_its_content(void **state)
+{
+	char a[KI_CL_IDENTITY_BYTES], b[KI_CL_IDENTITY_BYTES];
+	const struct timespec epoch[2] = { { 0 } };
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "library.so");
+
+	harness_write(path, "contents 1", 10);
+	assert_int_equal(utimensat(AT_FDCWD, path, epoch, 0), 0);
+	assert_int_equal(ki_cl_library_identity(&ki_sys_posix, path, a), 0);
+	harness_write(path, "contents 2", 10);
+	assert_int_equal(utimensat(AT_FDCWD, path, epoch, 0), 0);
+	assert_int_equal(ki_cl_library_identity(&ki_sys_posix, path, b), 0);
+	assert_int_equal(strncmp(a, "blake2b ", 8), 0);
+	assert_string_not_equal(a, b);
+	assert_int_equal(ki_cl_library_identity(&ki_sys_posix, directory, a),
+			 -EINVAL);
+	free(path);
+	free(directory);
+}
+
+static void a_library_says_the_same_loaded_and_on_disk(void **state)
+{
+	char identity[KI_CL_IDENTITY_BYTES];
+	const struct ki_cl_image *image;
+	struct ki_cl_images images;
+
+	ki_cl_images_take(&images);
+	assert_int_equal(images.failed, 0);
+	image = ki_cl_image_named(&images, library_path);
+	assert_non_null(image);
+	assert_int_equal(ki_cl_library_identity(&ki_sys_posix, library_path,
+						identity),
+			 0);
+	assert_string_equal(identity, image->build_id);
+	assert_non_null(ki_cl_image_named(&images, "libc.so.6"));
+	assert_non_null(ki_cl_image_at(&images,
+				       (const void *)(uintptr_t)
+					       a_library_says_the_same_loaded_and_on_disk));
+	ki_cl_images_fini(&images);
+}
+
+/* ---- A compiler's other files ------------------------------------------------------------ */
+
+static const struct ki_cl_part TEST_PARTS[] = {
+	{ KI_CL_PART_LIBRARY, { "@/none", "@/late" }, "liblate", ".so", 0 },
+	{ KI_CL_PART_DATA, { "@/data" }, "builtins.bc", NULL, 1 },
+};
+
+static void parts_are_found_watched_and_missed(void **state)
+{
+	const struct ki_cl_driver_row row = { .parts = TEST_PARTS,
+					      .n_parts = 2 };
+	char *directory = harness_directory();
+	char *driver_path = harness_path(directory, "libdriver.so");
+	struct ki_cl_part_files files;
+	struct ki_cl_images images;
+
+	assert_int_equal(chdir(directory), 0);
+	assert_int_equal(ki_cl_parts_find(&ki_sys_posix, &row, driver_path,
+					  &files),
+			 -ENOENT);
+	assert_int_equal(mkdir("late", 0700) | mkdir("data", 0700), 0);
+	copy_file(library_path, "late/liblate-1.so");
+	harness_write("late/other.so", "", 0);
+	harness_write("data/builtins.bc", "1234", 4);
+	assert_int_equal(ki_cl_parts_find(&ki_sys_posix, &row, driver_path,
+					  &files),
+			 0);
+	assert_int_equal(files.n, 2);
+	assert_string_equal(files.files[0].name, "liblate-1.so");
+	assert_int_equal(strncmp(files.files[0].identity, "build-id ", 9), 0);
+	assert_int_equal(strncmp(files.files[1].identity, "xxh3 ", 5), 0);
+	assert_false(ki_cl_parts_changed(&ki_sys_posix, &files));
+
+	/* Replaced before it is loaded. */
+	copy_file(twin_path, "late/liblate-1.so");
+	assert_true(ki_cl_parts_changed(&ki_sys_posix, &files));
+	assert_non_null(dlopen(files.files[0].path, RTLD_NOW | RTLD_LOCAL));
+	ki_cl_images_take(&images);
+	assert_true(ki_cl_parts_loaded_otherwise(&ki_sys_posix, &files,
+						 &images));
+	ki_cl_images_fini(&images);
+	ki_cl_parts_fini(&files);
+
+	/* Identified as it is loaded. */
+	assert_int_equal(ki_cl_parts_find(&ki_sys_posix, &row, driver_path,
+					  &files),
+			 0);
+	ki_cl_images_take(&images);
+	assert_false(ki_cl_parts_loaded_otherwise(&ki_sys_posix, &files,
+						  &images));
+	ki_cl_images_fini(&images);
+	ki_cl_parts_fini(&files);
+	free(driver_path);
+	free(directory);
+}
+
+static void a_builtin_library_is_found_by_its_device(void **state)
+{
+	static const char *const FILES[] = {
+		"kernel-x86_64-pc-linux-gnu-sse2.bc",
+		"kernel-x86_64-pc-linux-gnu-avx.bc",
+		"kernel-x86_64-pc-linux-gnu-avx2.bc",
+		"kernel-x86_64-pc-linux-gnu-avx512.bc",
+	};
+	static const struct {
+		const char *device;
+		int uses[4];
+	} DEVICES[] = {
+		{ "pthread-skylake-avx512-AMD EPYC", { 0, 0, 0, 1 } },
+		{ "basic-haswell-Intel(R) Core(TM)", { 0, 0, 1, 0 } },
+		{ "cpu-sandybridge-Xeon", { 0, 1, 0, 0 } },
+		{ "cpu-znver9-Some CPU", { -1, -1, -1, -1 } },
+	};
+	const struct ki_cl_driver_row *row =
+		ki_cl_driver_of_library("libpocl.so.2.10.0");
+	const struct ki_cl_part *part = NULL;
+
+	for (size_t i = 0; i < row->n_parts; i++)
+		if (row->parts[i].kind == KI_CL_PART_PER_DEVICE)
+			part = &row->parts[i];
+	assert_non_null(part);
+	for (size_t i = 0; i < 4; i++)
+		for (size_t j = 0; j < 4; j++)
+			assert_int_equal(ki_cl_driver_uses(part, FILES[j],
+							   DEVICES[i].device),
+					 DEVICES[i].uses[j]);
+}
+
+static void drivers_are_known_by_their_libraries(void **state)
+{
+	static const char *const ROWS[][2] = {
+		{ "libpocl.so.2.10.0", "pocl" },
+		{ "libRusticlOpenCL.so.1", "rusticl" },
+		{ "libMesaOpenCL.so.1.0.0", "clover" },
+		{ "liboclgrind-rt-icd.so", "oclgrind" },
+		{ "libigdrcl.so", "neo" },
+		{ "libkiln-test-icd.so", "kiln-test" },
+		{ "libkiln-test-icd-twin.so", "kiln-test" },
+		{ "libpocl.sox", "unknown" },
+		{ "libnvidia-opencl.so.1", "unknown" },
+	};
+
+	for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++)
+		assert_string_equal(
+			ki_cl_driver_of_library(ROWS[i][0])->driver.name,
+			ROWS[i][1]);
+}
+
+/* ---- Environment, includes, reasons ------------------------------------------------------ */
+
+static void variables_that_change_code_are_in_the_key(void **state)
+{
+	struct kiln_key *before = key_of_text("k", ""), *with;
+
+	assert_int_equal(setenv("KILN_TEST_ICD_CODE", "fast", 1), 0);
+	with = key_of_text("k", "");
+	assert_int_equal(unsetenv("KILN_TEST_ICD_CODE"), 0);
+	assert_int_equal(reason_of(before, with),
+			 KILN_COUNT_MISS_ENVIRONMENT);
+	assert_int_equal(setenv("KILN_TEST_ICD_CALLS", "/dev/null", 1), 0);
+	with = key_of_text("k", "");
+	assert_int_equal(unsetenv("KILN_TEST_ICD_CALLS"), 0);
+	assert_true(same(key_of_text("k", ""), with));
+}
+
+static void options_from_the_environment_are_options(void **state)
+{
+	char *directory = harness_directory(), options[512];
+	struct kiln_key *before, *after;
+
+	assert_int_equal(chdir(directory), 0);
+	harness_write("x.h", "a", 1);
+	snprintf(options, sizeof(options), "-I%s", directory);
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(setenv("KILN_TEST_ICD_BUILD_OPTIONS", options, 1), 0);
+	before = key_of_text("#include <x.h>\n", "");
+	assert_int_equal(chdir(directory), 0);
+	harness_write("x.h", "b", 1);
+	assert_int_equal(chdir("/"), 0);
+	after = key_of_text("#include <x.h>\n", "");
+	assert_int_equal(reason_of(before, after), KILN_COUNT_MISS_INCLUDE);
+	assert_int_equal(setenv("KILN_TEST_ICD_BUILD_OPTIONS", "-DX=__DATE__",
+				1),
+			 0);
+	assert_int_equal(refused("k", ""), KILN_COUNT_MISS_TIME_MACRO);
+	assert_int_equal(unsetenv("KILN_TEST_ICD_BUILD_OPTIONS"), 0);
+	free(directory);
+}
+
+static void a_miss_has_its_reason(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_key *before;
+
+	assert_int_equal(chdir(directory), 0);
+	assert_int_equal(reason_of(key_of_text("k", ""), key_of_text("k", "")),
+			 KILN_COUNT_MISS_NEW);
+	assert_int_equal(reason_of(key_of_text("k", "-DX"),
+				   key_of_text("k", "")),
+			 KILN_COUNT_MISS_OPTIONS);
+	before = key_of_text("#include \"x.h\"\n", "");
+	harness_write("x.h", "a", 1);
+	assert_int_equal(reason_of(before, key_of_text("#include \"x.h\"\n",
+						       "")),
+			 KILN_COUNT_MISS_INCLUDE);
+	/* A damaged record blames something, and nothing else happens. */
+	before = key_of_text("k", "");
+	(void)ki_cl_miss_reason(before, "KK\1", 3);
+	(void)ki_cl_miss_reason(before, "", 0);
+	kiln_key_free(before);
+	free(directory);
+}
+
+static void a_family_is_its_source(void **state)
+{
+	struct kiln_key *keys[] = { key_of_text("k", ""),
+				    key_of_text("k", "-DX"),
+				    key_of_text("l", "") };
+	struct kiln_key *families[3];
+
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ki_cl_family_key(keys[i], &families[i]),
+				 KILN_OK);
+		kiln_key_free(keys[i]);
+	}
+	assert_true(same(kiln_key_ref(families[0]), families[1]));
+	assert_false(same(families[0], families[2]));
+}
+
+/* ---- Layers ------------------------------------------------------------------------------- */
+
+#define BLOCK(text) text, sizeof(text)
+
+static const struct {
+	const char *name;
+	const char *block;
+	size_t size;
+	const char *layers;	/* each with a ':' behind */
+} BLOCKS[] = {
+	{ "no variable", BLOCK("A=b\0C=d"), "" },
+	{ "one", BLOCK("A=b\0OPENCL_LAYERS=/x/a.so\0C=d"), "/x/a.so:" },
+	{ "whole", BLOCK("OPENCL_LAYERS=/a.so:/b.so:c.so\0C=d"),
+	  "/a.so:/b.so:c.so:" },
+	{ "cut", BLOCK("OPENCL_LAYERS=/a.so\0/b.so\0c.so\0C=d\0/e.so"),
+	  "/a.so:/b.so:c.so:" },
+	{ "cut half", BLOCK("OPENCL_LAYERS=/a.so\0/b.so:c.so\0C=d"),
+	  "/a.so:/b.so:c.so:" },
+	{ "a path with =", BLOCK("OPENCL_LAYERS=/a=b.so\0/c=d.so\0C=d"),
+	  "/a=b.so:/c=d.so:" },
+	{ "cut at the end", BLOCK("OPENCL_LAYERS=/a.so\0/b.so"),
+	  "/a.so:/b.so:" },
+	{ "empty", BLOCK("OPENCL_LAYERS=\0C=d"), "" },
+	{ "empty parts", BLOCK("OPENCL_LAYERS=::/a.so:\0C=d"), "/a.so:" },
+};
+
+static void a_list_of_layers_is_put_together_again(void **state)
+{
+	for (size_t i = 0; i < sizeof(BLOCKS) / sizeof(BLOCKS[0]); i++) {
+		struct ki_cl_words layers = { 0 };
+		char text[256] = "";
+
+		print_message("# %s\n", BLOCKS[i].name);
+		assert_int_equal(ki_cl_layers_listed(BLOCKS[i].block,
+						     BLOCKS[i].size, &layers),
+				 0);
+		for (size_t j = 0; j < layers.n; j++) {
+			strcat(text, layers.words[j]);
+			strcat(text, ":");
+		}
+		assert_string_equal(text, BLOCKS[i].layers);
+		ki_cl_words_fini(&layers);
+	}
+}
+
+/* Our own program again, with another environment: its status tells. */
+static int status_with_layers(const char *layers)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		(void)setenv("OPENCL_LAYERS", layers, 1);
+		execl("/proc/self/exe", "key_test", library_path, twin_path,
+		      "layers", (char *)NULL);
+		_exit(99);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+enum { CACHED = 0, UNKNOWN_LAYER = 1, OTHERWISE = 2 };
+
+static int report_layers(void)
+{
+	const char *source = "k";
+	size_t length = 1;
+	struct ki_cl_build build;
+	enum kiln_counter reason;
+	struct kiln_key *key;
+	struct kiln_field field;
+	const void *record;
+	enum kiln_status status;
+	size_t size;
+
+	driver = load(library_path);
+	identities = ki_cl_identities_new(driver.calls);
+	build = build_of(&source, &length, 1, "");
+	status = ki_cl_key(identities, &build, &key, &reason);
+	if (status)
+		return status == KILN_E_UNSUPPORTED &&
+				       reason == KILN_COUNT_MISS_UNKNOWN_LAYER
+			       ? UNKNOWN_LAYER
+			       : OTHERWISE;
+	record = kiln_key_record(key, &size);
+	return kiln_record_find(record, size, "layer 0", &field) == KILN_MISS
+		       ? CACHED
+		       : OTHERWISE;
+}
+
+static void an_unknown_layer_below_ends_caching(void **state)
+{
+	char list[512];
+
+	assert_int_equal(status_with_layers(library_path), UNKNOWN_LAYER);
+	snprintf(list, sizeof(list), "/nowhere/layer.so:%s", twin_path);
+	assert_int_equal(status_with_layers(list), UNKNOWN_LAYER);
+	assert_int_equal(status_with_layers("/nowhere/layer.so"), CACHED);
+	assert_int_equal(status_with_layers(""), CACHED);
+}
+
+/* ---- Threads ------------------------------------------------------------------------------ */
+
+static int make_keys(unsigned index, void *arg)
+{
+	const char *source = "#include \"none.h\"\nk";
+	size_t length = strlen(source);
+	struct ki_cl_build build = build_of(&source, &length, 1, "");
+	const uint8_t *expected = arg;
+	int wrong = 0;
+
+	build.devices = &driver.devices[index % 2];
+	for (int i = 0; i < 20; i++) {
+		enum kiln_counter reason;
+		struct kiln_key *key;
+
+		if (ki_cl_key(identities, &build, &key, &reason))
+			return 1;
+		wrong |= !!memcmp(kiln_key_digest(key), expected,
+				  KILN_DIGEST_BYTES);
+		kiln_key_free(key);
+	}
+	return wrong;
+}
+
+static void many_threads_make_the_same_key(void **state)
+{
+	uint8_t digest[KILN_DIGEST_BYTES];
+	struct kiln_key *key = key_of_text("#include \"none.h\"\nk", "");
+
+	memcpy(digest, kiln_key_digest(key), sizeof(digest));
+	kiln_key_free(key);
+	ki_cl_identities_free(identities);
+	identities = ki_cl_identities_new(driver.calls);
+	assert_int_equal(harness_threads(4, make_keys, digest), 0);
+}
+
+static int setup(void **state)
+{
+	setenv("KILN_TEST_ICD_DEVICES", "3", 1);
+	setenv("KILN_TEST_ICD_NAMES", "one,one,two", 1);
+	unsetenv("OPENCL_LAYERS");
+	driver = load(library_path);
+	identities = ki_cl_identities_new(driver.calls);
+	return identities ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	ki_cl_identities_free(identities);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_same_build_has_the_same_key),
+		cmocka_unit_test(source_and_options_do_not_run_together),
+		cmocka_unit_test(an_option_added_or_removed_is_another_key),
+		cmocka_unit_test(strings_are_one_text),
+		cmocka_unit_test(lengths_are_believed_not_nuls),
+		cmocka_unit_test(
+			what_cannot_be_known_is_refused_with_its_reason),
+		cmocka_unit_test(equal_devices_share_and_others_do_not),
+		cmocka_unit_test(the_order_of_devices_counts),
+		cmocka_unit_test(a_processor_says_the_same_on_every_core),
+		cmocka_unit_test(
+			another_build_of_the_driver_is_another_compiler),
+		cmocka_unit_test(a_driver_without_a_row_is_not_cached),
+		cmocka_unit_test(
+			a_library_without_build_id_is_known_by_its_content),
+		cmocka_unit_test(a_library_says_the_same_loaded_and_on_disk),
+		cmocka_unit_test(parts_are_found_watched_and_missed),
+		cmocka_unit_test(a_builtin_library_is_found_by_its_device),
+		cmocka_unit_test(drivers_are_known_by_their_libraries),
+		cmocka_unit_test(variables_that_change_code_are_in_the_key),
+		cmocka_unit_test(options_from_the_environment_are_options),
+		cmocka_unit_test(a_miss_has_its_reason),
+		cmocka_unit_test(a_family_is_its_source),
+		cmocka_unit_test(a_list_of_layers_is_put_together_again),
+		cmocka_unit_test(an_unknown_layer_below_ends_caching),
+		cmocka_unit_test(many_threads_make_the_same_key),
+	};
+
+	if (argc < 3) {
+		fprintf(stderr, "usage: key_test LIBRARY TWIN\n");
+		return 2;
+	}
+	library_path = argv[1];
+	twin_path = argv[2];
+	if (argc > 3 && !strcmp(argv[3], "layers"))
+		return report_layers();
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
