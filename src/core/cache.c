@@ -390,11 +390,19 @@ static void describe(const struct kiln *kiln, struct kiln_build_result *result,
 			   kiln->name_space);
 }
 
+/*
+ * Into all tiers.  The memory tier gets the first tier's own view of it, which
+ * is shared with other processes and ends with the entry; the built blob only
+ * if there is no such view.
+ */
 static void store_built(struct kiln *kiln, const struct kiln_key *key,
 			const struct kiln_build_result *result)
 {
+	uint64_t changes = ki_memory_changes(kiln->memory);
 	const void *metadata = NULL;
 	size_t size = 0, value_size = kiln_blob_size(result->blob);
+	struct kiln_blob *view;
+	enum kiln_status first = KILN_MISS;
 
 	(void)kiln_metadata_bytes(result->metadata, &metadata, &size);
 	for (size_t i = 0; i < kiln->n_tiers; i++) {
@@ -402,11 +410,22 @@ static void store_built(struct kiln *kiln, const struct kiln_key *key,
 			put_in(kiln, kiln->tiers[i], key, metadata, size,
 			       kiln_blob_data(result->blob), value_size, 0);
 
-		if (!i)
+		if (!i) {
 			count_put(kiln, status, value_size);
+			first = status;
+		}
 	}
 	if (kiln->store_status < 0 && ki_kiln_writes(kiln))
 		ki_kiln_count(kiln, KILN_COUNT_PUTS_DROPPED, 1);
+	if (kiln->flags & KILN_OPEN_GUEST)
+		return;
+	if (first < 0 || first == KILN_MISS ||
+	    kiln->tiers[0]->ops->get(kiln->tiers[0], key, &view, NULL)) {
+		ki_memory_fill(kiln->memory, key, result->blob, changes);
+		return;
+	}
+	ki_memory_fill(kiln->memory, key, view, changes);
+	kiln_blob_unref(view);
 }
 
 /* KILN_OK, KILN_E_BUILD, or KILN_E_INVALID: a success without a blob. */

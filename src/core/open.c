@@ -27,6 +27,7 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
+	{ "log:", ki_store_log_open, 1, 1 },
 	{ NULL, NULL, 0, 0 },
 };
 
@@ -171,6 +172,8 @@ static enum kiln_status open_store(struct kiln *kiln,
 
 	if (kind->needs_local && !is_local(store.sys, place->directory)) {
 		kind = find_kind("file:");
+		if (!kind)
+			return KILN_E_UNSUPPORTED;
 		ki_kiln_log(kiln, KILN_LOG_NOTE,
 			    "%s: not a file system known to be local: one "
 			    "file per entry is used",

@@ -366,9 +366,6 @@ void ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
 	struct ki_flight *chained = NULL;
 
 	innermost = flight->outer;
-	if (status >= 0 && result->blob && !memory->options.hold_nothing)
-		(void)ki_table_put(&memory->table, flight->key, result->blob,
-				   KI_TABLE_FILL, NULL);
 	flight->status = status;
 	if (status >= 0)
 		copy_result(&flight->result, result, KILN_FROM_FLIGHT);

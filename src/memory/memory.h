@@ -67,9 +67,11 @@ enum kiln_status ki_memory_begin(struct ki_memory *memory,
 int ki_flight_is_nested(const struct ki_flight *flight);
 
 /*
- * End a flight: waiters get the result (each its own reference), a value is
- * kept, a failure by policy.  `result` stays the caller's.  `status` below 0
- * (no memory, say) makes the waiters try for themselves.
+ * End a flight: waiters get the result (each its own reference), and a failure
+ * is kept by policy.  A value is kept by whoever knows its best form, with
+ * ki_memory_add() or ki_memory_fill(), before this.  `result` stays the
+ * caller's.  `status` below 0 (no memory, say) makes the waiters try for
+ * themselves.
  */
 void ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
 		      enum kiln_status status,
