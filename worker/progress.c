@@ -42,13 +42,34 @@ static void add_words(struct ki_bytes *line, const struct ki_event *event,
 		ki_bytes_printf(line, " %s", text);
 }
 
+/* The writer's lines as one: a line's end inside a string is escaped. */
+static void add_joined(struct ki_bytes *line, const struct ki_bytes *lines)
+{
+	size_t i = 0;
+
+	while (i < lines->size) {
+		uint8_t c = lines->data[i++];
+
+		if (c != '\n') {
+			ki_bytes_add_u8(line, c);
+			continue;
+		}
+		while (i < lines->size && lines->data[i] == ' ')
+			i++;
+		if (line->size && line->data[line->size - 1] == ',')
+			ki_bytes_add_u8(line, ' ');
+	}
+}
+
 static void add_object(struct ki_bytes *line, const struct ki_event *event,
 		       const char *text)
 {
+	struct ki_bytes lines;
 	struct ki_json json;
 	int i;
 
-	ki_json_begin(&json, line);
+	ki_bytes_init(&lines);
+	ki_json_begin(&json, &lines);
 	ki_json_object(&json, NULL);
 	ki_json_string(&json, "event", event->event);
 	if (event->name)
@@ -61,6 +82,11 @@ static void add_object(struct ki_bytes *line, const struct ki_event *event,
 	if (*text)
 		ki_json_string(&json, "text", text);
 	ki_json_end(&json);
+	if (lines.failed)
+		line->failed = lines.failed;
+	else
+		add_joined(line, &lines);
+	ki_bytes_fini(&lines);
 }
 
 static int write_all(int fd, const uint8_t *data, size_t size)

@@ -81,6 +81,8 @@ static struct icd_unit *from_source(const struct job *job, struct icd_text *log)
 		status = icd_preprocess(job->program->source, options,
 					job->headers, job->n_headers, &text,
 					log);
+	if (icd_flag("CRASH_BUILDS", false))
+		abort();
 	if (icd_flag("FAIL_BUILDS", false)) {
 		icd_text_puts(log, "program: error: told to fail\n");
 		status = CL_BUILD_PROGRAM_FAILURE;
