@@ -504,9 +504,11 @@ static void threads_may_build_at_once(void **state)
 
 static int begin(void **state)
 {
+	char *directory = harness_directory();
 	cl_int status;
 
-	calls = harness_path(harness_directory(), "calls");
+	calls = harness_path(directory, "calls");
+	free(directory);
 	set("CALLS", calls);
 	set("DEVICES", "2");
 	set("NAMES", "one,two");
@@ -523,6 +525,7 @@ static int begin(void **state)
 
 static int end(void **state)
 {
+	free(calls);
 	clReleaseCommandQueue(queue);
 	return clReleaseContext(context);
 }

@@ -189,7 +189,8 @@ cl_program CL_API_CALL clCreateProgramWithBinary(
 	program->n_devices = n_devices;
 	memcpy(program->devices, devices, n_devices * sizeof(devices[0]));
 	status = read_binaries(program, lengths, binaries, binary_status);
-	icd_count(status ? "create-binary-refused" : "create-binary");
+	icd_count("%s", status ? "create-binary-refused"
+			       : "create-binary");
 	if (status) {
 		icd_program_unref(program);
 		return refuse(errcode_ret, status);
