@@ -119,6 +119,9 @@ static const char *parse_url(const char *url, struct place *out_place)
 		return "the directory is missing";
 	if (size >= sizeof(path))
 		return "the path is too long";
+	/* Behind a slash, a symbolic link would be followed. */
+	while (size > 1 && directory[size - 1] == '/')
+		size--;
 	memcpy(path, directory, size);
 	path[size] = '\0';
 	if (ki_absolute_path(out_place->directory, path))

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Settings: one table of what there is, four places that are read from the
+ * weakest to the strongest, and one function that every value passes.
+ *
+ *	defaults < /etc/kiln.conf < $XDG_CONFIG_HOME/kiln/kiln.conf < environment
+ *
+ * A wrong value is an error that names its place; the value from the weaker
+ * place stays, for tools that show the rest.  A name that does not exist is a
+ * warning: it may come from a newer version.
+ *
+ * A file has lines of `key = value`.  # begins a comment at the start of a line
+ * or after a blank, so that log:DIR#NAME is a value.
+ */
+
+#include "core/config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "sys/sys.h"
+
+#define SYSTEM_FILE "/etc/kiln.conf"
+#define FILE_BYTES_MAX ((size_t)64 << 10)
+#define WARNINGS_MAX 64
+/* Room below a directory for the names that kiln makes in it. */
+#define DIRECTORY_BYTES_MAX (KI_PATH_MAX - 128)
+
+extern char **environ;
+
+enum type { TEXT, BOOL, SIZE, MILLISECONDS, ROOTED, STORE };
+
+static const struct {
+	enum type type;
+	const char *fallback;
+} settings[KILN_N_SETTINGS] = {
+#define SETTING(id, of_type, value) [KILN_SET_##id] = { of_type, value }
+	SETTING(DISABLE, BOOL, "0"),
+	SETTING(DIR, ROOTED, NULL),
+	SETTING(STORE, STORE, NULL),
+	SETTING(MAX_SIZE, SIZE, "1G"),
+	SETTING(MEMORY, SIZE, "64M"),
+	SETTING(READONLY, BOOL, "0"),
+	SETTING(PACKS, TEXT, NULL),
+	SETTING(REMOTE, TEXT, NULL),
+	SETTING(NAMESPACE, TEXT, NULL),
+	SETTING(LOG, ROOTED, NULL),
+	SETTING(TRACE, BOOL, "0"),
+	SETTING(CONFIG, ROOTED, NULL),
+	SETTING(SPOOL, BOOL, "1"),
+	SETTING(KEEP_SOURCES, BOOL, "1"),
+	SETTING(LOCK_TIMEOUT, MILLISECONDS, "60000"),
+	SETTING(REMOTE_CREDENTIALS, ROOTED, NULL),
+	SETTING(D3D12_DEVELOPER, BOOL, "0"),
+	SETTING(ZE_DRIVER, ROOTED, NULL),
+#undef SETTING
+};
+
+static const struct {
+	const char *variable;	/* in the environment */
+	const char *key;	/* in files */
+} names[KILN_N_SETTINGS] = {
+#define NAMES(id, env, conf) [KILN_SET_##id] = { env, conf },
+	KILN_SETTINGS(NAMES)
+#undef NAMES
+};
+
+struct value {
+	char *text;	/* or NULL */
+	char *origin;
+	uint64_t number;
+};
+
+struct kiln_config {
+	struct value values[KILN_N_SETTINGS];
+	char *warnings[WARNINGS_MAX];
+	size_t n_warnings;
+	char *directory;	/* or NULL */
+	char *why;
+	char *url;		/* of the store, or NULL */
+	char *spool;		/* or NULL */
+	int no_memory;
+};
+
+/* What is being read: where to complain, and which line it is. */
+struct reading {
+	struct kiln_config *config;
+	char *message;		/* of the first error */
+	size_t message_size;
+	int failed;
+};
+
+/* ---- Complaining ----------------------------------------------------------- */
+
+static char *format(struct kiln_config *config, const char *words, ...)
+{
+	char *text = NULL;
+	va_list args;
+
+	va_start(args, words);
+	if (vasprintf(&text, words, args) < 0) {
+		text = NULL;
+		config->no_memory = 1;
+	}
+	va_end(args);
+	return text;
+}
+
+static void warn(struct kiln_config *config, const char *place,
+		 const char *what)
+{
+	if (config->n_warnings == WARNINGS_MAX)
+		return;
+	config->warnings[config->n_warnings] =
+		format(config, "%s: %s", place, what);
+	if (config->warnings[config->n_warnings])
+		config->n_warnings++;
+}
+
+/* The first error is the one that is told. */
+static void complain(struct reading *reading, const char *place,
+		     const char *text, const char *right)
+{
+	if (!reading->failed && reading->message_size)
+		snprintf(reading->message, reading->message_size,
+			 "%s: \"%s\" %s", place, text, right);
+	reading->failed = 1;
+}
+
+/* ---- One value ------------------------------------------------------------- */
+
+static int is_rooted(const char *path)
+{
+	return *path == '/' && strlen(path) < DIRECTORY_BYTES_MAX;
+}
+
+static int is_store(const char *text)
+{
+	const char *directory = strchr(text, ':');
+
+	return (!strncmp(text, "log:", 4) || !strncmp(text, "file:", 5)) &&
+	       is_rooted(directory + 1);
+}
+
+/* NULL, or what is wrong and what would be right. */
+static const char *check(enum type type, const char *text,
+			 uint64_t *out_number)
+{
+	int truth = 0;
+
+	*out_number = 0;
+	switch (type) {
+	case TEXT:
+		return NULL;
+	case BOOL:
+		if (ki_parse_bool(text, &truth))
+			return "is not a yes or no; use 1, true, on or 0, "
+			       "false, off";
+		*out_number = (uint64_t)truth;
+		return NULL;
+	case SIZE:
+		if (ki_parse_size(text, out_number))
+			return "is not a size; use a number, with K, M, G or "
+			       "T behind it or nothing";
+		return NULL;
+	case MILLISECONDS:
+		if (text[strspn(text, "0123456789")] ||
+		    ki_parse_size(text, out_number) || *out_number > UINT32_MAX)
+			return "is not a number of milliseconds";
+		return NULL;
+	case ROOTED:
+		return is_rooted(text) ? NULL
+				       : "is not a path from the root, "
+					 "like /var/cache/kiln, or is too long";
+	case STORE:
+		return is_store(text) ? NULL
+				      : "is not a store; use log:DIR, "
+					"log:DIR#NAME or file:DIR, with DIR "
+					"from the root";
+	}
+	return NULL;
+}
+
+static void set_value(struct kiln_config *config, size_t i, const char *text,
+		      const char *origin, uint64_t number)
+{
+	struct value value = { strdup(text), strdup(origin), number };
+
+	if (!value.text || !value.origin) {
+		config->no_memory = 1;
+		free(value.text);
+		free(value.origin);
+		return;
+	}
+	free(config->values[i].text);
+	free(config->values[i].origin);
+	config->values[i] = value;
+}
+
+/* `place` is how an error names it, `origin` how kiln config does. */
+static void take(struct reading *reading, size_t i, const char *text,
+		 const char *place, const char *origin)
+{
+	uint64_t number;
+	const char *fault = check(settings[i].type, text, &number);
+
+	if (fault)
+		complain(reading, place, text, fault);
+	else
+		set_value(reading->config, i, text, origin, number);
+}
+
+/* ---- Files ----------------------------------------------------------------- */
+
+static char *trim(char *text)
+{
+	char *end;
+
+	text += strspn(text, " \t\r");
+	end = text + strlen(text);
+	while (end > text && strchr(" \t\r", end[-1]))
+		end--;
+	*end = '\0';
+	return text;
+}
+
+static void cut_comment(char *line)
+{
+	for (char *c = line; *c; c++)
+		if (*c == '#' && (c == line || c[-1] == ' ' || c[-1] == '\t')) {
+			*c = '\0';
+			return;
+		}
+}
+
+static size_t find_name(const char *name)
+{
+	size_t i = 0;
+
+	while (i < KILN_N_SETTINGS && strcmp(name, names[i].key))
+		i++;
+	return i;
+}
+
+static void read_line(struct reading *reading, char *line, const char *origin)
+{
+	char *name, *value, *place;
+	size_t i;
+
+	cut_comment(line);
+	name = trim(line);
+	if (!*name)
+		return;
+	value = strchr(name, '=');
+	if (!value) {
+		complain(reading, origin, name, "is not of the form key = value");
+		return;
+	}
+	*value++ = '\0';
+	name = trim(name);
+	value = trim(value);
+	i = find_name(name);
+	place = format(reading->config, "%s: %s", origin, name);
+	if (!place)
+		return;
+	if (i == KILN_N_SETTINGS)
+		warn(reading->config, place, "there is no such setting");
+	else if (i == KILN_SET_CONFIG)
+		complain(reading, place, value,
+			 "can only be set in the environment");
+	else if (*value)
+		take(reading, i, value, place, origin);
+	free(place);
+}
+
+static void read_lines(struct reading *reading, char *text, const char *path)
+{
+	unsigned number = 1;
+
+	while (text) {
+		char *next = strchr(text, '\n');
+		char *origin = format(reading->config, "%s:%u", path, number);
+
+		if (next)
+			*next++ = '\0';
+		if (origin)
+			read_line(reading, text, origin);
+		free(origin);
+		text = next;
+		number++;
+	}
+}
+
+/* A file that is not there is none; one that was asked for must be. */
+static void read_file(struct reading *reading, const char *path, int must)
+{
+	void *data;
+	size_t size;
+	int err = ki_read_file(&ki_sys_posix, path, FILE_BYTES_MAX, &data,
+			       &size);
+
+	if (err == -ENOMEM) {
+		reading->config->no_memory = 1;
+	} else if (err && must) {
+		complain(reading, "KILN_CONFIG", path, "cannot be read");
+	} else if (err && err != -ENOENT && err != -ENOTDIR) {
+		warn(reading->config, path, "cannot be read");
+	} else if (!err) {
+		if (memchr(data, '\0', size))
+			complain(reading, path, "", "is not text");
+		else
+			read_lines(reading, data, path);
+		free(data);
+	}
+}
+
+/* ---- Environment ----------------------------------------------------------- */
+
+/* NULL if unset or empty. */
+static const char *lookup(const char *const *environment, const char *name)
+{
+	size_t size = strlen(name);
+
+	for (; environment && *environment; environment++)
+		if (!strncmp(*environment, name, size) &&
+		    (*environment)[size] == '=' && (*environment)[size + 1])
+			return *environment + size + 1;
+	return NULL;
+}
+
+static int is_variable(const char *text)
+{
+	size_t size = strcspn(text, "=");
+
+	for (size_t i = 0; i < KILN_N_SETTINGS; i++)
+		if (strlen(names[i].variable) == size &&
+		    !strncmp(names[i].variable, text, size))
+			return 1;
+	return 0;
+}
+
+static void read_environment(struct reading *reading,
+			     const char *const *environment)
+{
+	for (size_t i = 0; i < KILN_N_SETTINGS; i++) {
+		const char *text = lookup(environment, names[i].variable);
+
+		if (text)
+			take(reading, i, text, names[i].variable,
+			     "environment");
+	}
+	for (; environment && *environment; environment++) {
+		char *name;
+
+		if (strncmp(*environment, "KILN_", 5) ||
+		    is_variable(*environment))
+			continue;
+		name = strndup(*environment, strcspn(*environment, "="));
+		if (name)
+			warn(reading->config, name, "there is no such setting");
+		free(name);
+	}
+}
+
+/* The user's file: $KILN_CONFIG, or where XDG puts it. */
+static void read_user_file(struct reading *reading,
+			   const char *const *environment)
+{
+	const char *chosen = lookup(environment, "KILN_CONFIG");
+	const char *home = lookup(environment, "XDG_CONFIG_HOME");
+	char *path = NULL;
+
+	if (chosen) {
+		/* If it is no path, read_environment() says so. */
+		if (is_rooted(chosen))
+			read_file(reading, chosen, 1);
+		return;
+	}
+	if (home && is_rooted(home)) {
+		path = format(reading->config, "%s/kiln/kiln.conf", home);
+	} else {
+		home = lookup(environment, "HOME");
+		if (home && is_rooted(home))
+			path = format(reading->config,
+				      "%s/.config/kiln/kiln.conf", home);
+	}
+	if (path)
+		read_file(reading, path, 0);
+	free(path);
+}
+
+/* ---- The directory --------------------------------------------------------- */
+
+/* A name like one in `settings`, as people find it. */
+static char *say_origin(struct kiln_config *config, enum kiln_setting setting)
+{
+	const char *origin = config->values[setting].origin;
+
+	if (!strcmp(origin, "environment"))
+		return format(config, "%s", names[setting].variable);
+	return format(config, "%s, %s", names[setting].key, origin);
+}
+
+/* From log:DIR#NAME; a # with a slash behind it is part of the directory. */
+static void choose_from_url(struct kiln_config *config)
+{
+	const char *url = config->values[KILN_SET_STORE].text;
+	const char *directory = strchr(url, ':') + 1;
+	const char *name = !strncmp(url, "log:", 4) ? strrchr(directory, '#')
+						    : NULL;
+
+	if (name && strchr(name, '/'))
+		name = NULL;
+	config->directory =
+		format(config, "%.*s",
+		       name ? (int)(name - directory) : (int)strlen(directory),
+		       directory);
+	config->url = format(config, "%s", url);
+	config->why = say_origin(config, KILN_SET_STORE);
+}
+
+/* A slash at the end keeps a # in the last name from starting a store's. */
+static void choose(struct kiln_config *config, char *directory, char *why)
+{
+	const char *last = directory ? strrchr(directory, '/') : NULL;
+
+	config->directory = directory;
+	config->why = why;
+	if (directory)
+		config->url = format(config, "log:%s%s", directory,
+				     last && strchr(last, '#') ? "/" : "");
+}
+
+static void choose_by_home(struct kiln_config *config,
+			   const char *const *environment)
+{
+	const char *cache = lookup(environment, "XDG_CACHE_HOME");
+	const char *home = lookup(environment, "HOME");
+
+	if (cache && *cache != '/')
+		warn(config, "XDG_CACHE_HOME",
+		     "not a path from the root, so it is not used");
+	if (cache && is_rooted(cache))
+		choose(config, format(config, "%s/kiln", cache),
+		       format(config, "$XDG_CACHE_HOME"));
+	else if (home && is_rooted(home) && home[strspn(home, "/")])
+		choose(config, format(config, "%s/.cache/kiln", home),
+		       format(config, "$HOME/.cache"));
+	else if (!home && !cache)
+		config->why = format(config, "none: KILN_DIR, XDG_CACHE_HOME "
+					     "and HOME are not set");
+	else
+		config->why = format(config, "none: KILN_DIR is not set, and "
+					     "XDG_CACHE_HOME and HOME name no "
+					     "directory that can be used");
+}
+
+static void choose_directory(struct kiln_config *config,
+			     const char *const *environment)
+{
+	const char *text = config->values[KILN_SET_DIR].text;
+
+	if (config->values[KILN_SET_STORE].text)
+		choose_from_url(config);
+	else if (text)
+		choose(config, format(config, "%s", text),
+		       say_origin(config, KILN_SET_DIR));
+	else
+		choose_by_home(config, environment);
+	if (config->directory && config->values[KILN_SET_SPOOL].number)
+		config->spool = format(config, "%s/spool", config->directory);
+}
+
+/* ---- Loading --------------------------------------------------------------- */
+
+static void turn_off(struct kiln_config *config)
+{
+	set_value(config, KILN_SET_DISABLE, "1", "set-uid program", 1);
+	set_value(config, KILN_SET_SPOOL, "0", "set-uid program", 0);
+	config->why = format(config, "none: a set-uid program uses no cache");
+}
+
+enum kiln_status ki_config_load(const struct ki_config_sources *sources,
+				struct kiln_config **out_config, char *message,
+				size_t message_size)
+{
+	struct kiln_config *config = calloc(1, sizeof(*config));
+	struct reading reading = { config, message, message_size, 0 };
+
+	if (!config)
+		return KILN_E_NO_MEMORY;
+	for (size_t i = 0; i < KILN_N_SETTINGS; i++)
+		if (settings[i].fallback)
+			take(&reading, i, settings[i].fallback, "default",
+			     "default");
+	if (sources->is_secure) {
+		turn_off(config);
+	} else {
+		read_file(&reading, sources->system_file, 0);
+		read_user_file(&reading, sources->environment);
+		read_environment(&reading, sources->environment);
+		choose_directory(config, sources->environment);
+	}
+	if (config->no_memory) {
+		kiln_config_free(config);
+		return KILN_E_NO_MEMORY;
+	}
+	*out_config = config;
+	return reading.failed ? KILN_E_INVALID : KILN_OK;
+}
+
+enum kiln_status kiln_config_load(struct kiln_config **out_config,
+				  char *message, size_t message_size)
+{
+	const struct ki_config_sources sources = {
+		.environment = (const char *const *)environ,
+		.system_file = SYSTEM_FILE,
+		.is_secure = ki_process_is_secure(),
+	};
+
+	return ki_config_load(&sources, out_config, message, message_size);
+}
+
+void kiln_config_free(struct kiln_config *config)
+{
+	if (!config)
+		return;
+	for (size_t i = 0; i < KILN_N_SETTINGS; i++) {
+		free(config->values[i].text);
+		free(config->values[i].origin);
+	}
+	for (size_t i = 0; i < config->n_warnings; i++)
+		free(config->warnings[i]);
+	free(config->directory);
+	free(config->why);
+	free(config->url);
+	free(config->spool);
+	free(config);
+}
+
+/* ---- Asking ---------------------------------------------------------------- */
+
+const char *kiln_config_value(const struct kiln_config *config,
+			      enum kiln_setting setting)
+{
+	return (unsigned)setting < KILN_N_SETTINGS
+		       ? config->values[setting].text
+		       : NULL;
+}
+
+const char *kiln_config_origin(const struct kiln_config *config,
+			       enum kiln_setting setting)
+{
+	if ((unsigned)setting >= KILN_N_SETTINGS ||
+	    !config->values[setting].origin)
+		return "unset";
+	return config->values[setting].origin;
+}
+
+uint64_t kiln_config_number(const struct kiln_config *config,
+			    enum kiln_setting setting)
+{
+	return (unsigned)setting < KILN_N_SETTINGS
+		       ? config->values[setting].number
+		       : 0;
+}
+
+const char *kiln_config_warning(const struct kiln_config *config, size_t n)
+{
+	return n < config->n_warnings ? config->warnings[n] : NULL;
+}
+
+const char *kiln_config_directory(const struct kiln_config *config,
+				  const char **out_why)
+{
+	if (out_why)
+		*out_why = config->why;
+	return config->directory;
+}
+
+const char *kiln_config_spool(const struct kiln_config *config)
+{
+	return config->spool;
+}
+
+void kiln_config_options(const struct kiln_config *config,
+			 struct kiln_options *options)
+{
+	if (!kiln_config_number(config, KILN_SET_DISABLE))
+		options->store_url = config->url;
+	options->store_bytes_max = kiln_config_number(config, KILN_SET_MAX_SIZE);
+	options->memory_bytes_max = kiln_config_number(config, KILN_SET_MEMORY);
+	options->lock_timeout_ms = (uint32_t)kiln_config_number(
+		config, KILN_SET_LOCK_TIMEOUT);
+	options->name_space = kiln_config_value(config, KILN_SET_NAMESPACE);
+	if (kiln_config_number(config, KILN_SET_READONLY))
+		options->flags |= KILN_OPEN_READONLY;
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "harness/harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/config.h"
+
+#define LINES_MAX 8
+
+/* A config from these, with files in a directory of the test's own. */
+static enum kiln_status load(const char *const *environment,
+			     const char *system_text, const char *user_text,
+			     struct kiln_config **out_config, char message[256])
+{
+	char *directory = harness_directory();
+	char *system_file = harness_path(directory, "system.conf");
+	char *folder = harness_path(directory, "kiln");
+	char *user_file = harness_path(directory, "kiln/kiln.conf");
+	const char *all[LINES_MAX + 2] = { NULL };
+	const struct ki_config_sources sources = {
+		.environment = all,
+		.system_file = system_file,
+	};
+	char *home = NULL;
+	enum kiln_status status;
+	size_t n = 0;
+
+	while (environment && environment[n] && n < LINES_MAX) {
+		all[n] = environment[n];
+		n++;
+	}
+	if (user_text) {
+		if (mkdir(folder, 0700) ||
+		    asprintf(&home, "XDG_CONFIG_HOME=%s", directory) < 0)
+			abort();
+		all[n] = home;
+		harness_write(user_file, user_text, strlen(user_text));
+	}
+	if (system_text)
+		harness_write(system_file, system_text, strlen(system_text));
+	message[0] = '\0';
+	status = ki_config_load(&sources, out_config, message, 256);
+	free(home);
+	free(user_file);
+	free(folder);
+	free(system_file);
+	free(directory);
+	return status;
+}
+
+static void the_strongest_place_wins(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *environment[2];
+		const char *user;
+		const char *system;
+		const char *value;
+		const char *origin_end;
+	} rows[] = {
+		{ "default", { NULL }, NULL, NULL, "64M", "default" },
+		{ "system", { NULL }, NULL, "memory = 1M\n", "1M",
+		  "system.conf:1" },
+		{ "user", { NULL }, "\n# x\nmemory = 2M", "memory = 1M\n", "2M",
+		  "kiln.conf:3" },
+		{ "environment", { "KILN_MEMORY=3M" }, "memory = 2M\n",
+		  "memory = 1M\n", "3M", "environment" },
+		{ "empty is unset", { "KILN_MEMORY=" }, "memory = 2M\n", NULL,
+		  "2M", "kiln.conf:1" },
+		{ "the last line", { NULL }, "memory = 2M\nmemory=4M\r\n", NULL,
+		  "4M", "kiln.conf:2" },
+		{ "a comment behind", { NULL }, "memory = 2M # less\n", NULL,
+		  "2M", "kiln.conf:1" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_config *config;
+		char message[256];
+		const char *origin;
+
+		assert_int_equal(load(rows[i].environment, rows[i].system,
+				      rows[i].user, &config, message),
+				 KILN_OK);
+		assert_string_equal(kiln_config_value(config, KILN_SET_MEMORY),
+				    rows[i].value);
+		origin = kiln_config_origin(config, KILN_SET_MEMORY);
+		assert_string_equal(origin + strlen(origin) -
+					    strlen(rows[i].origin_end),
+				    rows[i].origin_end);
+		assert_null(kiln_config_warning(config, 0));
+		kiln_config_free(config);
+	}
+}
+
+static void wrong_values_are_named_and_not_used(void **state)
+{
+	static const struct {
+		const char *environment[2];
+		const char *user;
+		const char *place;
+		const char *right;
+	} rows[] = {
+		{ { "KILN_DISABLE=yes" }, NULL, "KILN_DISABLE: \"yes\"",
+		  "true" },
+		{ { "KILN_READONLY=2" }, NULL, "KILN_READONLY: \"2\"", "off" },
+		{ { "KILN_MAX_SIZE=1X" }, NULL, "KILN_MAX_SIZE: \"1X\"",
+		  "K, M, G or T" },
+		{ { "KILN_MAX_SIZE=-1" }, NULL, "KILN_MAX_SIZE: \"-1\"",
+		  "size" },
+		{ { "KILN_MAX_SIZE=99999999999T" }, NULL, "KILN_MAX_SIZE",
+		  "size" },
+		{ { "KILN_MEMORY=lots" }, NULL, "KILN_MEMORY", "size" },
+		{ { "KILN_LOCK_TIMEOUT=1K" }, NULL, "KILN_LOCK_TIMEOUT",
+		  "milliseconds" },
+		{ { "KILN_LOCK_TIMEOUT=9999999999" }, NULL,
+		  "KILN_LOCK_TIMEOUT", "milliseconds" },
+		{ { "KILN_DIR=cache" }, NULL, "KILN_DIR: \"cache\"",
+		  "from the root" },
+		{ { "KILN_STORE=/cache" }, NULL, "KILN_STORE: \"/cache\"",
+		  "log:DIR" },
+		{ { "KILN_STORE=log:cache" }, NULL, "KILN_STORE", "log:DIR" },
+		{ { "KILN_STORE=log:" }, NULL, "KILN_STORE", "log:DIR" },
+		{ { "KILN_CONFIG=/nonexistent/x" }, NULL, "KILN_CONFIG",
+		  "cannot be read" },
+		{ { "KILN_CONFIG=x" }, NULL, "KILN_CONFIG", "from the root" },
+		{ { NULL }, "memory = lots\n", "kiln.conf:1: memory: \"lots\"",
+		  "size" },
+		{ { NULL }, "\n\nmemory\n", "kiln.conf:3", "key = value" },
+		{ { NULL }, "config = /etc/x\n", "kiln.conf:1: config",
+		  "environment" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_config *config = NULL;
+		char message[256];
+
+		assert_int_equal(load(rows[i].environment, NULL, rows[i].user,
+				      &config, message),
+				 KILN_E_INVALID);
+		assert_non_null(strstr(message, rows[i].place));
+		assert_non_null(strstr(message, rows[i].right));
+		/* Written all the same, with the weaker values. */
+		assert_non_null(config);
+		assert_string_equal(
+			kiln_config_value(config, KILN_SET_MAX_SIZE), "1G");
+		assert_int_equal(kiln_config_number(config, KILN_SET_DISABLE),
+				 0);
+		kiln_config_free(config);
+	}
+}
+
+static void numbers_are_parsed(void **state)
+{
+	static const struct {
+		const char *text;
+		enum kiln_setting setting;
+		uint64_t number;
+	} rows[] = {
+		{ "KILN_DISABLE=1", KILN_SET_DISABLE, 1 },
+		{ "KILN_DISABLE=true", KILN_SET_DISABLE, 1 },
+		{ "KILN_DISABLE=on", KILN_SET_DISABLE, 1 },
+		{ "KILN_SPOOL=0", KILN_SET_SPOOL, 0 },
+		{ "KILN_SPOOL=false", KILN_SET_SPOOL, 0 },
+		{ "KILN_SPOOL=off", KILN_SET_SPOOL, 0 },
+		{ "KILN_MAX_SIZE=0", KILN_SET_MAX_SIZE, 0 },
+		{ "KILN_MAX_SIZE=10k", KILN_SET_MAX_SIZE, 10240 },
+		{ "KILN_MAX_SIZE=2T", KILN_SET_MAX_SIZE, (uint64_t)2 << 40 },
+		{ "KILN_LOCK_TIMEOUT=250", KILN_SET_LOCK_TIMEOUT, 250 },
+		{ "KILN_DIR=/x", KILN_SET_DIR, 0 },
+		{ "HOME=/x", KILN_SET_KEEP_SOURCES, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *environment[2] = { rows[i].text };
+		struct kiln_config *config;
+		char message[256];
+
+		assert_int_equal(load(environment, NULL, NULL, &config,
+				      message),
+				 KILN_OK);
+		assert_int_equal(kiln_config_number(config, rows[i].setting),
+				 rows[i].number);
+		kiln_config_free(config);
+	}
+}
+
+/* S28 */
+static void the_directory_is_where_people_expect_it(void **state)
+{
+	static char long_home[5000] = "HOME=/", long_cache[5000] =
+		"XDG_CACHE_HOME=/";
+	static const struct {
+		const char *name;
+		const char *environment[4];
+		const char *directory;
+		const char *url;
+		const char *why;
+	} rows[] = {
+		{ "nothing set", { NULL }, NULL, NULL, "not set" },
+		{ "HOME", { "HOME=/home/u" }, "/home/u/.cache/kiln",
+		  "log:/home/u/.cache/kiln", "$HOME/.cache" },
+		{ "XDG", { "HOME=/home/u", "XDG_CACHE_HOME=/c" }, "/c/kiln",
+		  "log:/c/kiln", "$XDG_CACHE_HOME" },
+		{ "relative XDG", { "HOME=/home/u", "XDG_CACHE_HOME=c" },
+		  "/home/u/.cache/kiln", "log:/home/u/.cache/kiln",
+		  "$HOME/.cache" },
+		{ "relative XDG alone", { "XDG_CACHE_HOME=c" }, NULL, NULL,
+		  "no directory" },
+		{ "relative HOME", { "HOME=u" }, NULL, NULL, "no directory" },
+		{ "HOME=/", { "HOME=/" }, NULL, NULL, "no directory" },
+		{ "HOME=//", { "HOME=//" }, NULL, NULL, "no directory" },
+		{ "long HOME", { long_home }, NULL, NULL, "no directory" },
+		{ "long XDG", { long_cache, "HOME=/h" }, "/h/.cache/kiln",
+		  "log:/h/.cache/kiln", "$HOME/.cache" },
+		{ "not UTF-8", { "HOME=/h\xff\x01" }, "/h\xff\x01/.cache/kiln",
+		  "log:/h\xff\x01/.cache/kiln", "$HOME/.cache" },
+		{ "DIR", { "HOME=/h", "KILN_DIR=/d" }, "/d", "log:/d",
+		  "KILN_DIR" },
+		{ "DIR with #", { "KILN_DIR=/d#1" }, "/d#1", "log:/d#1/",
+		  "KILN_DIR" },
+		{ "STORE", { "KILN_DIR=/d", "KILN_STORE=log:/s#name" }, "/s",
+		  "log:/s#name", "KILN_STORE" },
+		{ "STORE of files", { "KILN_STORE=file:/s#1" }, "/s#1",
+		  "file:/s#1", "KILN_STORE" },
+		{ "STORE with # in the path", { "KILN_STORE=log:/s#1/t" },
+		  "/s#1/t", "log:/s#1/t", "KILN_STORE" },
+	};
+
+	memset(long_home + 6, 'h', sizeof(long_home) - 7);
+	memset(long_cache + 16, 'c', sizeof(long_cache) - 17);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_options options;
+		struct kiln_config *config;
+		const char *why, *directory;
+		char message[256];
+
+		assert_int_equal(load(rows[i].environment, NULL, NULL, &config,
+				      message),
+				 KILN_OK);
+		directory = kiln_config_directory(config, &why);
+		assert_non_null(strstr(why, rows[i].why));
+		kiln_options_init(&options);
+		kiln_config_options(config, &options);
+		if (rows[i].directory) {
+			char *spool = harness_path(directory, "spool");
+
+			assert_string_equal(directory, rows[i].directory);
+			assert_string_equal(options.store_url, rows[i].url);
+			assert_string_equal(kiln_config_spool(config), spool);
+			free(spool);
+		} else {
+			assert_null(directory);
+			assert_null(options.store_url);
+			assert_null(kiln_config_spool(config));
+		}
+		kiln_config_free(config);
+	}
+}
+
+static void unknown_names_are_warnings(void **state)
+{
+	static const char *const environment[] = {
+		"KILN_MAXSIZE=1G", "KILN=1", "XDG_CACHE_HOME=c", "HOME=/h", NULL
+	};
+	struct kiln_config *config;
+	char message[256];
+
+	assert_int_equal(load(environment, "colour = red\n", NULL, &config,
+			      message),
+			 KILN_OK);
+	assert_non_null(strstr(kiln_config_warning(config, 0),
+			       "system.conf:1: colour"));
+	assert_non_null(strstr(kiln_config_warning(config, 1), "KILN_MAXSIZE"));
+	assert_non_null(strstr(kiln_config_warning(config, 2),
+			       "XDG_CACHE_HOME"));
+	assert_null(kiln_config_warning(config, 3));
+	kiln_config_free(config);
+}
+
+static void settings_become_options(void **state)
+{
+	static const char *const environment[] = {
+		"KILN_MAX_SIZE=5G",	"KILN_MEMORY=7M",
+		"KILN_LOCK_TIMEOUT=11", "KILN_NAMESPACE=team",
+		"KILN_READONLY=1",	"KILN_SPOOL=0",
+		"HOME=/h",		NULL,
+	};
+	struct kiln_options options;
+	struct kiln_config *config;
+	char message[256];
+
+	assert_int_equal(load(environment, NULL, NULL, &config, message),
+			 KILN_OK);
+	kiln_options_init(&options);
+	kiln_config_options(config, &options);
+	assert_int_equal(options.store_bytes_max, (uint64_t)5 << 30);
+	assert_int_equal(options.memory_bytes_max, 7 << 20);
+	assert_int_equal(options.lock_timeout_ms, 11);
+	assert_string_equal(options.name_space, "team");
+	assert_int_equal(options.flags, KILN_OPEN_READONLY);
+	assert_null(kiln_config_spool(config));
+	kiln_config_free(config);
+}
+
+/* S38 */
+static void secure_programs_have_everything_off(void **state)
+{
+	static const char *const environment[] = { "HOME=/h", "KILN_DIR=/d",
+						   "KILN_DISABLE=0", NULL };
+	const struct ki_config_sources sources = {
+		.environment = environment,
+		.system_file = "/nonexistent",
+		.is_secure = 1,
+	};
+	struct kiln_options options;
+	struct kiln_config *config;
+	char message[256];
+	const char *why;
+
+	assert_int_equal(ki_config_load(&sources, &config, message,
+					sizeof(message)),
+			 KILN_OK);
+	assert_int_equal(kiln_config_number(config, KILN_SET_DISABLE), 1);
+	assert_null(kiln_config_directory(config, &why));
+	assert_non_null(strstr(why, "set-uid"));
+	assert_null(kiln_config_spool(config));
+	kiln_options_init(&options);
+	kiln_config_options(config, &options);
+	assert_null(options.store_url);
+	kiln_config_free(config);
+}
+
+static void odd_files_do_no_harm(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *text;
+		size_t size;
+		enum kiln_status status;
+		size_t n_warnings;
+	} rows[] = {
+		{ "empty", "", 0, KILN_OK, 0 },
+		{ "no newline", "memory=1M", 9, KILN_OK, 0 },
+		{ "only blanks", " \t\n\n \r\n", 7, KILN_OK, 0 },
+		{ "only =", "=\n", 2, KILN_OK, 1 },
+		{ "value without key", " = 3\n", 5, KILN_OK, 1 },
+		{ "no value", "memory =\n", 9, KILN_OK, 0 },
+		{ "zeros", "a\0b", 3, KILN_E_INVALID, 0 },
+	};
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "file.conf");
+	char *variable;
+
+	assert_true(asprintf(&variable, "KILN_CONFIG=%s", path) > 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *environment[] = { variable, NULL };
+		struct kiln_config *config;
+		char message[256];
+		size_t n = 0;
+
+		harness_write(path, rows[i].text, rows[i].size);
+		assert_int_equal(load(environment, NULL, NULL, &config,
+				      message),
+				 rows[i].status);
+		while (kiln_config_warning(config, n))
+			n++;
+		assert_int_equal(n, rows[i].n_warnings);
+		kiln_config_free(config);
+	}
+	free(variable);
+	free(path);
+	free(directory);
+}
+
+static void the_process_has_a_config(void **state)
+{
+	struct kiln_config *config;
+	char message[256];
+
+	assert_int_equal(setenv("KILN_DIR", "/somewhere", 1), 0);
+	assert_int_equal(kiln_config_load(&config, message, sizeof(message)),
+			 KILN_OK);
+	assert_string_equal(kiln_config_directory(config, NULL), "/somewhere");
+	assert_string_equal(kiln_config_origin(config, KILN_SET_PACKS),
+			    "unset");
+	kiln_config_free(config);
+	kiln_config_free(NULL);
+	unsetenv("KILN_DIR");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_strongest_place_wins),
+		cmocka_unit_test(wrong_values_are_named_and_not_used),
+		cmocka_unit_test(numbers_are_parsed),
+		cmocka_unit_test(the_directory_is_where_people_expect_it),
+		cmocka_unit_test(unknown_names_are_warnings),
+		cmocka_unit_test(settings_become_options),
+		cmocka_unit_test(secure_programs_have_everything_off),
+		cmocka_unit_test(odd_files_do_no_harm),
+		cmocka_unit_test(the_process_has_a_config),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
