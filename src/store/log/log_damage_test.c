@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "store/log/log_test.h"
+
+#define N_ENTRIES 12
+#define FILES_MAX 32
+
+/* A small store's files, to be put back after each damage. */
+struct file {
+	char *path;
+	char *data;
+	size_t size;
+};
+
+struct picture {
+	struct store store;
+	struct file files[FILES_MAX];
+	unsigned n_files;
+};
+
+static size_t size_of(unsigned number)
+{
+	return number * 37;
+}
+
+static struct picture take_picture(void)
+{
+	struct picture picture = { .store = store_new(256 << 10, 0) };
+	DIR *dir;
+	struct dirent *entry;
+	unsigned i;
+
+	for (i = 0; i < N_ENTRIES; i++)
+		assert_int_equal(store_put(&picture.store, i, size_of(i), 0),
+				 KILN_OK);
+	assert_int_equal(store_put(&picture.store, 100, 100, 0), KILN_OK);
+	assert_int_equal(store_remove(&picture.store, 100), KILN_OK);
+	store_close(&picture.store);
+	dir = opendir(picture.store.directory);
+	while ((entry = readdir(dir))) {
+		struct file *file = &picture.files[picture.n_files];
+
+		if (entry->d_name[0] == '.')
+			continue;
+		assert_true(picture.n_files < FILES_MAX);
+		file->path = harness_path(picture.store.directory,
+					  entry->d_name);
+		file->data = harness_read(file->path, &file->size);
+		picture.n_files++;
+	}
+	closedir(dir);
+	return picture;
+}
+
+static void put_back(struct picture *picture)
+{
+	char path[4096];
+	DIR *dir = opendir(picture->store.directory);
+	struct dirent *entry;
+	unsigned i;
+
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.') {
+			snprintf(path, sizeof(path), "%s/%s",
+				 picture->store.directory, entry->d_name);
+			unlink(path);
+		}
+	closedir(dir);
+	for (i = 0; i < picture->n_files; i++)
+		harness_write(picture->files[i].path, picture->files[i].data,
+			      picture->files[i].size);
+}
+
+static void free_picture(struct picture *picture)
+{
+	unsigned i;
+
+	for (i = 0; i < picture->n_files; i++) {
+		free(picture->files[i].path);
+		free(picture->files[i].data);
+	}
+	store_free(&picture->store);
+}
+
+static int is_index(const struct file *file)
+{
+	return strstr(file->path, ".idx") != NULL;
+}
+
+/* How many of the entries are gone; wrong bytes abort. */
+static unsigned count_lost(struct store *store)
+{
+	unsigned i, lost = 0;
+	size_t size;
+
+	for (i = 0; i < N_ENTRIES; i++)
+		lost += store_get_any(store, i, &size) != KILN_OK;
+	assert_int_not_equal(store_get_any(store, 100, &size), KILN_OK);
+	return lost;
+}
+
+static void check_use(struct picture *picture, uint32_t flags,
+		      unsigned lost_max)
+{
+	struct store *store = &picture->store;
+
+	store->options.flags = flags;
+	store_open(store);
+	assert_in_range(count_lost(store), 0, lost_max);
+	if (!(flags & KILN_OPEN_READONLY)) {
+		assert_int_equal(store_put(store, 200, 500, 0), KILN_OK);
+		assert_int_equal(store_get(store, 200, 500), KILN_OK);
+		assert_in_range(count_lost(store), 0, lost_max);
+	}
+	store_close(store);
+}
+
+/* S13.  Zeros far from anything are tried less often. */
+static void a_flipped_byte_costs_one_entry_at_most(void **state)
+{
+	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST, KILN_OPEN_COPY };
+	struct picture picture = take_picture();
+	unsigned i, n = 0;
+	size_t at;
+
+	for (i = 0; i < picture.n_files; i++) {
+		struct file *file = &picture.files[i];
+
+		for (at = 0; at < file->size; at++) {
+			if (!file->data[at] && at % 97)
+				continue;
+			put_back(&picture);
+			file->data[at] ^= (char)(1 << n % 8);
+			harness_write(file->path, file->data, file->size);
+			check_use(&picture, ways[n % 3], 1);
+			file->data[at] ^= (char)(1 << n % 8);
+			n++;
+		}
+	}
+	free_picture(&picture);
+}
+
+static void a_flipped_byte_hurts_no_reader(void **state)
+{
+	struct picture picture = take_picture();
+	unsigned i, n = 0;
+	size_t at;
+
+	for (i = 0; i < picture.n_files; i++) {
+		struct file *file = &picture.files[i];
+
+		for (at = 0; at < file->size; at++) {
+			if (!file->data[at] && at % 197)
+				continue;
+			put_back(&picture);
+			file->data[at] ^= (char)(1 << n++ % 8);
+			harness_write(file->path, file->data, file->size);
+			check_use(&picture, KILN_OPEN_READONLY, N_ENTRIES);
+			file->data[at] ^= (char)(1 << (n - 1) % 8);
+		}
+	}
+	free_picture(&picture);
+}
+
+/* S13: an index that was cut is made anew; a cut segment loses its end. */
+static void a_truncated_file_costs_what_was_cut_off(void **state)
+{
+	struct picture picture = take_picture();
+	unsigned i;
+	size_t size;
+
+	for (i = 0; i < picture.n_files; i++) {
+		struct file *file = &picture.files[i];
+
+		for (size = 0; size < file->size; size += 53) {
+			put_back(&picture);
+			harness_write(file->path, file->data, size);
+			check_use(&picture, i % 2 ? KILN_OPEN_GUEST : 0,
+				  is_index(file) ? 0 : N_ENTRIES);
+		}
+		put_back(&picture);
+		unlink(file->path);
+		check_use(&picture, 0, is_index(file) ? 0 : N_ENTRIES);
+	}
+	free_picture(&picture);
+}
+
+static void appended_junk_costs_nothing(void **state)
+{
+	struct picture picture = take_picture();
+	char junk[8192];
+	unsigned i, n;
+
+	memset(junk, 0x5a, sizeof(junk));
+	for (i = 0; i < picture.n_files; i++)
+		for (n = 1; n <= sizeof(junk); n *= 2) {
+			struct file *file = &picture.files[i];
+			char *data = malloc(file->size + n);
+
+			memcpy(data, file->data, file->size);
+			memcpy(data + file->size, junk, n);
+			put_back(&picture);
+			harness_write(file->path, data, file->size + n);
+			check_use(&picture, 0, 0);
+			free(data);
+		}
+	free_picture(&picture);
+}
+
+static void a_damaged_record_is_told_apart_from_a_miss(void **state)
+{
+	struct picture picture = take_picture();
+	struct store *store = &picture.store;
+	unsigned i, n_damaged = 0;
+	struct kiln_verify_report report;
+	char *quarantine;
+	size_t size, at;
+
+	put_back(&picture);
+	for (i = 0; i < picture.n_files; i++) {
+		struct file *file = &picture.files[i];
+
+		if (!strstr(file->path, ".val"))
+			continue;
+		/* The last byte of the value of entry 5. */
+		for (at = 0; at + size_of(5) <= file->size; at++) {
+			uint8_t *value = test_value(5, size_of(5));
+			int here = !memcmp(file->data + at, value, size_of(5));
+
+			free(value);
+			if (!here)
+				continue;
+			file->data[at + size_of(5) - 1] ^= 1;
+			harness_write(file->path, file->data, file->size);
+			file->data[at + size_of(5) - 1] ^= 1;
+			n_damaged++;
+		}
+	}
+	assert_int_equal(n_damaged, 1);
+	store->options.flags = 0;
+	store_open(store);
+	assert_int_equal(store->tier->ops->verify(store->tier, 0, NULL, NULL,
+						  &report),
+			 KILN_OK);
+	assert_int_equal(report.n_damaged, 1);
+	assert_int_equal(report.n_entries, N_ENTRIES - 1);
+	assert_int_equal(store_get_any(store, 5, &size), KILN_E_FORMAT);
+	assert_int_equal(store_get_any(store, 5, &size), KILN_MISS);
+	assert_int_equal(store_put(store, 5, 40, 0), KILN_OK);
+	assert_int_equal(store_get(store, 5, 40), KILN_OK);
+	store_close(store);
+
+	/* The same, found by the repair. */
+	put_back(&picture);
+	for (i = 0; i < picture.n_files; i++)
+		if (strstr(picture.files[i].path, ".val")) {
+			char *data = picture.files[i].data;
+
+			data[200] ^= 1;
+			harness_write(picture.files[i].path, data,
+				      picture.files[i].size);
+			data[200] ^= 1;
+		}
+	store_open(store);
+	assert_int_equal(store->tier->ops->verify(store->tier,
+						  KILN_VERIFY_REPAIR, NULL,
+						  NULL, &report),
+			 KILN_OK);
+	assert_in_range(report.n_damaged, 1, 2);
+	assert_int_equal(report.n_repaired, report.n_damaged);
+	quarantine = harness_path(store->directory, "kiln.quarantine");
+	assert_int_equal(access(quarantine, F_OK), 0);
+	free(quarantine);
+	assert_int_equal(store->tier->ops->verify(store->tier, 0, NULL, NULL,
+						  &report),
+			 KILN_OK);
+	assert_int_equal(report.n_damaged, 0);
+	free_picture(&picture);
+}
+
+/* Only 8 bits of the digest are left. */
+static struct kiln_key *colliding_key(unsigned number)
+{
+	struct kiln_key *key = test_key(number);
+
+	memset(key->digest, 0, sizeof(key->digest));
+	key->digest[0] = (uint8_t)number;
+	key->digest[9] = (uint8_t)number;
+	key->digest_low = ki_digest_low(key->digest);
+	key->digest_high = ki_digest_high(key->digest);
+	return key;
+}
+
+/* S02: what shares a digest is told apart by its record. */
+static void equal_digests_never_mix_up_values(void **state)
+{
+	struct store store = store_new(4 << 20, 0);
+	unsigned i, found = 0, collisions = 0;
+
+	for (i = 0; i < 1000; i++) {
+		struct kiln_key *key = colliding_key(i);
+		uint8_t *value = test_value(i, 64);
+
+		assert_int_equal(store.tier->ops->put(store.tier, key, NULL, 0,
+						      value, 64, 0),
+				 KILN_OK);
+		free(value);
+		kiln_key_free(key);
+	}
+	for (i = 0; i < 1100; i++) {
+		struct kiln_key *key = colliding_key(i);
+		struct kiln_blob *blob;
+		enum kiln_status status;
+
+		status = store.tier->ops->get(store.tier, key, &blob, NULL);
+		if (!status) {
+			assert_true(i < 1000);
+			assert_true(test_value_is(blob, i));
+			kiln_blob_unref(blob);
+			found++;
+		} else {
+			collisions += status == KILN_E_COLLISION;
+		}
+		kiln_key_free(key);
+	}
+	assert_true(found > 900);
+	assert_true(collisions > 0);
+	store_free(&store);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_flipped_byte_costs_one_entry_at_most),
+		cmocka_unit_test(a_flipped_byte_hurts_no_reader),
+		cmocka_unit_test(a_truncated_file_costs_what_was_cut_off),
+		cmocka_unit_test(appended_junk_costs_nothing),
+		cmocka_unit_test(a_damaged_record_is_told_apart_from_a_miss),
+		cmocka_unit_test(equal_digests_never_mix_up_values),
+	};
+
+	/* Thousands of small files: in memory where there is such a place. */
+	if (!access("/dev/shm", W_OK))
+		setenv("TMPDIR", "/dev/shm", 0);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
