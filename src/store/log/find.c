@@ -96,17 +96,6 @@ enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 	return answer;
 }
 
-static int is_expired(struct ki_log *log, struct log_index *index,
-		      const struct log_found *found, uint64_t age_max_s)
-{
-	uint64_t now_s = log->sys->realtime_ns(log->sys) / 1000000000;
-	uint64_t used_s = ki_log_last_use(index->marks[found->slot],
-					  found->view.record.used_s, age_max_s,
-					  now_s);
-
-	return used_s < now_s && now_s - used_s > age_max_s;
-}
-
 static enum kiln_status get(struct ki_log *log, struct log_index *index,
 			    const struct kiln_key *key,
 			    struct kiln_blob **out_value,
@@ -115,14 +104,16 @@ static enum kiln_status get(struct ki_log *log, struct log_index *index,
 	struct log_limit_values limits = { 0 };
 	struct kiln_blob *metadata = NULL;
 	struct log_found found;
-	enum kiln_status status = ki_log_find(log, index, key, &found);
+	enum kiln_status status;
 
-	if (status)
-		return status;
 	if (index->header->limits.age_max_s)
 		ki_log_limits_get(log, index, &limits);
-	if (limits.age_max_s &&
-	    is_expired(log, index, &found, limits.age_max_s)) {
+	ki_log_sweep_if_due(log, index, limits.age_max_s);
+	status = ki_log_find(log, index, key, &found);
+	if (status)
+		return status;
+	if (ki_log_is_expired(log, index, found.slot, found.view.record.used_s,
+			      limits.age_max_s, NULL)) {
 		clear_word(index, found.slot, found.word);
 		status = KILN_MISS;
 		goto out;

@@ -5,8 +5,7 @@
  *
  *	word   tag 16 | size class 8 | segment 18 | offset 22
  *	mark   0: not used since the last eviction pass over it
- *	       else used, and when: 1 + time in 64ths of the age limit, mod 255
- *	       (1 where there is no limit)
+ *	       else used, and when (see "Age"); 1 where there is no age limit
  *
  * A key's word stands in one of two buckets, picked by the halves of its
  * digest scaled to the number of buckets.  Words change by compare-and-swap
@@ -285,6 +284,21 @@ int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
 	return 1;
 }
 
+/* ---- Age -------------------------------------------------------------------------------- */
+
+/*
+ * A mark tells its time modulo 255 steps of a 64th of the age limit A.  Every
+ * hit looks whether a sweep is due, and one is every A/4, so all marks lie
+ * between A before the last sweep and A/4 after it, or now: less than 255
+ * steps, and only one time fits.  If no sweep was made for 2 A nobody was
+ * here, and everything is too old.
+ */
+
+static uint64_t now_s(struct ki_log *log)
+{
+	return log->sys->realtime_ns(log->sys) / 1000000000;
+}
+
 static uint64_t age_step_s(uint64_t age_max_s)
 {
 	return age_max_s / AGE_STEPS ? age_max_s / AGE_STEPS : 1;
@@ -301,25 +315,68 @@ void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
 	if (found && !age_max_s)
 		return;
 	if (age_max_s)
-		mark = (uint8_t)(1 + log->sys->realtime_ns(log->sys) /
-					     1000000000 /
-					     age_step_s(age_max_s) % 255);
+		mark = (uint8_t)(1 + now_s(log) / age_step_s(age_max_s) % 255);
 	if (found != mark)
 		atomic_store_explicit(&index->marks[slot], mark,
 				      memory_order_relaxed);
 }
 
-uint64_t ki_log_last_use(uint8_t mark, uint32_t used_s, uint64_t age_max_s,
-			 uint64_t now_s)
+static uint64_t last_use_s(const struct log_index *index, uint8_t mark,
+			   uint32_t used_s, uint64_t age_max_s, uint64_t now)
 {
 	uint64_t step_s = age_step_s(age_max_s);
+	uint64_t latest_s = index->header->aged_s + age_max_s / 4 + 1;
 	uint64_t steps;
 
 	if (!mark)
 		return used_s;
 	if (!age_max_s)
-		return now_s;
-	steps = (now_s / step_s + 255 - (uint64_t)(mark - 1)) % 255;
-	/* Far behind is a little ahead: a clock that was put back. */
-	return steps < 192 ? now_s - steps * step_s : now_s;
+		return now;
+	if (latest_s < now)
+		latest_s = now;
+	steps = (latest_s / step_s % 255 + 255 - (uint64_t)(mark - 1)) % 255;
+	return steps * step_s < latest_s ? latest_s - steps * step_s : 0;
+}
+
+int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
+		      uint64_t slot, uint32_t used_s, uint64_t age_max_s,
+		      uint64_t *out_used_s)
+{
+	uint64_t now = now_s(log);
+	uint64_t since_s = last_use_s(index, index->marks[slot], used_s,
+				      age_max_s, now);
+
+	if (out_used_s)
+		*out_used_s = since_s;
+	return age_max_s && since_s < now && now - since_s > age_max_s;
+}
+
+void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
+			 uint64_t age_max_s)
+{
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
+	uint64_t now = now_s(log), last = index->header->aged_s;
+	int all;
+
+	/* A clock that was put back removes nothing until it has caught up. */
+	if (!age_max_s || !index->writable || now <= last ||
+	    now - last <= age_max_s / 4)
+		return;
+	all = now - last > 2 * age_max_s;
+	for (slot = 0; slot < n_slots; slot++) {
+		uint64_t word = index->words[slot];
+		uint32_t used_s = (uint32_t)now;
+		struct log_record record;
+
+		if (!word)
+			continue;
+		if (!all && !index->marks[slot] &&
+		    !ki_log_header_read(log, index, word, &record))
+			used_s = record.used_s;
+		if (all || ki_log_is_expired(log, index, slot, used_s,
+					     age_max_s, NULL))
+			(void)ki_log_word_swap(index, slot, word, 0);
+	}
+	(void)atomic_compare_exchange_strong(&index->header->aged_s, &last,
+					     now);
 }

@@ -287,9 +287,14 @@ int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
 /* Note a use. */
 void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
 		 uint64_t age_max_s);
-/* When a slot's entry was last used, as far as is known; seconds. */
-uint64_t ki_log_last_use(uint8_t mark, uint32_t used_s, uint64_t age_max_s,
-			 uint64_t now_s);
+/* Whether a slot's entry, written or last carried over at used_s, has been
+   unused for longer than that.  *out_used_s (may be NULL): since when. */
+int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
+		      uint64_t slot, uint32_t used_s, uint64_t age_max_s,
+		      uint64_t *out_used_s);
+/* Four times in each age limit: clear the words of expired entries. */
+void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
+			 uint64_t age_max_s);
 
 /* ---- segment.c ------------------------------------------------------------------ */
 

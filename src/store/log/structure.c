@@ -380,7 +380,6 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 		      struct log_census *census, int fd, uint32_t number,
 		      uint64_t slot, uint64_t word)
 {
-	uint64_t now_s = log->sys->realtime_ns(log->sys) / 1000000000;
 	uint32_t to, to_units;
 	struct log_limit_values limits;
 	struct log_record *record;
@@ -395,11 +394,10 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 	record = (struct log_record *)(void *)data;
 	bytes = log_record_bytes(record);
 	ki_log_limits_get(log, index, &limits);
-	used_s = ki_log_last_use(index->marks[slot], record->used_s,
-				 limits.age_max_s, now_s);
-	if (!belongs_to(index, slot, word, record->digest) ||
-	    !body_is_sound(data) ||
-	    (limits.age_max_s && used_s + limits.age_max_s < now_s))
+	if (ki_log_is_expired(log, index, slot, record->used_s,
+			      limits.age_max_s, &used_s) ||
+	    !belongs_to(index, slot, word, record->digest) ||
+	    !body_is_sound(data))
 		goto out;
 	to = log_tail_segment(index->header->tail);
 	if (to == number ||
@@ -758,6 +756,27 @@ static void repair_numbers(struct log_index *index,
 				: ki_log_next_number(header, census));
 }
 
+/* Oldest segments in which age has left nothing. */
+static void drop_empty(struct ki_log *log, struct log_index *index,
+		       struct log_census *census)
+{
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
+	uint32_t min_live = ki_log_min_live(index);
+	uint32_t oldest = log_tail_segment(index->header->tail);
+
+	for (slot = 0; slot < n_slots; slot++) {
+		uint64_t word = index->words[slot];
+
+		if (log_word_is_live(word, min_live) &&
+		    log_is_before(log_word_segment(word, min_live), oldest))
+			oldest = log_word_segment(word, min_live);
+	}
+	while (census->n_files &&
+	       log_is_before(census->files[0].number, oldest) &&
+	       !evict_oldest(log, index, census, 0))
+		;
+}
+
 static int has_room(const struct log_census *census, uint64_t tail,
 		    uint64_t bytes)
 {
@@ -796,6 +815,10 @@ static enum kiln_status roll_locked(struct ki_log *log,
 	ki_log_limits_get(log, index, &limits);
 	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
 	status = new_tail(log, index, &census);
+	if (!status && limits.age_max_s) {
+		ki_log_sweep_if_due(log, index, limits.age_max_s);
+		drop_empty(log, index, &census);
+	}
 	if (!status)
 		make_spare(log, index, &census);
 out:

@@ -1,0 +1,690 @@
+/* SPDX-License-Identifier: MIT */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "store/log/log_test.h"
+
+/* ---- Wipe and disappearance ------------------------------------------------------ */
+
+static void a_wipe_is_seen_by_another_handle(void **state)
+{
+	struct store a = store_new(8 << 20, 0);
+	struct store b = store_beside(&a, 0);
+	struct kiln_key *key = test_key(1);
+	const uint64_t *generation;
+	uint64_t before;
+	struct kiln_blob *blob;
+	unsigned i;
+
+	for (i = 0; i < 10; i++)
+		assert_int_equal(store_put(&a, i, 100, 0), KILN_OK);
+	assert_int_equal(b.tier->ops->get(b.tier, key, &blob, NULL), KILN_OK);
+	generation = b.tier->generation;
+	before = *generation;
+	assert_int_equal(a.tier->ops->wipe(a.tier), KILN_OK);
+	assert_int_not_equal(*generation, before);
+	assert_false(b.tier->is_live(b.tier, blob));
+	assert_ptr_not_equal(b.tier->generation, generation);
+	for (i = 0; i < 10; i++) {
+		assert_int_equal(store_get(&a, i, 100), KILN_MISS);
+		assert_int_equal(store_get(&b, i, 100), KILN_MISS);
+	}
+	assert_int_equal(store_put(&b, 1, 60, 0), KILN_OK);
+	assert_int_equal(store_get(&a, 1, 60), KILN_OK);
+	assert_true(test_value_is(blob, 1));
+	kiln_blob_unref(blob);
+	kiln_key_free(key);
+	store_free(&b);
+	store_free(&a);
+}
+
+/* S16 */
+static void a_directory_that_vanishes_is_made_again(void **state)
+{
+	static const uint32_t ways[] = { 0, KILN_OPEN_COPY, KILN_OPEN_GUEST };
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		struct store a = store_new(8 << 20, ways[i]);
+		struct store b = store_beside(&a, 0);
+
+		assert_int_equal(store_put(&a, 1, 100, 0), KILN_OK);
+		assert_int_equal(store_get(&b, 1, 100), KILN_OK);
+		harness_remove(a.directory);
+		assert_int_equal(store_remove(&a, 1), KILN_MISS);
+		assert_int_equal(store_get(&a, 1, 100), KILN_MISS);
+		assert_int_equal(store_put(&a, 2, 100, 0), KILN_OK);
+		assert_int_equal(store_get(&a, 2, 100), KILN_OK);
+		assert_int_equal(store_put(&b, 2, 100, 0), KILN_EXISTS);
+		assert_int_equal(store_get(&b, 2, 100), KILN_OK);
+		assert_int_equal(store_get(&b, 1, 100), KILN_MISS);
+		store_free(&b);
+		store_free(&a);
+	}
+}
+
+static void a_segment_removed_by_hand_is_a_miss(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	char *path = harness_path(store.directory, "kiln.00000001.val");
+	unsigned i;
+
+	for (i = 0; i < 10; i++)
+		assert_int_equal(store_put(&store, i, 100, 0), KILN_OK);
+	store_close(&store);
+	assert_int_equal(unlink(path), 0);
+	store_open(&store);
+	assert_int_equal(store_get(&store, 1, 100), KILN_MISS);
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	free(path);
+	store_free(&store);
+}
+
+static void another_user_version_wipes(void **state)
+{
+	struct store a = store_new(8 << 20, 0);
+	struct kiln_store_info info;
+
+	assert_int_equal(store_put(&a, 1, 100, 0), KILN_OK);
+	store_close(&a);
+	a.options.user_version = 7;
+	store_open(&a);
+	assert_int_equal(store_get(&a, 1, 100), KILN_MISS);
+	assert_int_equal(store_put(&a, 2, 100, 0), KILN_OK);
+	store_reopen(&a);
+	assert_int_equal(store_get(&a, 2, 100), KILN_OK);
+	assert_int_equal(a.tier->ops->info(a.tier, &info), KILN_OK);
+	assert_int_equal(info.user_version, 7);
+	store_close(&a);
+	a.options.user_version = 0;
+	store_open(&a);
+	assert_int_equal(store_get(&a, 2, 100), KILN_OK);
+	store_free(&a);
+}
+
+/* S17 */
+static void a_newer_format_is_left_alone(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	char *path = harness_path(store.directory, "kiln.idx");
+	size_t size, after_size;
+	char *data, *after;
+	struct log_header *header;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	store_close(&store);
+	data = harness_read(path, &size);
+	header = (struct log_header *)(void *)data;
+	header->fixed.version = LOG_VERSION + 1;
+	ki_log_fixed_seal(header);
+	harness_write(path, data, size);
+	assert_int_equal(ki_store_log_open(&store.options, &store.tier),
+			 KILN_E_FORMAT);
+	store.tier = NULL;
+	after = harness_read(path, &after_size);
+	assert_int_equal(size, after_size);
+	assert_memory_equal(data, after, size);
+	free(after);
+	free(data);
+	free(path);
+	store_free(&store);
+}
+
+/* ---- Odd places -------------------------------------------------------------------- */
+
+static enum kiln_status try_open(const char *directory, uint32_t flags)
+{
+	struct ki_store_options options = { .sys = &ki_sys_posix,
+					    .directory = directory,
+					    .bytes_max = 8 << 20,
+					    .flags = flags };
+	struct kiln_tier *tier;
+	enum kiln_status status = ki_store_log_open(&options, &tier);
+
+	if (!status)
+		tier->ops->close(tier);
+	return status;
+}
+
+/* S28, S37 */
+static void places_that_are_not_ours_are_refused(void **state)
+{
+	char *base = harness_directory();
+	char *real = harness_path(base, "real");
+	char *link = harness_path(base, "link");
+	char *slashed = harness_path(base, "link/");
+	char *file = harness_path(base, "file");
+	char *deep = harness_path(base, "a/b/c");
+	char *below = harness_path(base, "file/store");
+	char *open_parent = harness_path(base, "open");
+	char *inside = harness_path(base, "open/store");
+
+	assert_int_equal(mkdir(real, 0700), 0);
+	assert_int_equal(symlink(real, link), 0);
+	harness_write(file, "x", 1);
+	assert_int_equal(try_open(real, 0), KILN_OK);
+	assert_int_equal(try_open(link, 0), KILN_E_OWNER);
+	assert_int_equal(try_open(slashed, 0), KILN_E_OWNER);
+	assert_int_equal(try_open(link,
+				  KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER),
+			 KILN_OK);
+	assert_int_equal(try_open(file, 0), KILN_E_OWNER);
+	assert_int_equal(try_open(below, 0), KILN_E_IO);
+	assert_int_equal(try_open(deep, 0), KILN_OK);
+	assert_int_equal(chmod(real, 0777), 0);
+	assert_int_equal(try_open(real, 0), KILN_E_OWNER);
+	assert_int_equal(try_open(real, KILN_OPEN_SHARED), KILN_E_OWNER);
+	assert_int_equal(chmod(real, 0770), 0);
+	assert_int_equal(try_open(real, KILN_OPEN_SHARED), KILN_OK);
+	assert_int_equal(chmod(real, 0700), 0);
+	assert_int_equal(mkdir(open_parent, 0700), 0);
+	assert_int_equal(mkdir(inside, 0700), 0);
+	assert_int_equal(try_open(inside, 0), KILN_OK);
+	assert_int_equal(chmod(open_parent, 0777), 0);
+	assert_int_equal(try_open(inside, 0), KILN_E_OWNER);
+	assert_int_equal(chmod(open_parent, 01777), 0);
+	assert_int_equal(try_open(inside, 0), KILN_OK);
+	if (!geteuid() && !chown(real, 12345, 12345)) {
+		assert_int_equal(try_open(real, 0), KILN_E_OWNER);
+		assert_int_equal(try_open(real, KILN_OPEN_READONLY), KILN_E_OWNER);
+		assert_int_equal(try_open(real, KILN_OPEN_READONLY |
+							KILN_OPEN_ANY_OWNER),
+				 KILN_OK);
+	}
+	free(inside);
+	free(open_parent);
+	free(below);
+	free(deep);
+	free(file);
+	free(slashed);
+	free(link);
+	free(real);
+	free(base);
+}
+
+/* S15: nothing is followed, nothing blocks. */
+static void foreign_things_under_our_names_are_left_alone(void **state)
+{
+	static const char *const names[] = { "kiln.idx", "kiln.lock",
+					     "kiln.00000001.val",
+					     "kiln.spare" };
+	unsigned i, what;
+
+	for (i = 0; i < 4; i++)
+		for (what = 0; what < 3; what++) {
+			char *directory = harness_directory();
+			char *path = harness_path(directory, names[i]);
+			struct store store = {
+				.options = { .sys = &ki_sys_posix,
+					     .directory = directory,
+					     .bytes_max = 8 << 20 },
+				.directory = directory,
+			};
+			struct stat before, after;
+
+			if (what == 0)
+				assert_int_equal(mkdir(path, 0700), 0);
+			else if (what == 1)
+				assert_int_equal(mkfifo(path, 0600), 0);
+			else
+				assert_int_equal(symlink("nowhere", path), 0);
+			assert_int_equal(lstat(path, &before), 0);
+			if (!ki_store_log_open(&store.options, &store.tier)) {
+				enum kiln_status status =
+					store_put(&store, 1, 100, 0);
+
+				if (!status)
+					status = store_get(&store, 1, 100);
+				assert_true(status <= KILN_OK);
+			} else {
+				store.tier = NULL;
+			}
+			assert_int_equal(lstat(path, &after), 0);
+			if (i < 2)
+				assert_int_equal(before.st_ino, after.st_ino);
+			free(path);
+			store_free(&store);
+		}
+}
+
+/* ---- Read only, full, no locks -------------------------------------------------------- */
+
+static unsigned n_writes;
+static int write_error;
+
+static int no_open(const struct ki_sys *sys, const char *path, unsigned flags,
+		   unsigned mode)
+{
+	if (flags & (KI_OPEN_WRITE | KI_OPEN_CREATE)) {
+		n_writes++;
+		return write_error;
+	}
+	return ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+static int no_two_names(const struct ki_sys *sys, const char *a, const char *b)
+{
+	n_writes++;
+	return write_error;
+}
+
+static int no_one_name(const struct ki_sys *sys, const char *path)
+{
+	n_writes++;
+	return write_error;
+}
+
+static int no_mkdir(const struct ki_sys *sys, const char *path, unsigned mode)
+{
+	n_writes++;
+	return write_error;
+}
+
+static struct ki_sys refusing(int error)
+{
+	struct ki_sys sys = ki_sys_posix;
+
+	sys.open = no_open;
+	sys.link = no_two_names;
+	sys.rename = no_two_names;
+	sys.unlink = no_one_name;
+	sys.mkdir = no_mkdir;
+	n_writes = 0;
+	write_error = error;
+	return sys;
+}
+
+/* S30 */
+static void a_read_only_store_is_read_without_any_write(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	struct store other = { .options = store.options };
+	struct ki_sys sys = refusing(-EROFS);
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_entry entry;
+	struct kiln_verify_report report;
+	unsigned way;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	assert_int_equal(store_put(&store, 2, 3 << 20, 0), KILN_OK);
+	other.options.sys = &sys;
+	for (way = 0; way < 2; way++) {
+		/* Asked for, and found out. */
+		other.options.flags = way ? 0 : KILN_OPEN_READONLY;
+		n_writes = 0;
+		store_open(&other);
+		assert_true(way || !n_writes);
+		n_writes = 0;
+		assert_int_equal(store_get(&other, 1, 100), KILN_OK);
+		assert_int_equal(store_get(&other, 2, 3 << 20), KILN_OK);
+		assert_int_equal(store_get(&other, 3, 1), KILN_MISS);
+		assert_int_equal(store_put(&other, 3, 1, 0), KILN_E_READONLY);
+		assert_int_equal(store_remove(&other, 1), KILN_E_READONLY);
+		assert_int_equal(other.tier->ops->wipe(other.tier),
+				 KILN_E_READONLY);
+		assert_int_equal(other.tier->ops->set_limit(other.tier, 0),
+				 KILN_E_READONLY);
+		memset(&cursor, 0, sizeof(cursor));
+		assert_int_equal(other.tier->ops->list(other.tier, &cursor,
+						       &entry),
+				 KILN_OK);
+		kiln_blob_unref(entry.record);
+		kiln_blob_unref(entry.metadata);
+		assert_int_equal(other.tier->ops->verify(other.tier, 0, NULL,
+							 NULL, &report),
+				 KILN_OK);
+		assert_int_equal(report.n_entries, 2);
+		store_close(&other);
+		assert_int_equal(n_writes, 0);
+	}
+	store_free(&store);
+}
+
+static void without_permission_to_write_it_is_only_read(void **state)
+{
+	static const int errors[] = { -EACCES, -EPERM };
+	struct store store = store_new(8 << 20, 0);
+	struct store other = { .options = store.options };
+	unsigned i;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	for (i = 0; i < 2; i++) {
+		struct ki_sys sys = refusing(errors[i]);
+
+		other.options.sys = &sys;
+		store_open(&other);
+		assert_int_equal(store_get(&other, 1, 100), KILN_OK);
+		assert_int_equal(store_put(&other, 2, 1, 0), KILN_E_READONLY);
+		store_close(&other);
+	}
+	store_free(&store);
+}
+
+static int fallocate_error;
+
+static int no_fallocate(const struct ki_sys *sys, int fd, uint64_t offset,
+			uint64_t size)
+{
+	if (fallocate_error)
+		return fallocate_error;
+	return ki_sys_posix.fallocate(&ki_sys_posix, fd, offset, size);
+}
+
+/* S29 */
+static void a_full_medium_makes_room_or_drops_the_put(void **state)
+{
+	struct ki_sys sys = ki_sys_posix;
+	struct store store = store_new(2 << 20, 0);
+	unsigned i, stored = 0;
+
+	store_close(&store);
+	sys.fallocate = no_fallocate;
+	store.options.sys = &sys;
+	store_open(&store);
+	fallocate_error = 0;
+	for (i = 0; i < 100; i++)
+		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
+	fallocate_error = -ENOSPC;
+	for (i = 100; i < 200; i++) {
+		enum kiln_status status = store_put(&store, i, 3000, 0);
+
+		assert_true(!status || status == KILN_E_FULL);
+		stored += !status;
+	}
+	assert_true(stored < 100);
+	assert_int_equal(store_put(&store, 500, 1 << 20, 0), KILN_E_FULL);
+	fallocate_error = 0;
+	for (i = 300; i < 400; i++)
+		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
+	for (i = 390; i < 400; i++)
+		assert_int_equal(store_get(&store, i, 3000), KILN_OK);
+	store_free(&store);
+}
+
+/* ---- Time ------------------------------------------------------------------------------- */
+
+static uint64_t clock_offset_s;
+
+static uint64_t shifted_realtime(const struct ki_sys *sys)
+{
+	return ki_sys_posix.realtime_ns(&ki_sys_posix) +
+	       clock_offset_s * 1000000000;
+}
+
+static void entries_unused_for_too_long_go(void **state)
+{
+	struct ki_sys sys = ki_sys_posix;
+	struct store store = store_new(8 << 20, 0);
+
+	store_close(&store);
+	harness_remove(store.directory);
+	sys.realtime_ns = shifted_realtime;
+	store.options.sys = &sys;
+	store.options.age_max_s = 6400;
+	clock_offset_s = 0;
+	store_open(&store);
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	assert_int_equal(store_put(&store, 2, 100, 0), KILN_OK);
+	clock_offset_s = 5000;
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	clock_offset_s = 8000;
+	assert_int_equal(store_get(&store, 2, 100), KILN_MISS);
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	/* S33: a clock that is put back removes nothing. */
+	clock_offset_s = 0;
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	clock_offset_s = 16000;
+	assert_int_equal(store_get(&store, 1, 100), KILN_MISS);
+	store_free(&store);
+}
+
+/* ---- Locks and forks ------------------------------------------------------------------------ */
+
+static void a_build_lock_excludes_and_ends_with_its_holder(void **state)
+{
+	struct store a = store_new(8 << 20, 0);
+	struct store b = store_beside(&a, 0);
+	struct kiln_key *key = test_key(1), *other = test_key(2);
+	struct kiln_tier_lock *lock, *second;
+	int gate[2], status;
+	pid_t child;
+	char byte;
+
+	assert_int_equal(a.tier->ops->lock(a.tier, key, 0, &lock), KILN_OK);
+	assert_int_equal(b.tier->ops->lock(b.tier, key, 5, &second),
+			 KILN_E_TIMEOUT);
+	assert_int_equal(b.tier->ops->lock(b.tier, other, 0, &second),
+			 KILN_OK);
+	b.tier->ops->unlock(b.tier, second);
+	/* S40, S41: a child that lives on keeps no lock. */
+	assert_int_equal(pipe(gate), 0);
+	child = fork();
+	if (!child) {
+		close(gate[1]);
+		_exit(read(gate[0], &byte, 1) < 0);
+	}
+	close(gate[0]);
+	a.tier->ops->unlock(a.tier, lock);
+	assert_int_equal(b.tier->ops->lock(b.tier, key, 2000, &second),
+			 KILN_OK);
+	b.tier->ops->unlock(b.tier, second);
+	close(gate[1]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+
+	/* S20: a holder that is killed. */
+	assert_int_equal(pipe(gate), 0);
+	child = fork();
+	if (!child) {
+		struct store c = store_beside(&a, 0);
+
+		if (c.tier->ops->lock(c.tier, key, 0, &lock))
+			_exit(1);
+		if (write(gate[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(gate[0], &byte, 1), 1);
+	assert_int_equal(b.tier->ops->lock(b.tier, key, 5, &second),
+			 KILN_E_TIMEOUT);
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(b.tier->ops->lock(b.tier, key, 1000, &second),
+			 KILN_OK);
+	b.tier->ops->unlock(b.tier, second);
+	close(gate[0]);
+	close(gate[1]);
+	kiln_key_free(other);
+	kiln_key_free(key);
+	store_free(&b);
+	store_free(&a);
+}
+
+/* S40 */
+static void a_forked_child_may_close(void **state)
+{
+	struct store store = store_new(8 << 20, KILN_OPEN_COPY);
+	int status;
+	pid_t child;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	store.tier->ops->note_build(store.tier, 1);
+	child = fork();
+	if (!child) {
+		store_close(&store);
+		store_open(&store);
+		_exit(store_get(&store, 1, 100) ||
+		      store_put(&store, 2, 100, 0));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(store_get(&store, 2, 100), KILN_OK);
+	assert_int_equal(store.tier->ops->builds_now(store.tier), 1);
+	store.tier->ops->note_build(store.tier, 0);
+	assert_int_equal(store.tier->ops->builds_now(store.tier), 0);
+	store_free(&store);
+}
+
+static void who_builds_is_known_and_the_dead_do_not_count(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	int gate[2], back[2], status;
+	pid_t child;
+	char byte;
+
+	assert_int_equal(store.tier->ops->builds_now(store.tier), 0);
+	assert_int_equal(pipe(gate), 0);
+	assert_int_equal(pipe(back), 0);
+	child = fork();
+	if (!child) {
+		struct store c = store_beside(&store, KILN_OPEN_GUEST);
+
+		c.tier->ops->note_build(c.tier, 1);
+		c.tier->ops->note_build(c.tier, 1);
+		c.tier->ops->note_build(c.tier, 0);
+		if (write(gate[1], "x", 1) != 1)
+			_exit(1);
+		_exit(read(back[0], &byte, 1) != 1);
+	}
+	assert_int_equal(read(gate[0], &byte, 1), 1);
+	assert_int_equal(store.tier->ops->builds_now(store.tier), 1);
+	assert_int_equal(write(back[1], "x", 1), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(store.tier->ops->builds_now(store.tier), 0);
+	close(gate[0]);
+	close(gate[1]);
+	close(back[0]);
+	close(back[1]);
+	store_free(&store);
+}
+
+static unsigned count_descriptors(void)
+{
+	unsigned n = 0;
+	int fd;
+
+	for (fd = 3; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void in_a_guest_no_descriptor_outlives_a_call(void **state)
+{
+	struct store store = store_new(2 << 20, 0);
+	unsigned before, i;
+
+	store_close(&store);
+	store.options.flags = KILN_OPEN_GUEST;
+	before = count_descriptors();
+	store_open(&store);
+	assert_int_equal(count_descriptors(), before);
+	for (i = 0; i < 1000; i++) {
+		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
+		assert_int_equal(store_get(&store, i, 3000), KILN_OK);
+		assert_int_equal(count_descriptors(), before);
+	}
+	assert_int_equal(store.tier->ops->wipe(store.tier), KILN_OK);
+	assert_int_equal(count_descriptors(), before);
+	store_free(&store);
+}
+
+/* The program closes a number of ours and opens a file of its own there. */
+static void a_descriptor_that_became_another_file_is_left_alone(void **state)
+{
+	struct store store = store_new(8 << 20, KILN_OPEN_COPY);
+	char *path = harness_path(store.directory, "mine");
+	unsigned i;
+	int fd;
+	size_t size;
+	char *data;
+
+	assert_int_equal(store_put(&store, 1, 3000, 0), KILN_OK);
+	assert_int_equal(store_get(&store, 1, 3000), KILN_OK);
+	harness_write(path, "mine", 4);
+	for (fd = 3; fd < 64; fd++) {
+		struct stat st;
+		char name[64], where[4096];
+		ssize_t n;
+
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+		n = readlink(name, where, sizeof(where) - 1);
+		if (n <= 0 || fstat(fd, &st))
+			continue;
+		where[n] = '\0';
+		if (strstr(where, ".val")) {
+			int other = open(path, O_RDWR);
+
+			dup2(other, fd);
+			close(other);
+		}
+	}
+	for (i = 10; i < 20; i++)
+		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
+	store_free(&store);
+	data = harness_read(path, &size);
+	assert_int_equal(size, 4);
+	assert_memory_equal(data, "mine", 4);
+	free(data);
+	free(path);
+}
+
+static void counters_add_up(void **state)
+{
+	struct store a = store_new(2 << 20, 0);
+	struct store b = store_beside(&a, 0);
+	struct kiln_store_counters *counters = malloc(sizeof(*counters));
+	uint64_t deltas[KILN_N_COUNTERS] = { 0 };
+
+	deltas[KILN_COUNT_MISSES] = 3;
+	deltas[KILN_COUNT_BUILDS] = 1;
+	a.tier->ops->count(a.tier, deltas);
+	b.tier->ops->count(b.tier, deltas);
+	assert_int_equal(a.tier->ops->counters(a.tier, counters), KILN_OK);
+	assert_int_equal(counters->total[KILN_COUNT_MISSES], 6);
+	assert_int_equal(counters->total[KILN_COUNT_BUILDS], 2);
+	assert_int_equal(counters->hours[0][2] + counters->hours[1][2], 6);
+	assert_int_equal(a.tier->ops->zero_counters(a.tier), KILN_OK);
+	assert_int_equal(b.tier->ops->counters(b.tier, counters), KILN_OK);
+	assert_int_equal(counters->total[KILN_COUNT_MISSES], 0);
+	free(counters);
+	store_free(&b);
+	store_free(&a);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_wipe_is_seen_by_another_handle),
+		cmocka_unit_test(a_directory_that_vanishes_is_made_again),
+		cmocka_unit_test(a_segment_removed_by_hand_is_a_miss),
+		cmocka_unit_test(another_user_version_wipes),
+		cmocka_unit_test(a_newer_format_is_left_alone),
+		cmocka_unit_test(places_that_are_not_ours_are_refused),
+		cmocka_unit_test(foreign_things_under_our_names_are_left_alone),
+		cmocka_unit_test(a_read_only_store_is_read_without_any_write),
+		cmocka_unit_test(without_permission_to_write_it_is_only_read),
+		cmocka_unit_test(a_full_medium_makes_room_or_drops_the_put),
+		cmocka_unit_test(entries_unused_for_too_long_go),
+		cmocka_unit_test(a_build_lock_excludes_and_ends_with_its_holder),
+		cmocka_unit_test(a_forked_child_may_close),
+		cmocka_unit_test(who_builds_is_known_and_the_dead_do_not_count),
+		cmocka_unit_test(in_a_guest_no_descriptor_outlives_a_call),
+		cmocka_unit_test(
+			a_descriptor_that_became_another_file_is_left_alone),
+		cmocka_unit_test(counters_add_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
