@@ -130,23 +130,23 @@ struct _cl_event {
 /* ---- The compiler ------------------------------------------------------- */
 
 struct icd_text {
-	char *data;		/* NUL-ended; NULL while empty */
+	char *data; /* NUL-ended; NULL while empty */
 	size_t size;
 	size_t room;
-	bool failed;		/* out of memory, once */
+	bool failed; /* out of memory, once */
 };
 void icd_text_add(struct icd_text *text, const void *data, size_t size);
 void icd_text_puts(struct icd_text *text, const char *string);
-__attribute__((format(printf, 2, 3))) void
-icd_text_printf(struct icd_text *text, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void icd_text_printf(
+	struct icd_text *text, const char *format, ...);
 
 struct icd_argument {
 	char name[64];
-	char type[64];		/* as clGetKernelArgInfo tells it */
+	char type[64]; /* as clGetKernelArgInfo tells it */
 	cl_kernel_arg_address_qualifier address;
 	cl_kernel_arg_type_qualifier qualifiers;
 	bool pointer;
-	size_t element;		/* bytes of the value or of what it points to */
+	size_t element; /* bytes of the value or of what it points to */
 	bool floating;
 	bool has_sign;
 };
@@ -154,7 +154,7 @@ struct icd_argument {
 struct icd_code {
 	char name[64];
 	char attributes[256];
-	size_t work_group[3];	/* reqd_work_group_size, or zeros */
+	size_t work_group[3]; /* reqd_work_group_size, or zeros */
 	unsigned n_arguments;
 	struct icd_argument arguments[16];
 	char *body;
@@ -165,9 +165,9 @@ struct icd_unit {
 	atomic_uint refs;
 	cl_program_binary_type type;
 	bool from_binary;
-	bool tells_arguments;	/* built with -cl-kernel-arg-info or -g */
-	char *text;		/* what the preprocessor left */
-	char *specialised;	/* from a binary: lines "KERNEL X Y Z" */
+	bool tells_arguments; /* built with -cl-kernel-arg-info or -g */
+	char *text;	      /* what the preprocessor left */
+	char *specialised;    /* from a binary: lines "KERNEL X Y Z" */
 	unsigned n_codes;
 	struct icd_code *codes;
 };
@@ -206,7 +206,7 @@ uint64_t icd_hash(const void *data, size_t size);
 /* run.c: run the body once for each work item.  With `memory` NULL it only
    checks that the body can be understood. */
 struct icd_value {
-	unsigned char bytes[16];	/* of an argument passed by value */
+	unsigned char bytes[16]; /* of an argument passed by value */
 	size_t size;
 	cl_mem mem;
 	bool set;
@@ -229,13 +229,13 @@ enum icd_origin { ICD_SOURCE, ICD_IL, ICD_BINARY, ICD_BUILT_IN, ICD_LINKED };
 /* One device's share of a program; all under icd_mutex. */
 struct icd_build {
 	cl_build_status status;
-	struct icd_unit *given;		/* from clCreateProgramWithBinary */
-	struct icd_unit *unit;		/* what was built last */
+	struct icd_unit *given; /* from clCreateProgramWithBinary */
+	struct icd_unit *unit;	/* what was built last */
 	char *options;
 	char *log;
-	char *kept;			/* first answer to a fetch */
+	char *kept; /* first answer to a fetch */
 	size_t kept_size;
-	char *specialised;		/* by launches */
+	char *specialised; /* by launches */
 };
 
 struct icd_constant {

@@ -72,9 +72,8 @@ static cl_program built(const char *text, const char *options)
 {
 	cl_program program = from_source(text);
 
-	assert_int_equal(
-		clBuildProgram(program, 0, NULL, options, NULL, NULL),
-		CL_SUCCESS);
+	assert_int_equal(clBuildProgram(program, 0, NULL, options, NULL, NULL),
+			 CL_SUCCESS);
 	return program;
 }
 
@@ -513,9 +512,9 @@ static int begin(void **state)
 	set("DEVICES", "2");
 	set("NAMES", "one,two");
 	assert_int_equal(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
-	assert_int_equal(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 2,
-					devices, NULL),
-			 CL_SUCCESS);
+	assert_int_equal(
+		clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 2, devices, NULL),
+		CL_SUCCESS);
 	context = clCreateContext(NULL, 2, devices, NULL, NULL, &status);
 	assert_int_equal(status, CL_SUCCESS);
 	queue = clCreateCommandQueueWithProperties(context, devices[0], NULL,

@@ -109,8 +109,8 @@ cl_int CL_API_CALL clCreateKernelsInProgram(cl_program program, cl_uint size,
 	if (kernels && size < unit->n_codes)
 		status = CL_INVALID_VALUE;
 	while (kernels && !status && n < unit->n_codes) {
-		kernels[n] = clCreateKernel(program, unit->codes[n].name,
-					    &status);
+		kernels[n] =
+			clCreateKernel(program, unit->codes[n].name, &status);
 		n += !status;
 	}
 	while (status && n)

@@ -160,12 +160,9 @@ cl_int CL_API_CALL clGetMemObjectInfo(cl_mem mem, cl_mem_info what, size_t size,
 
 /* ---- What this driver does not have ---------------------------------------- */
 
-cl_int CL_API_CALL clGetSupportedImageFormats(cl_context context,
-					      cl_mem_flags flags,
-					      cl_mem_object_type type,
-					      cl_uint size,
-					      cl_image_format *formats,
-					      cl_uint *out_size)
+cl_int CL_API_CALL clGetSupportedImageFormats(
+	cl_context context, cl_mem_flags flags, cl_mem_object_type type,
+	cl_uint size, cl_image_format *formats, cl_uint *out_size)
 {
 	if (!icd_is(context, ICD_CONTEXT))
 		return CL_INVALID_CONTEXT;

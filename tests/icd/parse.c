@@ -156,12 +156,12 @@ static const struct type {
 	bool floating;
 	bool has_sign;
 } types[] = {
-	{ "bool", 1, false, false },  { "char", 1, false, true },
-	{ "uchar", 1, false, false }, { "short", 2, false, true },
-	{ "ushort", 2, false, false }, { "int", 4, false, true },
-	{ "uint", 4, false, false },  { "long", 8, false, true },
-	{ "ulong", 8, false, false }, { "size_t", 8, false, false },
-	{ "float", 4, true, true },   { "double", 8, true, true },
+	{ "bool", 1, false, false },	  { "char", 1, false, true },
+	{ "uchar", 1, false, false },	  { "short", 2, false, true },
+	{ "ushort", 2, false, false },	  { "int", 4, false, true },
+	{ "uint", 4, false, false },	  { "long", 8, false, true },
+	{ "ulong", 8, false, false },	  { "size_t", 8, false, false },
+	{ "float", 4, true, true },	  { "double", 8, true, true },
 	{ "sampler_t", 8, false, false },
 };
 
@@ -280,8 +280,8 @@ static void kernel(struct parser *parser, struct icd_code *code)
 
 static void unit_kernel(struct parser *parser, struct icd_unit *unit)
 {
-	struct icd_code *codes = realloc(unit->codes, (unit->n_codes + 1) *
-							      sizeof(*codes));
+	struct icd_code *codes =
+		realloc(unit->codes, (unit->n_codes + 1) * sizeof(*codes));
 	struct icd_code *code;
 
 	if (!codes) {

@@ -499,12 +499,12 @@ static cl_int context_properties(cl_context context,
 	return CL_SUCCESS;
 }
 
-cl_context CL_API_CALL clCreateContext(
-	const cl_context_properties *properties, cl_uint num_devices,
-	const cl_device_id *list,
-	void(CL_CALLBACK *pfn_notify)(const char *, const void *, size_t,
-				      void *),
-	void *user_data, cl_int *errcode_ret)
+cl_context CL_API_CALL
+clCreateContext(const cl_context_properties *properties, cl_uint num_devices,
+		const cl_device_id *list,
+		void(CL_CALLBACK *pfn_notify)(const char *, const void *,
+					      size_t, void *),
+		void *user_data, cl_int *errcode_ret)
 {
 	cl_context context;
 	cl_int status;
@@ -613,9 +613,8 @@ cl_int CL_API_CALL clGetContextInfo(cl_context context, cl_context_info what,
 					  sizeof(context->devices[0]),
 				  size, value, out_size);
 	case CL_CONTEXT_PROPERTIES:
-		return icd_answer(context->properties,
-				  context->properties_size, size, value,
-				  out_size);
+		return icd_answer(context->properties, context->properties_size,
+				  size, value, out_size);
 	default:
 		return CL_INVALID_VALUE;
 	}

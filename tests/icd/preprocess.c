@@ -20,16 +20,16 @@
 
 #include "icd/icd.h"
 
-#define DEPTH_MAX 32
-#define NAME_MAX_ 128
+#define DEPTH_MAX      32
+#define MACRO_NAME_MAX 128
 #define PARAMETERS_MAX 8
-#define PATHS_MAX 32
+#define PATHS_MAX      32
 
 struct macro {
 	struct macro *next;
-	char name[NAME_MAX_];
-	int n_parameters;	/* -1: used without parentheses */
-	char parameters[PARAMETERS_MAX][NAME_MAX_];
+	char name[MACRO_NAME_MAX];
+	int n_parameters; /* -1: used without parentheses */
+	char parameters[PARAMETERS_MAX][MACRO_NAME_MAX];
 	char *body;
 };
 
@@ -127,7 +127,7 @@ static bool define(struct preprocessor *pp, const char *text, char separator)
 	size_t length = name_length(text);
 	struct macro *macro;
 
-	if (!length || length >= NAME_MAX_ || !starts_name(*text))
+	if (!length || length >= MACRO_NAME_MAX || !starts_name(*text))
 		return false;
 	undefine(pp, text, length);
 	macro = calloc(1, sizeof(*macro));
@@ -142,7 +142,7 @@ static bool define(struct preprocessor *pp, const char *text, char separator)
 		while (*text && *text != ')' &&
 		       macro->n_parameters < PARAMETERS_MAX) {
 			length = name_length(text);
-			if (!length || length >= NAME_MAX_)
+			if (!length || length >= MACRO_NAME_MAX)
 				break;
 			memcpy(macro->parameters[macro->n_parameters++], text,
 			       length);
@@ -191,8 +191,8 @@ static const char *arguments(const char *text, char **args, int n)
 			depth++;
 		if ((*text == ',' && !depth) || (*text == ')' && !depth)) {
 			if (i < n)
-				args[i++] = strndup(start,
-						    (size_t)(text - start));
+				args[i++] =
+					strndup(start, (size_t)(text - start));
 			if (*text == ')')
 				return text + 1;
 			start = skip_blanks(text + 1);
@@ -239,8 +239,7 @@ static void substitute(struct preprocessor *pp, const struct macro *macro,
 
 /* Expand one use; the text behind it, NULL if this is no use of a macro. */
 static const char *expand_use(struct preprocessor *pp, const char *text,
-			      const struct active *active,
-			      struct icd_text *out)
+			      const struct active *active, struct icd_text *out)
 {
 	size_t length = name_length(text);
 	struct macro *macro = find(pp, text, length);
@@ -367,8 +366,8 @@ static bool include_path(struct preprocessor *pp, const char *directory,
 	return true;
 }
 
-static bool include(struct preprocessor *pp, const char *file,
-		    const char *name, bool quoted, unsigned depth)
+static bool include(struct preprocessor *pp, const char *file, const char *name,
+		    bool quoted, unsigned depth)
 {
 	const char *slash = strrchr(file, '/');
 
@@ -456,9 +455,9 @@ static bool holds(struct preprocessor *pp, const char *text)
 }
 
 struct conditional {
-	bool outer;		/* are the lines around it taken? */
-	bool taken;		/* is this branch? */
-	bool done;		/* was one of its branches? */
+	bool outer; /* are the lines around it taken? */
+	bool taken; /* is this branch? */
+	bool done;  /* was one of its branches? */
 };
 
 /* True if the line was a conditional; updates the stack. */

@@ -11,7 +11,7 @@
 
 #include "icd/icd.h"
 
-#define SPIRV_MAGIC 0x07230203u
+#define SPIRV_MAGIC  0x07230203u
 #define SPIRV_HEADER 20
 
 static cl_program refuse(cl_int *errcode_ret, cl_int status)
@@ -100,9 +100,8 @@ cl_program CL_API_CALL clCreateProgramWithSource(cl_context context,
 	return program;
 }
 
-cl_program CL_API_CALL clCreateProgramWithIL(cl_context context,
-					     const void *il, size_t length,
-					     cl_int *errcode_ret)
+cl_program CL_API_CALL clCreateProgramWithIL(cl_context context, const void *il,
+					     size_t length, cl_int *errcode_ret)
 {
 	uint32_t word = 0;
 	cl_program program;
@@ -119,8 +118,8 @@ cl_program CL_API_CALL clCreateProgramWithIL(cl_context context,
 	if (!program)
 		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
 	program->il = malloc(length);
-	program->source = strndup((const char *)il + SPIRV_HEADER,
-				  length - SPIRV_HEADER);
+	program->source =
+		strndup((const char *)il + SPIRV_HEADER, length - SPIRV_HEADER);
 	program->il_size = length;
 	if (!program->il || !program->source) {
 		icd_program_unref(program);
@@ -189,8 +188,7 @@ cl_program CL_API_CALL clCreateProgramWithBinary(
 	program->n_devices = n_devices;
 	memcpy(program->devices, devices, n_devices * sizeof(devices[0]));
 	status = read_binaries(program, lengths, binaries, binary_status);
-	icd_count("%s", status ? "create-binary-refused"
-			       : "create-binary");
+	icd_count("%s", status ? "create-binary-refused" : "create-binary");
 	if (status) {
 		icd_program_unref(program);
 		return refuse(errcode_ret, status);
@@ -477,10 +475,9 @@ cl_int CL_API_CALL clGetProgramInfo(cl_program program, cl_program_info what,
 					  sizeof(program->devices[0]),
 				  size, value, out_size);
 	case CL_PROGRAM_SOURCE:
-		return icd_answer_string(program->origin == ICD_SOURCE
-						 ? program->source
-						 : "",
-					 size, value, out_size);
+		return icd_answer_string(
+			program->origin == ICD_SOURCE ? program->source : "",
+			size, value, out_size);
 	case CL_PROGRAM_IL:
 		return icd_answer(program->il, program->il_size, size, value,
 				  out_size);
@@ -517,19 +514,19 @@ cl_int CL_API_CALL clGetProgramBuildInfo(cl_program program,
 		return CL_INVALID_DEVICE;
 	pthread_mutex_lock(&icd_mutex);
 	if (what == CL_PROGRAM_BUILD_STATUS)
-		status = icd_answer(&build->status, sizeof(build->status),
-				    size, value, out_size);
+		status = icd_answer(&build->status, sizeof(build->status), size,
+				    value, out_size);
 	else if (what == CL_PROGRAM_BUILD_OPTIONS)
 		status = icd_answer_string(build->options, size, value,
 					   out_size);
 	else if (what == CL_PROGRAM_BUILD_LOG)
 		status = icd_answer_string(build->log, size, value, out_size);
 	else if (what == CL_PROGRAM_BINARY_TYPE)
-		status = icd_answer_uint(
-			build->unit    ? build->unit->type
-			: build->given ? build->given->type
-				       : CL_PROGRAM_BINARY_TYPE_NONE,
-			size, value, out_size);
+		status = icd_answer_uint(build->unit ? build->unit->type
+					 : build->given
+						 ? build->given->type
+						 : CL_PROGRAM_BINARY_TYPE_NONE,
+					 size, value, out_size);
 	else if (what == CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE)
 		status = icd_answer_size(0, size, value, out_size);
 	pthread_mutex_unlock(&icd_mutex);

@@ -191,11 +191,11 @@ cl_int CL_API_CALL clWaitForEvents(cl_uint n, const cl_event *events)
 	return check_waits(n, events) ? CL_INVALID_EVENT : CL_SUCCESS;
 }
 
-cl_int CL_API_CALL clSetEventCallback(
-	cl_event event, cl_int type,
-	void(CL_CALLBACK *pfn_notify)(cl_event event, cl_int status,
-				      void *user_data),
-	void *user_data)
+cl_int CL_API_CALL
+clSetEventCallback(cl_event event, cl_int type,
+		   void(CL_CALLBACK *pfn_notify)(cl_event event, cl_int status,
+						 void *user_data),
+		   void *user_data)
 {
 	if (!icd_is(event, ICD_EVENT))
 		return CL_INVALID_EVENT;
@@ -306,10 +306,10 @@ cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from,
 }
 
 cl_int CL_API_CALL clEnqueueFillBuffer(cl_command_queue queue, cl_mem mem,
-				       const void *pattern,
-				       size_t pattern_size, size_t offset,
-				       size_t size, cl_uint n_waits,
-				       const cl_event *waits, cl_event *event)
+				       const void *pattern, size_t pattern_size,
+				       size_t offset, size_t size,
+				       cl_uint n_waits, const cl_event *waits,
+				       cl_event *event)
 {
 	cl_int status = check(queue, mem, offset, size, n_waits, waits);
 

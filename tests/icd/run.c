@@ -34,13 +34,13 @@ struct local {
 
 struct machine {
 	const struct icd_code *code;
-	const struct icd_value *values;	/* NULL: only look whether it reads */
+	const struct icd_value *values; /* NULL: only look whether it reads */
 	unsigned char *scratch[16];	/* of __local arguments */
 	const struct icd_range *range;
 	size_t group[3];
 	size_t item[3];
 	const char *at;
-	bool idle;			/* reading a branch not taken */
+	bool idle; /* reading a branch not taken */
 	bool returned;
 	bool failed;
 	const char *message;
@@ -373,16 +373,26 @@ static const struct operation {
 static struct number apply_real(char code, double a, double b)
 {
 	switch (code) {
-	case '+': return real(a + b);
-	case '-': return real(a - b);
-	case '*': return real(a * b);
-	case '/': return real(b != 0 ? a / b : 0);
-	case '<': return whole(a < b);
-	case '>': return whole(a > b);
-	case 'L': return whole(a <= b);
-	case 'G': return whole(a >= b);
-	case '=': return whole(a == b);
-	default: return whole(a != b);
+	case '+':
+		return real(a + b);
+	case '-':
+		return real(a - b);
+	case '*':
+		return real(a * b);
+	case '/':
+		return real(b != 0 ? a / b : 0);
+	case '<':
+		return whole(a < b);
+	case '>':
+		return whole(a > b);
+	case 'L':
+		return whole(a <= b);
+	case 'G':
+		return whole(a >= b);
+	case '=':
+		return whole(a == b);
+	default:
+		return whole(a != b);
 	}
 }
 
@@ -399,9 +409,12 @@ static struct number apply(struct machine *m, char code, struct number x,
 	if ((x.floating || y.floating) && strchr("+-*/<>LG=!", code))
 		return apply_real(code, as_real(x), as_real(y));
 	switch (code) {
-	case '+': return whole((int64_t)(ua + ub));
-	case '-': return whole((int64_t)(ua - ub));
-	case '*': return whole((int64_t)(ua * ub));
+	case '+':
+		return whole((int64_t)(ua + ub));
+	case '-':
+		return whole((int64_t)(ua - ub));
+	case '*':
+		return whole((int64_t)(ua * ub));
 	case '/':
 	case '%':
 		if (!b || (a == INT64_MIN && b == -1)) {
@@ -410,24 +423,36 @@ static struct number apply(struct machine *m, char code, struct number x,
 			return whole(0);
 		}
 		return whole(code == '/' ? a / b : a % b);
-	case 'l': return whole((int64_t)(ua << (ub & 63)));
-	case 'r': return whole(a >> (ub & 63));
-	case '|': return whole(a | b);
-	case '^': return whole(a ^ b);
-	case '&': return whole(a & b);
-	case '<': return whole(a < b);
-	case '>': return whole(a > b);
-	case 'L': return whole(a <= b);
-	case 'G': return whole(a >= b);
-	case '=': return whole(a == b);
-	default: return whole(a != b);
+	case 'l':
+		return whole((int64_t)(ua << (ub & 63)));
+	case 'r':
+		return whole(a >> (ub & 63));
+	case '|':
+		return whole(a | b);
+	case '^':
+		return whole(a ^ b);
+	case '&':
+		return whole(a & b);
+	case '<':
+		return whole(a < b);
+	case '>':
+		return whole(a > b);
+	case 'L':
+		return whole(a <= b);
+	case 'G':
+		return whole(a >= b);
+	case '=':
+		return whole(a == b);
+	default:
+		return whole(a != b);
 	}
 }
 
 static const struct operation *next_operation(struct machine *m)
 {
 	blanks(m);
-	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]);
+	     i++) {
 		size_t length = strlen(operations[i].text);
 		if (!strncmp(m->at, operations[i].text, length))
 			return &operations[i];
