@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One entry: NAME.files/<2 digits>/<32 digits>, an envelope and nothing else.
+ *
+ * It is read through one descriptor from begin to end, so a replacement or a
+ * removal meanwhile does not matter: the old file stays whole until the last
+ * reader closes it, or the server answers ESTALE, which is a miss.
+ */
+
+#include "store/file/file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/blob.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+#define DIGITS (2 * KILN_DIGEST_BYTES)
+
+/* ---- Names ----------------------------------------------------------------- */
+
+static int format_path(char out[KI_PATH_MAX], int n)
+{
+	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+int ki_file_fan_path(const struct ki_file_store *store, unsigned fan,
+		     char out[KI_PATH_MAX])
+{
+	return format_path(out, snprintf(out, KI_PATH_MAX, "%s/%02x",
+					 store->root, fan));
+}
+
+int ki_file_entry_path(const struct ki_file_store *store,
+		       const uint8_t digest[KILN_DIGEST_BYTES],
+		       char out[KI_PATH_MAX])
+{
+	char digits[DIGITS + 1];
+
+	ki_hex(digest, KILN_DIGEST_BYTES, digits);
+	return format_path(out, snprintf(out, KI_PATH_MAX, "%s/%.2s/%s",
+					 store->root, digits, digits));
+}
+
+static int digit_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+enum ki_file_kind ki_file_kind_of(const char *name,
+				  uint8_t out_digest[KILN_DIGEST_BYTES])
+{
+	size_t size = strlen(name), suffix = sizeof(KI_TEMPORARY_SUFFIX) - 1;
+
+	if (size < DIGITS)
+		return KI_FILE_FOREIGN;
+	for (size_t i = 0; i < KILN_DIGEST_BYTES; i++) {
+		int high = digit_of(name[2 * i]);
+		int low = digit_of(name[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return KI_FILE_FOREIGN;
+		out_digest[i] = (uint8_t)(high << 4 | low);
+	}
+	if (size == DIGITS)
+		return KI_FILE_ENTRY;
+	if (name[DIGITS] == '.' && size > DIGITS + suffix &&
+	    !strcmp(name + size - suffix, KI_TEMPORARY_SUFFIX))
+		return KI_FILE_TEMPORARY;
+	return KI_FILE_FOREIGN;
+}
+
+static unsigned file_mode(const struct ki_file_store *store)
+{
+	return store->flags & KILN_OPEN_SHARED ? 0660 : 0600;
+}
+
+int ki_file_make_directory(const struct ki_file_store *store, const char *path)
+{
+	const struct ki_sys *sys = store->sys;
+	int err = sys->mkdir(sys, path, 0700);
+
+	if (!err && (store->flags & KILN_OPEN_SHARED))
+		err = sys->chmod(sys, path, 02770);
+	return err == -EEXIST ? 0 : err;
+}
+
+void ki_file_say(const struct ki_file_store *store, enum kiln_log_level level,
+		 const char *path, const char *what)
+{
+	char line[KI_PATH_MAX + 128];
+
+	if (!store->log)
+		return;
+	snprintf(line, sizeof(line), "%s: %s", path, what);
+	store->log(store->log_arg, level, line);
+}
+
+/* ---- Reading --------------------------------------------------------------- */
+
+/* Whether an error says that there is no file of ours under a name. */
+static int is_absence(int err)
+{
+	switch (-err) {
+	case ENOENT:
+	case ENOTDIR:
+	case ELOOP:
+	case ENXIO:
+	case EISDIR:
+	case ESTALE:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+static enum kiln_status status_of(int err)
+{
+	if (is_absence(err))
+		return KILN_MISS;
+	return err == -ENODATA ? KILN_E_FORMAT : ki_status_from_errno(err);
+}
+
+static enum kiln_status read_bytes(const struct ki_sys *sys, int fd,
+				   uint64_t size, struct ki_file_loaded *loaded)
+{
+	uint8_t header[KI_ENVELOPE_HEADER_BYTES];
+	enum kiln_status status;
+	uint8_t *data;
+	void *bytes;
+	int err;
+
+	if (size < sizeof(header))
+		return KILN_E_FORMAT;
+	err = ki_pread_all(sys, fd, header, sizeof(header), 0);
+	if (err)
+		return status_of(err);
+	/* Only what the header vouches for is worth allocating. */
+	status = ki_envelope_peek(header, size, &loaded->envelope);
+	if (status)
+		return status;
+	loaded->bytes = ki_blob_new((size_t)size, &bytes);
+	if (!loaded->bytes)
+		return KILN_E_NO_MEMORY;
+	data = bytes;
+	memcpy(data, header, sizeof(header));
+	err = ki_pread_all(sys, fd, data + sizeof(header),
+			   (size_t)size - sizeof(header), sizeof(header));
+	if (err)
+		return status_of(err);
+	return ki_envelope_open(data, (size_t)size, &loaded->envelope);
+}
+
+enum kiln_status ki_file_load(const struct ki_file_store *store,
+			      const uint8_t digest[KILN_DIGEST_BYTES],
+			      struct ki_file_loaded *out_loaded)
+{
+	const struct ki_sys *sys = store->sys;
+	struct ki_file_loaded loaded = { 0 };
+	enum kiln_status status;
+	char path[KI_PATH_MAX];
+	int fd, err = ki_file_entry_path(store, digest, path);
+
+	if (err)
+		return ki_status_from_errno(err);
+	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	if (fd < 0)
+		return status_of(fd);
+	status = status_of(sys->fstat(sys, fd, &loaded.info));
+	if (status)
+		goto out;
+	status = KILN_MISS;
+	if (!S_ISREG(loaded.info.mode) || !loaded.info.size)
+		goto out;	/* foreign, or a name that is just claimed */
+	status = read_bytes(sys, fd, loaded.info.size, &loaded);
+	if (!status && memcmp(loaded.envelope.digest, digest,
+			      KILN_DIGEST_BYTES) != 0)
+		status = KILN_E_FORMAT;
+out:
+	(void)sys->close(sys, fd);
+	if (status)
+		kiln_blob_unref(loaded.bytes);
+	else
+		*out_loaded = loaded;
+	return status;
+}
+
+/* ---- Writing --------------------------------------------------------------- */
+
+static int publish(const struct ki_file_store *store, const char *directory,
+		   const struct ki_envelope *envelope, int replace)
+{
+	char name[DIGITS + 1];
+	uint8_t header[KI_ENVELOPE_HEADER_BYTES];
+	struct ki_piece pieces[KI_ENVELOPE_PIECES];
+
+	ki_hex(envelope->digest, KILN_DIGEST_BYTES, name);
+	ki_envelope_seal(envelope, header, pieces);
+	return ki_publish_file(store->sys, directory, name, pieces,
+			       KI_ENVELOPE_PIECES, replace, file_mode(store),
+			       &store->writer);
+}
+
+int ki_file_write(const struct ki_file_store *store,
+		  const struct ki_envelope *envelope, int replace)
+{
+	char directory[KI_PATH_MAX];
+	int err = ki_file_fan_path(store, envelope->digest[0], directory);
+
+	if (err)
+		return err;
+	err = publish(store, directory, envelope, replace);
+	if (err != -ENOENT)
+		return err;
+	err = ki_file_make_directory(store, directory);
+	return err ? err : publish(store, directory, envelope, replace);
+}
+
+int ki_file_quarantine(const struct ki_file_store *store,
+		       const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	const struct ki_sys *sys = store->sys;
+	char digits[DIGITS + 1], from[KI_PATH_MAX], to[KI_PATH_MAX],
+		directory[KI_PATH_MAX];
+	int err;
+
+	ki_hex(digest, KILN_DIGEST_BYTES, digits);
+	if (ki_file_entry_path(store, digest, from) ||
+	    ki_path_join(directory, store->root, "quarantine") ||
+	    ki_path_join(to, directory, digits))
+		return 0;
+	err = sys->rename(sys, from, to);
+	if (err == -ENOENT && !ki_file_make_directory(store, directory))
+		err = sys->rename(sys, from, to);
+	if (err && err != -ENOENT)
+		err = sys->unlink(sys, from);
+	if (!err)
+		ki_file_say(store, KILN_LOG_ERROR, from,
+			    "damaged, put aside in quarantine");
+	return !err || err == -ENOENT;
+}

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The tier of one file per entry: for network file systems and any that kiln
+ * does not know.  It needs from them only names that appear whole (link or
+ * rename of a written file) and is right without locks, mappings, access times
+ * or a common clock.  Every hit is read and verified in full.
+ *
+ * A hit on an entry not used for a minute renews its modification time, by
+ * which the sweep in room.c chooses.  No descriptor outlives a call, but for
+ * that of a build lock.
+ */
+
+#include "store/file/file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/blob.h"
+#include "base/status.h"
+#include "key/key.h"
+
+#define BYTES_MIN ((uint64_t)256 << 10)
+#define TOUCH_NS ((int64_t)60 * 1000000000)
+#define SECOND_NS ((int64_t)1000000000)
+#define PUTS_PER_TIDY 64
+#define TRIES_MAX 3
+
+struct kiln_tier_lock {
+	int fd;
+	struct ki_fork_close place;
+};
+
+static struct ki_file_store *store_of(struct kiln_tier *tier)
+{
+	return (struct ki_file_store *)tier;
+}
+
+static int is_of_key(const struct ki_envelope *envelope,
+		     const struct kiln_key *key)
+{
+	size_t size;
+	const void *record = kiln_key_record(key, &size);
+
+	return envelope->record_size == size &&
+	       !memcmp(envelope->record, record, size);
+}
+
+/* ---- Get ----------------------------------------------------------------- */
+
+static int is_expired(struct ki_file_store *store, int64_t age_ns)
+{
+	const uint64_t age_max_s = ki_file_settings_now(store).age_max_s;
+
+	return age_max_s && age_ns > 0 &&
+	       (uint64_t)(age_ns / SECOND_NS) >= age_max_s;
+}
+
+/* What a hit owes to the order of last use. */
+static void note_use(const struct ki_file_store *store,
+		     const uint8_t digest[KILN_DIGEST_BYTES], int64_t age_ns)
+{
+	char path[KI_PATH_MAX];
+
+	if (ki_file_is_readonly(store) ||
+	    (age_ns < TOUCH_NS && age_ns > -TOUCH_NS))
+		return;
+	if (!ki_file_entry_path(store, digest, path))
+		(void)store->sys->touch(store->sys, path);
+}
+
+static void drop_expired(const struct ki_file_store *store,
+			 const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	char path[KI_PATH_MAX];
+
+	if (!ki_file_is_readonly(store) &&
+	    !ki_file_entry_path(store, digest, path))
+		(void)store->sys->unlink(store->sys, path);
+}
+
+/* The whole file's blob becomes the value's. */
+static struct kiln_blob *narrow(const struct ki_file_store *store,
+				const struct ki_file_loaded *loaded)
+{
+	struct kiln_blob *blob = loaded->bytes;
+
+	blob->data = loaded->envelope.value;
+	blob->size = loaded->envelope.value_size;
+	blob->place = __atomic_load_n(&store->generation, __ATOMIC_ACQUIRE);
+	return blob;
+}
+
+static enum kiln_status file_get(struct kiln_tier *tier,
+				 const struct kiln_key *key,
+				 struct kiln_blob **out_value,
+				 struct kiln_blob **out_metadata)
+{
+	struct ki_file_store *store = store_of(tier);
+	struct ki_file_loaded loaded;
+	enum kiln_status status;
+	int64_t age_ns;
+
+	ki_file_settings_check(store);
+	status = ki_file_load(store, key->digest, &loaded);
+	if (status == KILN_E_FORMAT && !ki_file_is_readonly(store))
+		(void)ki_file_quarantine(store, key->digest);
+	if (status == KILN_E_UNSUPPORTED)
+		return KILN_MISS;
+	if (status)
+		return status;
+
+	age_ns = (int64_t)store->sys->realtime_ns(store->sys) -
+		 loaded.info.mtime_ns;
+	status = KILN_E_COLLISION;
+	if (!is_of_key(&loaded.envelope, key))
+		goto out;
+	status = KILN_MISS;
+	if (is_expired(store, age_ns)) {
+		drop_expired(store, key->digest);
+		goto out;
+	}
+	status = KILN_OK;
+	if (out_metadata)
+		status = kiln_blob_copy(loaded.envelope.metadata,
+					loaded.envelope.metadata_size,
+					out_metadata);
+	if (status)
+		goto out;
+	note_use(store, key->digest, age_ns);
+	*out_value = narrow(store, &loaded);
+	loaded.bytes = NULL;
+out:
+	kiln_blob_unref(loaded.bytes);
+	return status;
+}
+
+/* ---- Put ----------------------------------------------------------------- */
+
+/* Who has the name: EXISTS, COLLISION, or MISS if it is free now. */
+static enum kiln_status judge_occupant(struct ki_file_store *store,
+				       const struct kiln_key *key)
+{
+	struct ki_file_loaded loaded;
+	enum kiln_status status = ki_file_load(store, key->digest, &loaded);
+
+	switch (status) {
+	case KILN_OK:
+		status = is_of_key(&loaded.envelope, key) ? KILN_EXISTS
+							  : KILN_E_COLLISION;
+		kiln_blob_unref(loaded.bytes);
+		return status;
+	case KILN_MISS:
+	case KILN_E_FORMAT:
+		return ki_file_quarantine(store, key->digest) ? KILN_MISS
+							      : KILN_E_IO;
+	case KILN_E_UNSUPPORTED:
+		return KILN_EXISTS;	/* a newer version's */
+	default:
+		return status;
+	}
+}
+
+static enum kiln_status write_entry(struct ki_file_store *store,
+				    const struct kiln_key *key,
+				    const struct ki_envelope *envelope,
+				    unsigned flags)
+{
+	int tries, err = 0;
+
+	for (tries = 0; tries < TRIES_MAX; tries++) {
+		enum kiln_status status;
+
+		err = ki_file_write(store, envelope,
+				    !!(flags & KILN_PUT_REPLACE));
+		if (err != -EEXIST)
+			return ki_status_from_errno(err);
+		status = judge_occupant(store, key);
+		if (status != KILN_MISS)
+			return status;
+	}
+	return KILN_E_IO;
+}
+
+static enum kiln_status put_once(struct ki_file_store *store,
+				 const struct kiln_key *key,
+				 const struct ki_envelope *envelope,
+				 unsigned flags)
+{
+	const uint64_t size = ki_envelope_size(envelope);
+	enum kiln_status status;
+
+	if (!size)
+		return KILN_E_TOO_LARGE;
+	status = ki_file_reserve(store, size);
+	if (status)
+		return status;
+	status = write_entry(store, key, envelope, flags);
+	if (status)
+		ki_file_unreserve(store, size);
+	return status;
+}
+
+/* S16: someone removed the whole store. */
+static int is_gone(const struct ki_file_store *store)
+{
+	struct ki_file_info info;
+
+	return store->sys->lstat(store->sys, store->root, &info) == -ENOENT;
+}
+
+static int tidy_temporary(void *arg, enum ki_file_kind kind,
+			  const uint8_t digest[KILN_DIGEST_BYTES],
+			  const char *path, const char *name,
+			  const struct ki_file_info *info)
+{
+	const struct ki_file_store *store = arg;
+	const struct ki_sys *sys = store->sys;
+
+	if (kind == KI_FILE_TEMPORARY &&
+	    ki_temporary_is_abandoned(sys, &store->writer, name, info->mtime_ns,
+				      (int64_t)sys->realtime_ns(sys)))
+		(void)sys->unlink(sys, path);
+	return 0;
+}
+
+/* Unbounded stores never sweep: look at one fan now and then. */
+static void tidy_sometimes(struct ki_file_store *store, unsigned fan)
+{
+	char path[KI_PATH_MAX];
+
+	if (__atomic_fetch_add(&store->n_puts, 1, __ATOMIC_RELAXED) %
+	    PUTS_PER_TIDY)
+		return;
+	if (!ki_file_fan_path(store, fan, path))
+		(void)ki_file_walk(store, path, tidy_temporary, store);
+}
+
+static enum kiln_status file_put(struct kiln_tier *tier,
+				 const struct kiln_key *key,
+				 const void *metadata, size_t metadata_size,
+				 const void *value, size_t value_size,
+				 unsigned flags)
+{
+	struct ki_file_store *store = store_of(tier);
+	struct ki_envelope envelope = { .metadata = metadata,
+					.metadata_size = metadata_size,
+					.value = value,
+					.value_size = value_size };
+	enum kiln_status status;
+
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	envelope.record = kiln_key_record(key, &envelope.record_size);
+	memcpy(envelope.digest, key->digest, KILN_DIGEST_BYTES);
+	ki_file_settings_check(store);
+	status = put_once(store, key, &envelope, flags);
+	if (status == KILN_E_IO && is_gone(store)) {
+		status = ki_file_settings_open(store);
+		if (!status)
+			status = put_once(store, key, &envelope, flags);
+	}
+	if (!status)
+		tidy_sometimes(store, key->digest[0]);
+	return status;
+}
+
+/* ---- Remove and wipe -------------------------------------------------------- */
+
+static enum kiln_status file_remove(struct kiln_tier *tier,
+				    const struct kiln_key *key)
+{
+	struct ki_file_store *store = store_of(tier);
+	struct ki_file_loaded loaded;
+	enum kiln_status status;
+	char path[KI_PATH_MAX];
+	int is_ours, err;
+
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	status = ki_file_load(store, key->digest, &loaded);
+	if (status == KILN_E_FORMAT) {
+		(void)ki_file_quarantine(store, key->digest);
+		return KILN_MISS;
+	}
+	if (status)
+		return status == KILN_E_UNSUPPORTED ? KILN_MISS : status;
+	is_ours = is_of_key(&loaded.envelope, key);
+	kiln_blob_unref(loaded.bytes);
+	if (!is_ours)
+		return KILN_MISS;
+	err = ki_file_entry_path(store, key->digest, path);
+	if (!err)
+		err = store->sys->unlink(store->sys, path);
+	return err == -ENOENT ? KILN_MISS : ki_status_from_errno(err);
+}
+
+static int unlink_entry(void *arg, enum ki_file_kind kind,
+			const uint8_t digest[KILN_DIGEST_BYTES],
+			const char *path, const char *name,
+			const struct ki_file_info *info)
+{
+	const struct ki_file_store *store = arg;
+	int err = 0;
+
+	if (kind == KI_FILE_ENTRY)
+		err = store->sys->unlink(store->sys, path);
+	return err == -ENOENT ? 0 : err;
+}
+
+static enum kiln_status file_wipe(struct kiln_tier *tier)
+{
+	struct ki_file_store *store = store_of(tier);
+	struct ki_file_settings settings = ki_file_settings_now(store);
+	enum kiln_status status;
+	char path[KI_PATH_MAX];
+	int err;
+
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	if (is_gone(store))
+		return ki_file_settings_open(store);
+	settings.generation++;
+	status = ki_file_settings_set(store, &settings);
+	if (status)
+		return status;
+	err = ki_path_join(path, store->root, "quarantine");
+	if (!err)
+		err = ki_file_walk(store, path, unlink_entry, store);
+	if (!err)
+		err = ki_file_walk_all(store, unlink_entry, store);
+	return err ? ki_status_from_errno(err) : ki_file_sweep(store);
+}
+
+static enum kiln_status file_set_limit(struct kiln_tier *tier,
+				       uint64_t bytes_max)
+{
+	struct ki_file_store *store = store_of(tier);
+	struct ki_file_settings settings;
+	enum kiln_status status;
+
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	if (bytes_max && bytes_max < BYTES_MIN)
+		return KILN_E_FULL;
+	settings = ki_file_settings_now(store);
+	settings.bytes_max = bytes_max;
+	status = ki_file_settings_set(store, &settings);
+	return status ? status : ki_file_sweep(store);
+}
+
+/* ---- Locks and counters ------------------------------------------------------ */
+
+static enum kiln_status file_lock(struct kiln_tier *tier,
+				  const struct kiln_key *key,
+				  uint32_t timeout_ms,
+				  struct kiln_tier_lock **out_lock)
+{
+	struct ki_file_store *store = store_of(tier);
+	const struct ki_sys *sys = store->sys;
+	const uint64_t place = key->digest_low & (((uint64_t)1 << 61) - 1);
+	struct kiln_tier_lock *lock;
+	char path[KI_PATH_MAX];
+	int err;
+
+	if (ki_file_is_readonly(store) ||
+	    ki_path_join(path, store->root, "lock"))
+		return KILN_E_UNSUPPORTED;
+	lock = malloc(sizeof(*lock));
+	if (!lock)
+		return KILN_E_NO_MEMORY;
+	lock->fd = sys->open(sys, path,
+			     KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
+				     KI_OPEN_NOFOLLOW,
+			     store->flags & KILN_OPEN_SHARED ? 0660 : 0600);
+	if (lock->fd < 0) {
+		free(lock);
+		return KILN_E_UNSUPPORTED;
+	}
+	ki_fork_close_add(&lock->place, lock->fd);
+	err = ki_lock_until(sys, lock->fd, KI_LOCK_EXCLUSIVE, place, 1,
+			    sys->monotonic_ns(sys) +
+				    (uint64_t)timeout_ms * 1000000);
+	if (!err) {
+		*out_lock = lock;
+		return KILN_OK;
+	}
+	ki_fork_close_remove(&lock->place);
+	(void)sys->close(sys, lock->fd);
+	free(lock);
+	return err == -ETIMEDOUT ? KILN_E_TIMEOUT : KILN_E_UNSUPPORTED;
+}
+
+static void file_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
+{
+	struct ki_file_store *store = store_of(tier);
+
+	ki_fork_close_remove(&lock->place);
+	(void)store->sys->close(store->sys, lock->fd);
+	free(lock);
+}
+
+static void file_count(struct kiln_tier *tier,
+		       const uint64_t deltas[KILN_N_COUNTERS])
+{
+	struct ki_file_store *store = store_of(tier);
+
+	if (!ki_file_is_readonly(store))
+		ki_counters_add(store->sys, store->stats, deltas);
+}
+
+static enum kiln_status file_counters(struct kiln_tier *tier,
+				      struct kiln_store_counters *out_counters)
+{
+	struct ki_file_store *store = store_of(tier);
+
+	return ki_counters_read(store->sys, store->stats, out_counters);
+}
+
+static enum kiln_status file_zero_counters(struct kiln_tier *tier)
+{
+	struct ki_file_store *store = store_of(tier);
+
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	return ki_counters_zero(store->sys, store->stats);
+}
+
+/* ---- Open and close ------------------------------------------------------------ */
+
+static int file_is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
+{
+	struct ki_file_store *store = store_of(tier);
+
+	return blob->place ==
+	       __atomic_load_n(&store->generation, __ATOMIC_ACQUIRE);
+}
+
+static void free_store(struct ki_file_store *store)
+{
+	ki_mutex_fini(&store->mutex);
+	free(store->listed);
+	free(store->directory);
+	free(store->root);
+	free(store->stats);
+	free(store);
+}
+
+static void file_close(struct kiln_tier *tier)
+{
+	struct ki_file_store *store = store_of(tier);
+
+	if (store->fork_generation == ki_fork_generation() &&
+	    !ki_file_is_readonly(store))
+		ki_file_return_reserve(store);
+	free_store(store);
+}
+
+static const struct kiln_tier_ops file_ops = {
+	.version = KILN_TIER_VERSION,
+	.name = "file",
+	.get = file_get,
+	.put = file_put,
+	.remove = file_remove,
+	.wipe = file_wipe,
+	.list = ki_file_list,
+	.verify = ki_file_verify,
+	.set_limit = file_set_limit,
+	.info = ki_file_info_of,
+	.lock = file_lock,
+	.unlock = file_unlock,
+	.count = file_count,
+	.counters = file_counters,
+	.zero_counters = file_zero_counters,
+	.close = file_close,
+};
+
+static char *join(const char *directory, const char *name, const char *suffix)
+{
+	size_t size = strlen(directory) + strlen(name) + strlen(suffix) + 2;
+	char *path = size <= KI_PATH_MAX ? malloc(size) : NULL;
+
+	if (path)
+		snprintf(path, size, "%s/%s%s", directory, name, suffix);
+	return path;
+}
+
+static struct ki_file_store *new_store(const struct ki_store_options *options)
+{
+	const char *name = options->name ? options->name : "kiln";
+	struct ki_file_store *store = calloc(1, sizeof(*store));
+
+	if (!store)
+		return NULL;
+	store->tier.ops = &file_ops;
+	store->tier.generation = &store->generation;
+	store->tier.is_live = file_is_live;
+	store->sys = options->sys;
+	store->wished.bytes_max = options->bytes_max;
+	store->wished.age_max_s = options->age_max_s;
+	store->wished.user_version = options->user_version;
+	store->flags = options->flags;
+	store->log = options->log;
+	store->log_arg = options->log_arg;
+	store->listed_fan = KI_FILE_N_FANS;
+	store->fork_generation = ki_fork_generation();
+	ki_mutex_init(&store->mutex, KI_RANK_STORE);
+	ki_writer_init(options->sys, &store->writer);
+	store->directory = strdup(options->directory);
+	store->root = join(options->directory, name, ".files");
+	store->stats = join(options->directory, name, ".stats");
+	if (!store->directory || !store->root || !store->stats) {
+		free_store(store);
+		return NULL;
+	}
+	return store;
+}
+
+/* A store of another user version is emptied and takes the new one. */
+static enum kiln_status adopt_user_version(struct ki_file_store *store)
+{
+	struct ki_file_settings settings = ki_file_settings_now(store);
+
+	if (!store->wished.user_version ||
+	    settings.user_version == store->wished.user_version)
+		return KILN_OK;
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	settings.user_version = store->wished.user_version;
+	settings.generation++;
+	ki_mutex_lock(&store->mutex);
+	store->settings = settings;
+	ki_mutex_unlock(&store->mutex);
+	return file_wipe(&store->tier);
+}
+
+static enum kiln_status open_directory(struct ki_file_store *store)
+{
+	const char *why = NULL;
+	enum kiln_status status = ki_directory_check(
+		store->sys, store->directory, store->flags,
+		!ki_file_is_readonly(store), &why);
+
+	if (status && why)
+		ki_file_say(store, KILN_LOG_ERROR, store->directory, why);
+	return status == KILN_MISS ? KILN_E_IO : status;
+}
+
+enum kiln_status ki_store_file_open(const struct ki_store_options *options,
+				    struct kiln_tier **out_tier)
+{
+	struct ki_file_store *store;
+	enum kiln_status status;
+
+	if (strlen(options->directory) + KILN_LABEL_BYTES_MAX >= KI_PATH_MAX)
+		return KILN_E_INVALID;
+	if (options->bytes_max && options->bytes_max < BYTES_MIN)
+		return KILN_E_FULL;
+	store = new_store(options);
+	if (!store)
+		return KILN_E_NO_MEMORY;
+	status = open_directory(store);
+	if (!status)
+		status = ki_file_settings_open(store);
+	/* Read only, and nothing there yet: an empty store. */
+	if (status == KILN_MISS)
+		status = KILN_OK;
+	else if (!status)
+		status = adopt_user_version(store);
+	if (status)
+		free_store(store);
+	else
+		*out_tier = &store->tier;
+	return status;
+}

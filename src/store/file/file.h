@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_STORE_FILE_FILE_H
+#define KI_STORE_FILE_FILE_H
+
+/*
+ * The inside of store/file; docs/formats/file.md has the bytes.
+ *
+ *	DIRECTORY/NAME.files/settings	limits, versions, generation
+ *	                     usage	how many bytes are spoken for
+ *	                     lock	build locks, by byte
+ *	                     quarantine/
+ *	                     00/ .. ff/	entries by the first byte of the digest
+ *	DIRECTORY/NAME.stats
+ *
+ * file.c is the tier, entry.c one entry's file, settings.c and room.c the two
+ * small files, walk.c whatever looks at all entries.
+ */
+
+#include "store/store.h"
+
+#include "tier/envelope.h"
+
+#define KI_FILE_VERSION 1
+#define KI_FILE_N_FANS 256
+
+struct ki_file_settings {
+	uint64_t user_version;
+	uint64_t bytes_max;	/* 0: no bound */
+	uint64_t age_max_s;	/* 0: none */
+	uint64_t generation;	/* another one after each wipe */
+};
+
+struct ki_file_store {
+	struct kiln_tier tier;
+	/* Fixed after open. */
+	const struct ki_sys *sys;
+	char *directory;
+	char *root;		/* DIRECTORY/NAME.files */
+	char *stats;		/* DIRECTORY/NAME.stats */
+	struct ki_file_settings wished;
+	uint32_t flags;
+	struct ki_writer writer;
+	uint64_t fork_generation;
+	kiln_log_fn *log;
+	void *log_arg;
+	/* Atomic, by __atomic builtins. */
+	uint64_t generation;	/* what tier.generation points to */
+	uint64_t checked_ns;	/* when the settings were last looked at */
+	uint64_t n_puts;
+	/* Under mutex, never held across a system call. */
+	struct ki_mutex mutex;
+	struct ki_file_settings settings;
+	uint64_t settings_inode;	/* 0: none seen */
+	int64_t settings_mtime_ns;
+	uint64_t reserve;	/* bytes spoken for and not yet used */
+	uint64_t reserve_epoch;	/* sweep after which they were */
+	/* Names of one fan, sorted, kept between steps of a listing. */
+	unsigned listed_fan;	/* KI_FILE_N_FANS: none */
+	uint8_t (*listed)[KILN_DIGEST_BYTES];
+	size_t n_listed;
+};
+
+static inline int ki_file_is_readonly(const struct ki_file_store *store)
+{
+	return !!(store->flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER));
+}
+
+/* ---- Names (entry.c) ------------------------------------------------------ */
+
+int ki_file_fan_path(const struct ki_file_store *store, unsigned fan,
+		     char out[KI_PATH_MAX]);
+int ki_file_entry_path(const struct ki_file_store *store,
+		       const uint8_t digest[KILN_DIGEST_BYTES],
+		       char out[KI_PATH_MAX]);
+
+enum ki_file_kind {
+	KI_FILE_ENTRY,
+	KI_FILE_TEMPORARY,
+	KI_FILE_FOREIGN,
+};
+/* What a name says, and the digest for the first two. */
+enum ki_file_kind ki_file_kind_of(const char *name,
+				  uint8_t out_digest[KILN_DIGEST_BYTES]);
+
+/* Make a directory of this store.  0, or a negative errno. */
+int ki_file_make_directory(const struct ki_file_store *store,
+			   const char *path);
+
+/* ---- One entry (entry.c) --------------------------------------------------- */
+
+struct ki_file_loaded {
+	struct kiln_blob *bytes;	/* of the whole file */
+	struct ki_envelope envelope;	/* points into them */
+	struct ki_file_info info;
+};
+
+/*
+ * Read and check an entry.  KILN_OK; KILN_MISS (no such file, or not a file of
+ * ours); KILN_E_FORMAT (damaged); KILN_E_UNSUPPORTED (newer); IO, NO_MEMORY.
+ */
+enum kiln_status ki_file_load(const struct ki_file_store *store,
+			      const uint8_t digest[KILN_DIGEST_BYTES],
+			      struct ki_file_loaded *out_loaded);
+
+/* Write an entry.  Errors as ki_publish_file(). */
+int ki_file_write(const struct ki_file_store *store,
+		  const struct ki_envelope *envelope, int replace);
+
+/* Put a damaged entry aside; 1 if it is gone from its place. */
+int ki_file_quarantine(const struct ki_file_store *store,
+		       const uint8_t digest[KILN_DIGEST_BYTES]);
+
+void ki_file_say(const struct ki_file_store *store, enum kiln_log_level level,
+		 const char *path, const char *what);
+
+/* ---- Settings (settings.c) -------------------------------------------------- */
+
+/*
+ * Make the store's directory and settings if they are missing or damaged, and
+ * take over what is there.  KILN_E_FORMAT: made by a newer version.
+ */
+enum kiln_status ki_file_settings_open(struct ki_file_store *store);
+
+/* Look, at most once a second, whether another process changed them. */
+void ki_file_settings_check(struct ki_file_store *store);
+
+struct ki_file_settings ki_file_settings_now(struct ki_file_store *store);
+enum kiln_status ki_file_settings_set(struct ki_file_store *store,
+				      const struct ki_file_settings *settings);
+
+/* ---- Room (room.c) ---------------------------------------------------------- */
+
+/* What a file counts for. */
+uint64_t ki_file_charge(const struct ki_file_info *info);
+
+/*
+ * Speak for room for a file of `size` bytes, evicting if need be.  FULL,
+ * TOO_LARGE, TIMEOUT (another process is sweeping), IO, NO_MEMORY.
+ */
+enum kiln_status ki_file_reserve(struct ki_file_store *store, uint64_t size);
+
+/* Room that was spoken for and not needed. */
+void ki_file_unreserve(struct ki_file_store *store, uint64_t size);
+
+/* At close: give back what is left. */
+void ki_file_return_reserve(struct ki_file_store *store);
+
+/* Count all files anew and evict until the bound holds. */
+enum kiln_status ki_file_sweep(struct ki_file_store *store);
+
+/* When the last sweep was, by the file system's clock; INT64_MIN: never. */
+int64_t ki_file_swept_ns(const struct ki_file_store *store);
+
+/* ---- All entries (walk.c) ---------------------------------------------------- */
+
+/*
+ * Called for every regular file of a fan that is an entry or a temporary by
+ * its name.  Not 0 ends the walk.
+ */
+typedef int ki_file_visit_fn(void *arg, enum ki_file_kind kind,
+			     const uint8_t digest[KILN_DIGEST_BYTES],
+			     const char *path, const char *name,
+			     const struct ki_file_info *info);
+
+/* 0, a negative errno, or what a visit returned.  No such fan: 0. */
+int ki_file_walk(const struct ki_file_store *store, const char *directory,
+		 ki_file_visit_fn *visit, void *arg);
+/* The same for all fans. */
+int ki_file_walk_all(const struct ki_file_store *store,
+		     ki_file_visit_fn *visit, void *arg);
+
+/* Bytes of the files that are neither entries nor temporaries. */
+uint64_t ki_file_fixed_bytes(const struct ki_file_store *store);
+
+enum kiln_status ki_file_list(struct kiln_tier *tier,
+			      struct kiln_cursor *cursor,
+			      struct kiln_entry *out_entry);
+enum kiln_status ki_file_verify(struct kiln_tier *tier, unsigned flags,
+				kiln_progress_fn *progress, void *arg,
+				struct kiln_verify_report *out_report);
+enum kiln_status ki_file_info_of(struct kiln_tier *tier,
+				 struct kiln_store_info *out_info);
+
+#endif /* KI_STORE_FILE_FILE_H */

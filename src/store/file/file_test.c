@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What tests/conform does not ask of every store. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "base/hash.h"
+#include "key/key.h"
+#include "store/store.h"
+
+#define HOUR_NS ((int64_t)3600 * 1000000000)
+
+/* The real system with a wall clock that a test moves. */
+static int64_t shift_ns;
+
+static uint64_t shifted_realtime(const struct ki_sys *sys)
+{
+	return ki_sys_posix.realtime_ns(sys) + (uint64_t)shift_ns;
+}
+
+static struct ki_sys shifted_sys(void)
+{
+	struct ki_sys sys = ki_sys_posix;
+
+	shift_ns = 0;
+	sys.realtime_ns = shifted_realtime;
+	return sys;
+}
+
+static struct kiln_tier *open_store(const struct ki_sys *sys,
+				    const char *directory, uint64_t bytes_max,
+				    uint32_t flags)
+{
+	struct ki_store_options options = { .sys = sys,
+					    .directory = directory,
+					    .bytes_max = bytes_max,
+					    .flags = flags };
+	struct kiln_tier *tier = NULL;
+
+	assert_int_equal(ki_store_file_open(&options, &tier), KILN_OK);
+	return tier;
+}
+
+static struct kiln_key *key_of(unsigned n)
+{
+	struct kiln_key *key = kiln_key_new();
+
+	kiln_key_add(key, "n", &n, sizeof(n));
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	return key;
+}
+
+static enum kiln_status put(struct kiln_tier *tier, unsigned n, const void *value,
+			    size_t size, unsigned flags)
+{
+	struct kiln_key *key = key_of(n);
+	enum kiln_status status =
+		tier->ops->put(tier, key, NULL, 0, value, size, flags);
+
+	kiln_key_free(key);
+	return status;
+}
+
+static enum kiln_status get(struct kiln_tier *tier, unsigned n)
+{
+	struct kiln_key *key = key_of(n);
+	struct kiln_blob *blob = NULL;
+	enum kiln_status status = tier->ops->get(tier, key, &blob, NULL);
+
+	kiln_blob_unref(blob);
+	kiln_key_free(key);
+	return status;
+}
+
+/* The path of an entry, from malloc(). */
+static char *path_of(const char *directory, unsigned n)
+{
+	struct kiln_key *key = key_of(n);
+	char digits[2 * KILN_DIGEST_BYTES + 1];
+	char *path;
+
+	ki_hex(key->digest, KILN_DIGEST_BYTES, digits);
+	assert_true(asprintf(&path, "%s/kiln.files/%.2s/%s", directory, digits,
+			     digits) > 0);
+	kiln_key_free(key);
+	return path;
+}
+
+static int exists(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st);
+}
+
+/* S13 */
+static void a_damaged_entry_is_put_aside_and_made_anew(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_store(&ki_sys_posix, directory, 0, 0);
+	char *path = path_of(directory, 1);
+	char *aside = harness_path(directory, "kiln.files/quarantine");
+	size_t size;
+	char *bytes;
+
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	bytes = harness_read(path, &size);
+	bytes[size - 1] ^= 1;
+	harness_write(path, bytes, size);
+	free(bytes);
+	assert_int_equal(get(tier, 1), KILN_E_FORMAT);
+	assert_false(exists(path));
+	assert_true(exists(aside));
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	assert_int_equal(get(tier, 1), KILN_OK);
+
+	/* A create-only put finds damage under the name, too. */
+	harness_write(path, "junk", 4);
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	assert_int_equal(get(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	free(aside);
+	free(path);
+	free(directory);
+}
+
+/* S15 */
+static void foreign_things_under_our_names_are_misses(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_store(&ki_sys_posix, directory, 0, 0);
+	struct kiln_verify_report report;
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_entry entry;
+
+	for (unsigned n = 0; n < 5; n++) {
+		char *path = path_of(directory, n);
+
+		assert_int_equal(put(tier, n, "value", 5, 0), KILN_OK);
+		assert_int_equal(unlink(path), 0);
+		switch (n) {
+		case 0:
+			assert_int_equal(mkdir(path, 0700), 0);
+			break;
+		case 1:
+			assert_int_equal(mkfifo(path, 0600), 0);
+			break;
+		case 2:
+			assert_int_equal(symlink("/etc/passwd", path), 0);
+			break;
+		case 3:
+			assert_int_equal(symlink(path, path), 0);
+			break;
+		case 4:
+			assert_int_equal(symlink("/nowhere", path), 0);
+			break;
+		}
+		assert_int_equal(get(tier, n), KILN_MISS);
+		assert_true(exists(path));
+		free(path);
+	}
+	assert_int_equal(tier->ops->verify(tier, KILN_VERIFY_REPAIR, NULL, NULL,
+					   &report),
+			 KILN_OK);
+	assert_int_equal(report.n_entries, 0);
+	assert_int_equal(report.n_damaged, 0);
+	assert_int_equal(tier->ops->list(tier, &cursor, &entry), KILN_END);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void a_claimed_name_does_not_block_a_put(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_store(&ki_sys_posix, directory, 0, 0);
+	char *path = path_of(directory, 1);
+
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	harness_write(path, "", 0);
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	assert_int_equal(get(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	free(path);
+	free(directory);
+}
+
+/* S34: by our own note of the last use, not by access times. */
+static void a_hit_after_a_minute_renews_the_last_use(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys = shifted_sys();
+	struct kiln_tier *tier = open_store(&sys, directory, 0, 0);
+	char *path = path_of(directory, 1);
+	struct timespec old[2] = { { 1000, 0 }, { 1000, 0 } };
+	struct stat before, after;
+
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	assert_int_equal(stat(path, &before), 0);
+	assert_int_equal(get(tier, 1), KILN_OK);
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
+
+	assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+	assert_int_equal(get(tier, 1), KILN_OK);
+	assert_int_equal(stat(path, &after), 0);
+	assert_true(after.st_mtim.tv_sec > 1000);
+
+	/* S33: a time in the future, left by a clock that was wrong. */
+	old[1].tv_sec = after.st_mtim.tv_sec + 1000000;
+	assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+	assert_int_equal(get(tier, 1), KILN_OK);
+	assert_int_equal(stat(path, &after), 0);
+	assert_true(after.st_mtim.tv_sec < old[1].tv_sec);
+	tier->ops->close(tier);
+	free(path);
+	free(directory);
+}
+
+static void an_entry_unused_for_too_long_is_gone(void **state)
+{
+	char *directory = harness_directory();
+	char *path = path_of(directory, 1);
+	struct ki_sys sys = shifted_sys();
+	struct ki_store_options options = { .sys = &sys,
+					    .directory = directory,
+					    .age_max_s = 7200 };
+	struct kiln_tier *tier;
+
+	assert_int_equal(ki_store_file_open(&options, &tier), KILN_OK);
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	shift_ns = HOUR_NS;
+	assert_int_equal(get(tier, 1), KILN_OK);
+	shift_ns = -24 * HOUR_NS;
+	assert_int_equal(get(tier, 1), KILN_OK);
+	shift_ns = 3 * HOUR_NS;
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	assert_false(exists(path));
+	tier->ops->close(tier);
+	free(path);
+	free(directory);
+}
+
+static void a_dead_writers_temporary_is_swept(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_store(&ki_sys_posix, directory,
+					    (uint64_t)1 << 20, 0);
+	struct timespec old[2] = { { 1000, 0 }, { 1000, 0 } };
+	struct kiln_verify_report report;
+	char *entry = path_of(directory, 1);
+	char *dead, *alive;
+
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	assert_true(asprintf(&dead, "%s.0000000000000001.tmp", entry) > 0);
+	assert_true(asprintf(&alive, "%s.0000000000000002.tmp", entry) > 0);
+	harness_write(dead, "half", 4);
+	harness_write(alive, "half", 4);
+	assert_int_equal(utimensat(AT_FDCWD, dead, old, 0), 0);
+	assert_int_equal(tier->ops->verify(tier, KILN_VERIFY_REPAIR, NULL, NULL,
+					   &report),
+			 KILN_OK);
+	assert_false(exists(dead));
+	assert_true(exists(alive));
+	assert_int_equal(report.n_entries, 1);
+	tier->ops->close(tier);
+	free(alive);
+	free(dead);
+	free(entry);
+	free(directory);
+}
+
+/* S49 */
+static void a_lost_account_is_counted_anew(void **state)
+{
+	char *directory = harness_directory();
+	char *usage = harness_path(directory, "kiln.files/usage");
+	const uint64_t bytes_max = (uint64_t)1 << 20;
+	struct kiln_tier *tier = open_store(&ki_sys_posix, directory, bytes_max,
+					    0);
+	struct kiln_store_info info;
+	static char value[30000];
+
+	for (unsigned n = 0; n < 100; n++) {
+		if (n % 10 == 3)
+			unlink(usage);
+		if (n % 10 == 7)
+			harness_write(usage, "junk", 4);
+		assert_int_equal(put(tier, n, value, sizeof(value), 0),
+				 KILN_OK);
+		assert_int_equal(tier->ops->info(tier, &info), KILN_OK);
+		assert_true(info.bytes <= bytes_max);
+		assert_int_equal(get(tier, n), KILN_OK);
+	}
+	tier->ops->close(tier);
+	free(usage);
+	free(directory);
+}
+
+/* S31: what a network file system may answer. */
+static int no_locks(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
+		    uint64_t offset, uint64_t size)
+{
+	return -ENOLCK;
+}
+
+static int no_links(const struct ki_sys *sys, const char *from, const char *to)
+{
+	return -EOPNOTSUPP;
+}
+
+static int stale_open(const struct ki_sys *sys, const char *path,
+		      unsigned flags, unsigned mode)
+{
+	return flags & KI_OPEN_WRITE
+		       ? ki_sys_posix.open(sys, path, flags, mode)
+		       : -ESTALE;
+}
+
+static void without_locks_and_links_all_but_single_flight_works(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_key *key = key_of(1);
+	struct kiln_tier_lock *lock;
+	struct kiln_store_info info;
+	struct kiln_tier *tier;
+	static char value[30000];
+
+	sys.try_lock = no_locks;
+	sys.link = no_links;
+	tier = open_store(&sys, directory, (uint64_t)1 << 20, 0);
+	for (unsigned n = 0; n < 60; n++) {
+		assert_int_equal(put(tier, n, value, sizeof(value), 0),
+				 KILN_OK);
+		assert_int_equal(put(tier, n, value, sizeof(value), 0),
+				 KILN_EXISTS);
+		assert_int_equal(get(tier, n), KILN_OK);
+	}
+	assert_int_equal(tier->ops->info(tier, &info), KILN_OK);
+	assert_true(info.bytes <= (uint64_t)1 << 20);
+	assert_int_equal(tier->ops->lock(tier, key, 0, &lock),
+			 KILN_E_UNSUPPORTED);
+	tier->ops->close(tier);
+	kiln_key_free(key);
+	free(directory);
+}
+
+static void a_stale_handle_is_a_miss(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_tier *tier = open_store(&sys, directory, 0, 0);
+
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	sys.open = stale_open;
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	sys.open = ki_sys_posix.open;
+	assert_int_equal(get(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+/* S17 */
+static void a_newer_stores_files_are_left_alone(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.files/settings");
+	struct ki_store_options options = { .sys = &ki_sys_posix,
+					    .directory = directory };
+	struct kiln_tier *tier = open_store(&ki_sys_posix, directory, 0, 0);
+	size_t size, again_size;
+	char *bytes, *again;
+
+	tier->ops->close(tier);
+	bytes = harness_read(path, &size);
+	bytes[4]++;
+	harness_write(path, bytes, size);
+	assert_int_equal(ki_store_file_open(&options, &tier), KILN_E_FORMAT);
+	again = harness_read(path, &again_size);
+	assert_int_equal(size, again_size);
+	assert_memory_equal(bytes, again, size);
+	free(again);
+	free(bytes);
+	free(path);
+	free(directory);
+}
+
+static void a_bound_too_small_for_anything_is_refused(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_store_options options = { .sys = &ki_sys_posix,
+					    .directory = directory,
+					    .bytes_max = 1000 };
+	struct kiln_tier *tier;
+
+	assert_int_equal(ki_store_file_open(&options, &tier), KILN_E_FULL);
+	free(directory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_damaged_entry_is_put_aside_and_made_anew),
+		cmocka_unit_test(foreign_things_under_our_names_are_misses),
+		cmocka_unit_test(a_claimed_name_does_not_block_a_put),
+		cmocka_unit_test(a_hit_after_a_minute_renews_the_last_use),
+		cmocka_unit_test(an_entry_unused_for_too_long_is_gone),
+		cmocka_unit_test(a_dead_writers_temporary_is_swept),
+		cmocka_unit_test(a_lost_account_is_counted_anew),
+		cmocka_unit_test(
+			without_locks_and_links_all_but_single_flight_works),
+		cmocka_unit_test(a_stale_handle_is_a_miss),
+		cmocka_unit_test(a_newer_stores_files_are_left_alone),
+		cmocka_unit_test(a_bound_too_small_for_anything_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

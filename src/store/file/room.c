@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Keeping the bound without an index.
+ *
+ * Counting all files at each put would be exact and slow, so NAME.files/usage
+ * holds a total that is never below what is there: a process adds to it
+ * *before* it writes, a 256th of the bound at a time, and uses that up.  Who
+ * dies leaves the total too high, which the next sweep puts right.
+ *
+ *	usage	total := total + chunk		under the file's lock
+ *	write files that together take at most chunk
+ *	usage	total := total - rest		at close
+ *
+ * When the total comes near the bound, one process sweeps: counts all files,
+ * removes those not used for longest until an eighth is free, and writes the
+ * true total with a new epoch.  What others had reserved under the old epoch is
+ * void; a 16th of the bound is kept free for what they may have written of
+ * it meanwhile.  So the bound holds exactly for up to 16 writers at a time
+ * where there are locks.  Without locks two processes may add at once and one
+ * addition is lost until the next sweep.
+ *
+ * Last use is the file's modification time, which a hit renews (file.c): it
+ * comes from the file server's clock, so it is one clock for all.
+ */
+
+#include "store/file/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "store/evict.h"
+
+#define USAGE_BYTES 40
+#define LOCK_NS ((uint64_t)20 * 1000000)
+#define BLOCK_BYTES 4096
+#define TOTAL_UNKNOWN UINT64_MAX
+
+static const char usage_name[] = "usage";
+static const uint8_t magic[4] = { 'K', 'F', 'U', 'S' };
+
+struct usage {
+	uint64_t total;
+	uint64_t epoch;
+	int64_t swept_ns;
+};
+
+/* The file, open and, where there are locks, locked. */
+struct access {
+	int fd;
+	int64_t now_ns;		/* of the file system */
+	struct ki_fork_close place;
+	struct usage usage;
+};
+
+/* ---- The file of the total --------------------------------------------------- */
+
+static uint64_t usable(uint64_t bytes_max)
+{
+	return bytes_max - bytes_max / 16;
+}
+
+uint64_t ki_file_charge(const struct ki_file_info *info)
+{
+	return info->size > info->blocks_bytes ? info->size
+					       : info->blocks_bytes;
+}
+
+static void encode(const struct usage *usage, uint8_t bytes[USAGE_BYTES])
+{
+	memcpy(bytes, magic, sizeof(magic));
+	ki_put_u32(bytes + 4, KI_FILE_VERSION);
+	ki_put_u64(bytes + 8, usage->total);
+	ki_put_u64(bytes + 16, usage->epoch);
+	ki_put_u64(bytes + 24, (uint64_t)usage->swept_ns);
+	ki_put_u64(bytes + 32, ki_xxh3_64(bytes, 32));
+}
+
+static struct usage read_usage(const struct ki_sys *sys, int fd)
+{
+	struct usage usage = { TOTAL_UNKNOWN, 0, INT64_MIN };
+	uint8_t bytes[USAGE_BYTES];
+
+	if (ki_pread_all(sys, fd, bytes, sizeof(bytes), 0) ||
+	    memcmp(bytes, magic, sizeof(magic)) != 0 ||
+	    ki_get_u32(bytes + 4) != KI_FILE_VERSION ||
+	    ki_get_u64(bytes + 32) != ki_xxh3_64(bytes, 32))
+		return usage;
+	usage.total = ki_get_u64(bytes + 8);
+	usage.epoch = ki_get_u64(bytes + 16);
+	usage.swept_ns = (int64_t)ki_get_u64(bytes + 24);
+	return usage;
+}
+
+static int write_usage(const struct ki_sys *sys, struct access *access)
+{
+	uint8_t bytes[USAGE_BYTES];
+	struct ki_file_info info;
+	int err;
+
+	encode(&access->usage, bytes);
+	err = ki_pwrite_all(sys, access->fd, bytes, sizeof(bytes), 0);
+	if (!err)
+		err = sys->fstat(sys, access->fd, &info);
+	if (!err)
+		access->now_ns = info.mtime_ns;
+	return err;
+}
+
+static int open_usage(const struct ki_file_store *store)
+{
+	const struct ki_sys *sys = store->sys;
+	const struct usage unknown = { TOTAL_UNKNOWN, 0, INT64_MIN };
+	const unsigned flags = KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW;
+	uint8_t bytes[USAGE_BYTES];
+	struct ki_piece piece = { bytes, sizeof(bytes) };
+	char path[KI_PATH_MAX];
+	int fd, err = ki_path_join(path, store->root, usage_name);
+
+	if (err)
+		return err;
+	fd = sys->open(sys, path, flags, 0);
+	if (fd != -ENOENT)
+		return fd;
+	encode(&unknown, bytes);
+	err = ki_publish_file(sys, store->root, usage_name, &piece, 1, 0,
+			      store->flags & KILN_OPEN_SHARED ? 0660 : 0600,
+			      &store->writer);
+	if (err && err != -EEXIST)
+		return err;
+	return sys->open(sys, path, flags, 0);
+}
+
+static void end_access(const struct ki_file_store *store,
+		       struct access *access)
+{
+	ki_fork_close_remove(&access->place);
+	(void)store->sys->close(store->sys, access->fd);
+}
+
+static enum kiln_status begin_access(const struct ki_file_store *store,
+				     struct access *access)
+{
+	const struct ki_sys *sys = store->sys;
+	int err;
+
+	access->fd = open_usage(store);
+	if (access->fd < 0)
+		return ki_status_from_errno(access->fd);
+	ki_fork_close_add(&access->place, access->fd);
+	err = ki_lock_until(sys, access->fd, KI_LOCK_EXCLUSIVE, 0, 1,
+			    sys->monotonic_ns(sys) + LOCK_NS);
+	if (err == -ETIMEDOUT) {
+		end_access(store, access);
+		return KILN_E_TIMEOUT;
+	}
+	access->usage = read_usage(sys, access->fd);
+	return KILN_OK;
+}
+
+int64_t ki_file_swept_ns(const struct ki_file_store *store)
+{
+	const struct ki_sys *sys = store->sys;
+	int64_t swept_ns = INT64_MIN;
+	char path[KI_PATH_MAX];
+	int fd;
+
+	if (ki_path_join(path, store->root, usage_name))
+		return swept_ns;
+	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	if (fd >= 0) {
+		swept_ns = read_usage(sys, fd).swept_ns;
+		(void)sys->close(sys, fd);
+	}
+	return swept_ns;
+}
+
+/* ---- Sweeping ------------------------------------------------------------------ */
+
+struct candidate {
+	uint8_t digest[KILN_DIGEST_BYTES];
+	int is_quarantined;
+};
+
+struct sweep {
+	const struct ki_file_store *store;
+	int64_t now_ns;
+	int in_quarantine;
+	struct ki_evictable *evictable;
+	struct candidate *candidates;
+	size_t n, capacity;
+	uint64_t total;
+	uint64_t fixed;		/* of what cannot be evicted */
+	uint64_t n_evicted;
+};
+
+static int grow(struct sweep *sweep)
+{
+	size_t capacity = sweep->capacity ? sweep->capacity * 2 : 256;
+	struct ki_evictable *evictable;
+	struct candidate *candidates;
+
+	if (sweep->n < sweep->capacity)
+		return 0;
+	evictable = realloc(sweep->evictable, capacity * sizeof(*evictable));
+	if (evictable)
+		sweep->evictable = evictable;
+	candidates = realloc(sweep->candidates, capacity * sizeof(*candidates));
+	if (candidates)
+		sweep->candidates = candidates;
+	if (!evictable || !candidates)
+		return -ENOMEM;
+	sweep->capacity = capacity;
+	return 0;
+}
+
+static int count_file(void *arg, enum ki_file_kind kind,
+		      const uint8_t digest[KILN_DIGEST_BYTES],
+		      const char *path, const char *name,
+		      const struct ki_file_info *info)
+{
+	struct sweep *sweep = arg;
+	const struct ki_file_store *store = sweep->store;
+	int err;
+
+	if (kind == KI_FILE_TEMPORARY) {
+		if (ki_temporary_is_abandoned(store->sys, &store->writer, name,
+					      info->mtime_ns, sweep->now_ns) &&
+		    !store->sys->unlink(store->sys, path))
+			return 0;
+		sweep->total += ki_file_charge(info);
+		sweep->fixed += ki_file_charge(info);
+		return 0;
+	}
+	err = grow(sweep);
+	if (err)
+		return err;
+	sweep->total += ki_file_charge(info);
+	memcpy(sweep->candidates[sweep->n].digest, digest, KILN_DIGEST_BYTES);
+	sweep->candidates[sweep->n].is_quarantined = sweep->in_quarantine;
+	sweep->evictable[sweep->n] = (struct ki_evictable){
+		.bytes = ki_file_charge(info),
+		.used_ns = sweep->in_quarantine ? INT64_MIN : info->mtime_ns,
+		.id = sweep->n,
+	};
+	sweep->n++;
+	return 0;
+}
+
+static int count_all(struct sweep *sweep)
+{
+	const struct ki_file_store *store = sweep->store;
+	char path[KI_PATH_MAX];
+	int err = ki_path_join(path, store->root, "quarantine");
+
+	sweep->fixed = sweep->total = ki_file_fixed_bytes(store);
+	sweep->in_quarantine = 1;
+	if (!err)
+		err = ki_file_walk(store, path, count_file, sweep);
+	sweep->in_quarantine = 0;
+	if (!err)
+		err = ki_file_walk_all(store, count_file, sweep);
+	return err;
+}
+
+static int remove_victim(const struct ki_file_store *store,
+			 const struct candidate *victim)
+{
+	char path[KI_PATH_MAX], directory[KI_PATH_MAX];
+	char digits[2 * KILN_DIGEST_BYTES + 1];
+	int err;
+
+	ki_hex(victim->digest, KILN_DIGEST_BYTES, digits);
+	if (victim->is_quarantined) {
+		err = ki_path_join(directory, store->root, "quarantine");
+		if (!err)
+			err = ki_path_join(path, directory, digits);
+	} else {
+		err = ki_file_entry_path(store, victim->digest, path);
+	}
+	if (!err)
+		err = store->sys->unlink(store->sys, path);
+	return err == -ENOENT ? 0 : err;
+}
+
+static void evict(struct sweep *sweep, uint64_t bytes_left,
+		  int64_t used_before_ns)
+{
+	size_t i, n = ki_evict_choose(sweep->evictable, sweep->n, bytes_left,
+				      used_before_ns);
+
+	for (i = 0; i < n; i++) {
+		const struct ki_evictable *victim = &sweep->evictable[i];
+
+		if (remove_victim(sweep->store, &sweep->candidates[victim->id]))
+			continue;
+		sweep->total -= victim->bytes;
+		sweep->n_evicted++;
+	}
+}
+
+/* Everything unused since then goes: damaged entries always. */
+static int64_t oldest_use(const struct ki_file_settings *settings,
+			  int64_t now_ns)
+{
+	if (!settings->age_max_s ||
+	    settings->age_max_s > (uint64_t)INT64_MAX / 1000000000)
+		return INT64_MIN + 1;
+	return now_ns - (int64_t)settings->age_max_s * 1000000000;
+}
+
+/* Under the lock: make `need` bytes fit and write the true total. */
+static enum kiln_status sweep_locked(const struct ki_file_store *store,
+				     const struct ki_file_settings *settings,
+				     struct access *access, uint64_t need)
+{
+	struct sweep sweep = { .store = store };
+	uint64_t limit = settings->bytes_max ? usable(settings->bytes_max)
+					     : UINT64_MAX / 2;
+	uint64_t bytes_left = UINT64_MAX;
+	enum kiln_status status = KILN_OK;
+	int err = write_usage(store->sys, access);	/* for its time */
+
+	sweep.now_ns = access->now_ns;
+	if (!err)
+		err = count_all(&sweep);
+	if (err) {
+		status = ki_status_from_errno(err);
+		goto out;
+	}
+	if (sweep.fixed > limit || need > limit - sweep.fixed)
+		status = KILN_E_TOO_LARGE;
+	else if (sweep.total + need > limit &&
+		 !(store->flags & KILN_OPEN_REFUSE_FULL))
+		bytes_left = limit - sweep.fixed - need < limit / 8 * 7
+				     ? limit - sweep.fixed - need
+				     : limit / 8 * 7;
+	evict(&sweep, bytes_left, oldest_use(settings, sweep.now_ns));
+	if (!status && sweep.total + need > limit)
+		status = KILN_E_FULL;
+	access->usage = (struct usage){ .total = sweep.total,
+					.epoch = access->usage.epoch + 1,
+					.swept_ns = sweep.now_ns };
+	err = write_usage(store->sys, access);
+	if (err && !status)
+		status = ki_status_from_errno(err);
+	if (sweep.n_evicted) {
+		uint64_t deltas[KILN_N_COUNTERS] = { 0 };
+
+		deltas[KILN_COUNT_EVICTED] = sweep.n_evicted;
+		ki_counters_add(store->sys, store->stats, deltas);
+	}
+out:
+	free(sweep.evictable);
+	free(sweep.candidates);
+	return status;
+}
+
+enum kiln_status ki_file_sweep(struct ki_file_store *store)
+{
+	const struct ki_file_settings settings = ki_file_settings_now(store);
+	struct access access;
+	enum kiln_status status = begin_access(store, &access);
+
+	if (status)
+		return status;
+	status = sweep_locked(store, &settings, &access, 0);
+	end_access(store, &access);
+	return status;
+}
+
+/* ---- Reserving ------------------------------------------------------------------ */
+
+/* A file of `size` takes up whole blocks. */
+static uint64_t rounded(uint64_t size)
+{
+	return (size + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+}
+
+static int take_from_reserve(struct ki_file_store *store, uint64_t need)
+{
+	int took;
+
+	ki_mutex_lock(&store->mutex);
+	took = store->reserve >= need;
+	if (took)
+		store->reserve -= need;
+	ki_mutex_unlock(&store->mutex);
+	return took;
+}
+
+static void add_reserve(struct ki_file_store *store, uint64_t bytes,
+			uint64_t epoch)
+{
+	ki_mutex_lock(&store->mutex);
+	if (store->reserve_epoch != epoch)
+		store->reserve = 0;
+	store->reserve += bytes;
+	store->reserve_epoch = epoch;
+	ki_mutex_unlock(&store->mutex);
+}
+
+/* What of `chunk` can be had beside `need`, sweeping if need be. */
+static enum kiln_status speak_for(const struct ki_file_store *store,
+				  const struct ki_file_settings *settings,
+				  struct access *access, uint64_t need,
+				  uint64_t *chunk)
+{
+	const uint64_t limit = usable(settings->bytes_max);
+	struct usage *usage = &access->usage;
+	enum kiln_status status;
+	int err;
+
+	if (need > limit)
+		return KILN_E_TOO_LARGE;
+	if (usage->total > limit || *chunk > limit - usage->total) {
+		status = sweep_locked(store, settings, access, need);
+		if (status)
+			return status;
+		if (*chunk > limit - usage->total)
+			*chunk = need;
+	}
+	usage->total += *chunk;
+	err = write_usage(store->sys, access);
+	return ki_status_from_errno(err);
+}
+
+enum kiln_status ki_file_reserve(struct ki_file_store *store, uint64_t size)
+{
+	const struct ki_file_settings settings = ki_file_settings_now(store);
+	const uint64_t need = rounded(size);
+	uint64_t chunk = settings.bytes_max / 256;
+	struct access access;
+	enum kiln_status status;
+
+	if (!settings.bytes_max || take_from_reserve(store, need))
+		return KILN_OK;
+	if (chunk < need)
+		chunk = need;
+	status = begin_access(store, &access);
+	if (status)
+		return status;
+	status = speak_for(store, &settings, &access, need, &chunk);
+	if (!status)
+		add_reserve(store, chunk - need, access.usage.epoch);
+	end_access(store, &access);
+	return status;
+}
+
+void ki_file_unreserve(struct ki_file_store *store, uint64_t size)
+{
+	if (!ki_file_settings_now(store).bytes_max)
+		return;
+	ki_mutex_lock(&store->mutex);
+	store->reserve += rounded(size);
+	ki_mutex_unlock(&store->mutex);
+}
+
+void ki_file_return_reserve(struct ki_file_store *store)
+{
+	uint64_t reserve = store->reserve;
+	struct access access;
+
+	store->reserve = 0;
+	if (!reserve || begin_access(store, &access))
+		return;
+	if (access.usage.epoch == store->reserve_epoch &&
+	    access.usage.total != TOTAL_UNKNOWN &&
+	    access.usage.total >= reserve) {
+		access.usage.total -= reserve;
+		(void)write_usage(store->sys, &access);
+	}
+	end_access(store, &access);
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Looking at all entries: for the sweep, list, verify and info.  Names that are
+ * not ours, directories, links and pipes are passed over.
+ */
+
+#include "store/file/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/status.h"
+
+int ki_file_walk(const struct ki_file_store *store, const char *directory,
+		 ki_file_visit_fn *visit, void *arg)
+{
+	const struct ki_sys *sys = store->sys;
+	uint8_t digest[KILN_DIGEST_BYTES];
+	struct ki_file_info info;
+	struct ki_dir *dir;
+	char path[KI_PATH_MAX];
+	const char *name;
+	int more, err = sys->opendir(sys, directory, &dir);
+
+	if (err)
+		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
+	while ((more = sys->readdir(sys, dir, &name)) > 0) {
+		enum ki_file_kind kind = ki_file_kind_of(name, digest);
+
+		if (kind == KI_FILE_FOREIGN ||
+		    ki_path_join(path, directory, name))
+			continue;
+		err = sys->lstat(sys, path, &info);
+		if (err == -ENOENT || err == -ESTALE)
+			continue;	/* gone meanwhile */
+		if (!err && !S_ISREG(info.mode))
+			continue;
+		if (!err)
+			err = visit(arg, kind, digest, path, name, &info);
+		if (err)
+			break;
+		err = 0;
+	}
+	sys->closedir(sys, dir);
+	return more < 0 ? more : err;
+}
+
+int ki_file_walk_all(const struct ki_file_store *store,
+		     ki_file_visit_fn *visit, void *arg)
+{
+	char path[KI_PATH_MAX];
+	unsigned fan;
+	int err = 0;
+
+	for (fan = 0; !err && fan < KI_FILE_N_FANS; fan++) {
+		err = ki_file_fan_path(store, fan, path);
+		if (!err)
+			err = ki_file_walk(store, path, visit, arg);
+	}
+	return err;
+}
+
+uint64_t ki_file_fixed_bytes(const struct ki_file_store *store)
+{
+	static const char *const names[] = { "settings", "usage", "lock" };
+	const struct ki_sys *sys = store->sys;
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!ki_path_join(path, store->root, names[i]) &&
+		    !sys->lstat(sys, path, &info))
+			bytes += ki_file_charge(&info);
+	if (!sys->lstat(sys, store->stats, &info))
+		bytes += ki_file_charge(&info);
+	return bytes;
+}
+
+/* ---- Listing --------------------------------------------------------------- */
+
+/*
+ * A cursor is (fan + 1, digest of the last one, whether there was one).  A
+ * fan's names are read and sorted once, and kept for the next step.
+ */
+
+struct names {
+	uint8_t (*digests)[KILN_DIGEST_BYTES];
+	size_t n, capacity;
+	unsigned fan;
+};
+
+static int by_digest(const void *a, const void *b)
+{
+	return memcmp(a, b, KILN_DIGEST_BYTES);
+}
+
+static int add_name(void *arg, enum ki_file_kind kind,
+		    const uint8_t digest[KILN_DIGEST_BYTES], const char *path,
+		    const char *name, const struct ki_file_info *info)
+{
+	struct names *names = arg;
+
+	if (kind != KI_FILE_ENTRY || digest[0] != names->fan)
+		return 0;
+	if (names->n == names->capacity) {
+		size_t capacity = names->capacity ? names->capacity * 2 : 16;
+		void *digests = realloc(names->digests,
+					capacity * KILN_DIGEST_BYTES);
+
+		if (!digests)
+			return -ENOMEM;
+		names->digests = digests;
+		names->capacity = capacity;
+	}
+	memcpy(names->digests[names->n++], digest, KILN_DIGEST_BYTES);
+	return 0;
+}
+
+static int read_names(const struct ki_file_store *store, unsigned fan,
+		      struct names *names)
+{
+	char path[KI_PATH_MAX];
+	int err = ki_file_fan_path(store, fan, path);
+
+	*names = (struct names){ .fan = fan };
+	if (!err)
+		err = ki_file_walk(store, path, add_name, names);
+	if (!err && names->n)
+		qsort(names->digests, names->n, KILN_DIGEST_BYTES, by_digest);
+	if (err)
+		free(names->digests);
+	return err;
+}
+
+static void keep_names(struct ki_file_store *store, const struct names *names)
+{
+	void *before;
+
+	ki_mutex_lock(&store->mutex);
+	before = store->listed;
+	store->listed = names->digests;
+	store->n_listed = names->n;
+	store->listed_fan = names->fan;
+	ki_mutex_unlock(&store->mutex);
+	free(before);
+}
+
+/* The first kept name behind `last` (NULL: the first of all): 1, 0 at the
+   end, -1 if another fan is kept. */
+static int next_kept(struct ki_file_store *store, unsigned fan,
+		     const uint8_t *last, uint8_t out[KILN_DIGEST_BYTES])
+{
+	int result = -1;
+	size_t low = 0, high;
+
+	ki_mutex_lock(&store->mutex);
+	if (store->listed_fan != fan)
+		goto out;
+	high = store->n_listed;
+	while (last && low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (by_digest(store->listed[middle], last) <= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	result = low < store->n_listed;
+	if (result)
+		memcpy(out, store->listed[low], KILN_DIGEST_BYTES);
+out:
+	ki_mutex_unlock(&store->mutex);
+	return result;
+}
+
+/* 1 with the next digest of the cursor's fan, 0 at its end, -errno. */
+static int next_of_fan(struct ki_file_store *store,
+		       const struct kiln_cursor *cursor, unsigned fan,
+		       uint8_t out[KILN_DIGEST_BYTES])
+{
+	const uint8_t *last = NULL;
+	struct names names;
+	int result, err;
+
+	if (cursor->place[3])
+		last = (const uint8_t *)&cursor->place[1];
+	result = last ? next_kept(store, fan, last, out) : -1;
+	if (result >= 0)
+		return result;
+	err = read_names(store, fan, &names);
+	if (err)
+		return err;
+	keep_names(store, &names);
+	result = next_kept(store, fan, last, out);
+	return result < 0 ? 0 : result;
+}
+
+static enum kiln_status fill_entry(const struct ki_file_store *store,
+				   const struct ki_file_loaded *loaded,
+				   struct kiln_entry *out_entry)
+{
+	const struct ki_envelope *envelope = &loaded->envelope;
+	struct kiln_entry entry = {
+		.value_size = envelope->value_size,
+		.stored_size = ki_file_charge(&loaded->info),
+		.referenced = loaded->info.mtime_ns > ki_file_swept_ns(store),
+	};
+	enum kiln_status status;
+
+	memcpy(entry.digest, envelope->digest, sizeof(entry.digest));
+	status = kiln_blob_copy(envelope->record, envelope->record_size,
+				&entry.record);
+	if (!status)
+		status = kiln_blob_copy(envelope->metadata,
+					envelope->metadata_size,
+					&entry.metadata);
+	if (status)
+		kiln_blob_unref(entry.record);
+	else
+		*out_entry = entry;
+	return status;
+}
+
+enum kiln_status ki_file_list(struct kiln_tier *tier,
+			      struct kiln_cursor *cursor,
+			      struct kiln_entry *out_entry)
+{
+	struct ki_file_store *store = (struct ki_file_store *)tier;
+	uint8_t digest[KILN_DIGEST_BYTES];
+
+	if (!cursor->place[0])
+		cursor->place[0] = 1;
+	while (cursor->place[0] <= KI_FILE_N_FANS) {
+		unsigned fan = (unsigned)cursor->place[0] - 1;
+		int more = next_of_fan(store, cursor, fan, digest);
+		struct ki_file_loaded loaded;
+		enum kiln_status status;
+
+		if (more < 0)
+			return ki_status_from_errno(more);
+		if (!more) {
+			*cursor = (struct kiln_cursor){ { fan + 2, 0, 0, 0 } };
+			continue;
+		}
+		memcpy(&cursor->place[1], digest, sizeof(digest));
+		cursor->place[3] = 1;
+		status = ki_file_load(store, digest, &loaded);
+		if (status == KILN_E_NO_MEMORY)
+			return status;
+		if (status)
+			continue;
+		status = fill_entry(store, &loaded, out_entry);
+		kiln_blob_unref(loaded.bytes);
+		return status;
+	}
+	return KILN_END;
+}
+
+/* ---- Verify ------------------------------------------------------------------ */
+
+struct verification {
+	struct ki_file_store *store;
+	unsigned flags;
+	kiln_progress_fn *progress;
+	void *arg;
+	uint64_t n_total;
+	uint64_t n_done;
+	struct kiln_verify_report report;
+};
+
+static int count_entry(void *arg, enum ki_file_kind kind,
+		       const uint8_t digest[KILN_DIGEST_BYTES],
+		       const char *path, const char *name,
+		       const struct ki_file_info *info)
+{
+	struct verification *verification = arg;
+
+	verification->n_total += kind == KI_FILE_ENTRY;
+	return 0;
+}
+
+static int verify_entry(void *arg, enum ki_file_kind kind,
+			const uint8_t digest[KILN_DIGEST_BYTES],
+			const char *path, const char *name,
+			const struct ki_file_info *info)
+{
+	struct verification *verification = arg;
+	struct kiln_verify_report *report = &verification->report;
+	struct ki_file_loaded loaded;
+	enum kiln_status status;
+
+	if (kind != KI_FILE_ENTRY)
+		return 0;
+	status = ki_file_load(verification->store, digest, &loaded);
+	if (status == KILN_E_NO_MEMORY)
+		return -ENOMEM;
+	if (!status) {
+		report->n_entries++;
+		report->bytes += loaded.envelope.value_size;
+		kiln_blob_unref(loaded.bytes);
+	} else if (status == KILN_E_FORMAT || status == KILN_E_IO) {
+		report->n_entries++;
+		report->n_damaged++;
+		if (status == KILN_E_FORMAT &&
+		    (verification->flags & KILN_VERIFY_REPAIR) &&
+		    ki_file_quarantine(verification->store, digest))
+			report->n_repaired++;
+	}
+	verification->n_done++;
+	if (verification->progress)
+		verification->progress(verification->arg, verification->n_done,
+				       verification->n_total);
+	return 0;
+}
+
+enum kiln_status ki_file_verify(struct kiln_tier *tier, unsigned flags,
+				kiln_progress_fn *progress, void *arg,
+				struct kiln_verify_report *out_report)
+{
+	struct ki_file_store *store = (struct ki_file_store *)tier;
+	struct verification verification = { .store = store,
+					     .flags = flags,
+					     .progress = progress,
+					     .arg = arg };
+	enum kiln_status status = KILN_OK;
+	int err;
+
+	if ((flags & KILN_VERIFY_REPAIR) && ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	err = ki_file_walk_all(store, count_entry, &verification);
+	if (!err)
+		err = ki_file_walk_all(store, verify_entry, &verification);
+	if (err)
+		return ki_status_from_errno(err);
+	if (flags & KILN_VERIFY_REPAIR)
+		status = ki_file_sweep(store);
+	if (!status)
+		*out_report = verification.report;
+	return status;
+}
+
+/* ---- The store as a whole ---------------------------------------------------- */
+
+static int add_up(void *arg, enum ki_file_kind kind,
+		  const uint8_t digest[KILN_DIGEST_BYTES], const char *path,
+		  const char *name, const struct ki_file_info *info)
+{
+	struct kiln_store_info *total = arg;
+
+	total->bytes += ki_file_charge(info);
+	if (kind == KI_FILE_ENTRY) {
+		total->bytes_live += ki_file_charge(info);
+		total->n_entries++;
+	}
+	return 0;
+}
+
+enum kiln_status ki_file_info_of(struct kiln_tier *tier,
+				 struct kiln_store_info *out_info)
+{
+	struct ki_file_store *store = (struct ki_file_store *)tier;
+	const struct ki_file_settings settings = ki_file_settings_now(store);
+	struct kiln_store_info info = { 0 }, aside = { 0 };
+	char path[KI_PATH_MAX];
+	int err = ki_path_join(path, store->root, "quarantine");
+
+	if (!err)
+		err = ki_file_walk(store, path, add_up, &aside);
+	if (!err)
+		err = ki_file_walk_all(store, add_up, &info);
+	if (err)
+		return ki_status_from_errno(err);
+	*out_info = (struct kiln_store_info){
+		.kind = "file",
+		.format_version = KI_FILE_VERSION,
+		.user_version = settings.user_version,
+		.n_entries = info.n_entries,
+		.bytes = info.bytes + aside.bytes + ki_file_fixed_bytes(store),
+		.bytes_max = settings.bytes_max,
+		.bytes_live = info.bytes_live,
+		.generation = settings.generation,
+	};
+	return KILN_OK;
+}
