@@ -94,7 +94,8 @@ static enum kiln_status fill_header(struct ki_log *log,
 	ki_log_fixed_seal(header);
 	header->min_live = log_number_word(first_number);
 	header->next_number = log_number_word(first_number);
-	header->generation = 1;
+	/* Never one that an earlier index of this place had. */
+	header->generation = ki_get_u64(fixed->id);
 	header->boot_id[0] = log->boot_id[0];
 	header->boot_id[1] = log->boot_id[1];
 	header->aged_s = fixed->created_s;
