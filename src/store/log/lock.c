@@ -50,6 +50,13 @@ int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
 				     KI_OPEN_READ | KI_OPEN_WRITE |
 					     KI_OPEN_CREATE | KI_OPEN_NOFOLLOW,
 				     ki_log_mode(log));
+		/* Someone removed the whole directory. */
+		if (lock->fd == -ENOENT && !tries &&
+		    !ki_directory_check(sys, log->directory, log->flags, 1,
+					&(const char *){ NULL })) {
+			err = -ESTALE;
+			continue;
+		}
 		if (lock->fd < 0)
 			return lock->fd;
 		ki_fork_close_add(&lock->place, lock->fd);
