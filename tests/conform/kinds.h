@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_TESTS_CONFORM_KINDS_H
+#define KI_TESTS_CONFORM_KINDS_H
+
+/*
+ * The kinds of tiers that must behave alike.  A new store adds one line to
+ * kinds.c and its name to conform/meson.build.
+ */
+
+#include "key/key.h"
+#include "store/store.h"
+
+struct kind {
+	const char *name;
+	enum kiln_status (*open)(const struct ki_store_options *options,
+				 struct kiln_tier **out_tier);
+	int persists;	/* in the directory, for every process */
+};
+
+extern const struct kind kinds[];	/* the last one has no name */
+
+/* NULL if there is none of this name. */
+const struct kind *kind_find(const char *name);
+
+/* A tier as a user of kiln may write one: a list in memory. */
+enum kiln_status double_open(const struct ki_store_options *options,
+			     struct kiln_tier **out_tier);
+
+/* ---- Keys and values that can be told apart --------------------------------- */
+
+/* Key number n of a family; never fails. */
+struct kiln_key *numbered_key(unsigned n);
+
+/* Whether `data` is a value that fill_value() makes for key n. */
+int is_value_of(unsigned n, const void *data, size_t size);
+
+/* `size` bytes that only key n has: at least 8. */
+void fill_value(unsigned n, void *data, size_t size);
+
+enum kiln_status put_numbered(struct kiln_tier *tier, unsigned n, size_t size,
+			      unsigned flags);
+/* KILN_OK with the right value, or a status; -1000 for wrong bytes. */
+int get_numbered(struct kiln_tier *tier, unsigned n);
+#define WRONG_BYTES (-1000)
+
+#endif /* KI_TESTS_CONFORM_KINDS_H */
