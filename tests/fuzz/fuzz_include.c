@@ -79,8 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		ki_cl_scan_text(&scan, source, size - options_size);
 		/* A mark at the very start of a file is no text. */
 		if (*source != '\xef')
-			check_behind_a_line(&scan, source,
-					    size - options_size);
+			check_behind_a_line(&scan, source, size - options_size);
 	}
 	expand_all(&options, &scan);
 	ki_cl_scan_fini(&scan);

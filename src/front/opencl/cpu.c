@@ -57,8 +57,8 @@ void ki_cl_cpu_identity(char out[KI_CL_CPU_BYTES])
 	snprintf(out, KI_CL_CPU_BYTES,
 		 "x86 1:%08x,%08x,%08x 7:%08x,%08x,%08x d:%08x,%08x,%08x "
 		 "xcr0:%016llx",
-		 one[0], one[1], one[2], seven[0], seven[1], seven[2],
-		 state[0], state[1], state[2], (unsigned long long)xcr0);
+		 one[0], one[1], one[2], seven[0], seven[1], seven[2], state[0],
+		 state[1], state[2], (unsigned long long)xcr0);
 }
 
 #else
@@ -69,9 +69,8 @@ void ki_cl_cpu_identity(char out[KI_CL_CPU_BYTES])
 {
 	const char *platform = (const char *)getauxval(AT_PLATFORM);
 
-	snprintf(out, KI_CL_CPU_BYTES, "%s %lx %lx",
-		 platform ? platform : "?", getauxval(AT_HWCAP),
-		 getauxval(AT_HWCAP2));
+	snprintf(out, KI_CL_CPU_BYTES, "%s %lx %lx", platform ? platform : "?",
+		 getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
 }
 
 #endif

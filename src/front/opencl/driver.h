@@ -12,9 +12,9 @@
 #include "sys/sys.h"
 
 enum ki_cl_part_kind {
-	KI_CL_PART_LIBRARY,	/* loaded late, or run: by build-id */
-	KI_CL_PART_DATA,	/* read while compiling: by content */
-	KI_CL_PART_HEADER,	/* the same, put before every source */
+	KI_CL_PART_LIBRARY, /* loaded late, or run: by build-id */
+	KI_CL_PART_DATA,    /* read while compiling: by content */
+	KI_CL_PART_HEADER,  /* the same, put before every source */
 	/* A library of builtins, of which a device uses one: see
 	   ki_cl_driver_uses(). */
 	KI_CL_PART_PER_DEVICE,
@@ -29,7 +29,7 @@ struct ki_cl_part {
 	const char *directories[4];
 	const char *prefix;
 	const char *suffix;
-	int is_needed;		/* without one the driver is not cached */
+	int is_needed; /* without one the driver is not cached */
 };
 
 struct ki_cl_driver_row {

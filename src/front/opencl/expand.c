@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define PARAMETERS_MAX 16
-#define MACROS_MAX 64		/* in one expansion: bits of a hide set */
+#define MACROS_MAX     64 /* in one expansion: bits of a hide set */
 
 enum kind { WORD, NUMBER, QUOTED, SIGN };
 
@@ -24,7 +24,7 @@ struct token {
 	size_t size;
 	uint64_t hidden;
 	enum kind kind;
-	int space;		/* blanks before it */
+	int space; /* blanks before it */
 };
 
 struct tokens {
@@ -38,9 +38,12 @@ struct macro {
 	size_t name_size;
 	int is_function;
 	size_t n_parameters;
-	struct { const char *text; size_t size; } parameters[PARAMETERS_MAX];
+	struct {
+		const char *text;
+		size_t size;
+	} parameters[PARAMETERS_MAX];
 	struct tokens body;
-	char *text;		/* what the body's tokens point into */
+	char *text; /* what the body's tokens point into */
 };
 
 /* What one expansion owns. */
@@ -49,9 +52,9 @@ struct expansion {
 	struct ki_cl_words *words;
 	struct macro *macros[MACROS_MAX];
 	size_t n_macros;
-	char **strings;		/* of tokens made here */
+	char **strings; /* of tokens made here */
 	size_t n_strings;
-	size_t n_made;		/* tokens, to bound the work */
+	size_t n_made; /* tokens, to bound the work */
 	unsigned depth;
 };
 
@@ -235,18 +238,17 @@ static int read_definition(struct macro *macro)
 /* A name that some compiler defines by itself, or may. */
 static int is_reserved(const char *name, size_t size)
 {
-	static const char *const NAMES[] = { "linux", "unix", "i386", "vax",
-					     "sun", "arm", "mips", "sparc",
-					     "NULL", "NAN", "INFINITY",
-					     "MAXFLOAT", "HUGE_VAL",
-					     "HUGE_VALF", NULL };
-	static const char *const PREFIXES[] = { "_", "CL_", "CLK_", "cl_",
-						"M_", "FLT_", "DBL_", "HALF_",
-						"INT_", "UINT_", "LONG_",
-						"ULONG_", "CHAR_", "SHRT_",
-						"SCHAR_", "UCHAR_", "USHRT_",
-						"FP_", "as_", "convert_",
-						NULL };
+	static const char *const NAMES[] = {
+		"linux",    "unix",	"i386",	    "vax",	 "sun",
+		"arm",	    "mips",	"sparc",    "NULL",	 "NAN",
+		"INFINITY", "MAXFLOAT", "HUGE_VAL", "HUGE_VALF", NULL
+	};
+	static const char *const PREFIXES[] = {
+		"_",	 "CL_",	     "CLK_",   "cl_",	 "M_",	   "FLT_",
+		"DBL_",	 "HALF_",    "INT_",   "UINT_",	 "LONG_",  "ULONG_",
+		"CHAR_", "SHRT_",    "SCHAR_", "UCHAR_", "USHRT_", "FP_",
+		"as_",	 "convert_", NULL
+	};
 	size_t i;
 
 	for (i = 0; NAMES[i]; i++)
@@ -262,8 +264,7 @@ static int is_reserved(const char *name, size_t size)
 /* The only definition of a name in the options: *out_text is NULL if there is
    none.  -EINVAL if there are several, or it is taken away. */
 static int find_definition(const struct ki_cl_options *options,
-			   const char *name, size_t size,
-			   const char **out_text)
+			   const char *name, size_t size, const char **out_text)
 {
 	const char *word;
 	size_t i;
@@ -299,9 +300,8 @@ static int find_macro(struct expansion *expansion, const struct token *token,
 	err = find_definition(expansion->options, token->text, token->size,
 			      &text);
 	if (err || !text)
-		return err || !is_reserved(token->text, token->size)
-			       ? err
-			       : -EINVAL;
+		return err || !is_reserved(token->text, token->size) ? err
+								     : -EINVAL;
 	if (expansion->n_macros == MACROS_MAX)
 		return -EINVAL;
 	macro = calloc(1, sizeof(*macro));
@@ -330,8 +330,8 @@ static int expand(struct expansion *expansion, const struct tokens *in,
 
 static int keep_string(struct expansion *expansion, char *string)
 {
-	char **grown = realloc(expansion->strings, (expansion->n_strings + 1) *
-						   sizeof(*grown));
+	char **grown = realloc(expansion->strings,
+			       (expansion->n_strings + 1) * sizeof(*grown));
 
 	if (!grown) {
 		free(string);
@@ -385,8 +385,7 @@ static int stringify(struct expansion *expansion, const struct tokens *argument,
 	err = keep_string(expansion, text);
 	if (err)
 		return err;
-	*out = (struct token){ .text = text, .size = size + 2,
-			       .kind = QUOTED };
+	*out = (struct token){ .text = text, .size = size + 2, .kind = QUOTED };
 	return 0;
 }
 
@@ -415,10 +414,10 @@ static int substitute(struct expansion *expansion, const struct macro *macro,
 		space = token.space;
 		start = out->n;
 		if (macro->is_function && is_sign(&token, '#')) {
-			parameter = ++i < body->n
-					    ? parameter_of(macro,
-							   &body->tokens[i])
-					    : -1;
+			parameter =
+				++i < body->n
+					? parameter_of(macro, &body->tokens[i])
+					: -1;
 			if (parameter < 0)
 				return -EINVAL;
 			err = stringify(expansion, &arguments[parameter],
@@ -463,8 +462,8 @@ static int take_arguments(const struct macro *macro, const struct tokens *in,
 		if (n >= macro->n_parameters)
 			return -EINVAL;
 	}
-	if (!err && (i == in->n || (macro->n_parameters &&
-				    n + 1 != macro->n_parameters)))
+	if (!err && (i == in->n ||
+		     (macro->n_parameters && n + 1 != macro->n_parameters)))
 		err = -EINVAL;
 	*position = i + 1;
 	return err;

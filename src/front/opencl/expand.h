@@ -10,7 +10,7 @@
 
 #include "front/opencl/options.h"
 
-#define KI_CL_EXPAND_DEPTH_MAX 32
+#define KI_CL_EXPAND_DEPTH_MAX	32
 #define KI_CL_EXPAND_TOKENS_MAX ((size_t)4096)
 
 /*

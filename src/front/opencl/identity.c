@@ -28,7 +28,7 @@
 #include "front/opencl/layers.h"
 #include "front/opencl/parts.h"
 
-#define INFO_BYTES_MAX ((size_t)1 << 20)	/* of one answer */
+#define INFO_BYTES_MAX ((size_t)1 << 20) /* of one answer */
 
 /* ---- Fields to be added to keys ------------------------------------------------ */
 
@@ -41,7 +41,7 @@ struct field {
 struct fields {
 	struct field *fields;
 	size_t n;
-	int failed;	/* 0 or -ENOMEM */
+	int failed; /* 0 or -ENOMEM */
 };
 
 static void fields_fini(struct fields *fields)
@@ -107,14 +107,14 @@ static void fields_to_key(const struct fields *fields, const char *prefix,
 struct platform {
 	/* Fixed once made. */
 	const struct ki_cl_driver_row *row;
-	struct fields fields;	/* "platform ...", "compiler ..." */
+	struct fields fields; /* "platform ...", "compiler ..." */
 	struct fields layers;
 	const char **headers;
 	size_t n_headers;
 	/* Under identities->mutex: `identity` of files, `why`, `loaded`. */
 	struct ki_cl_part_files files;
-	const char *why;	/* NULL: may be cached */
-	int is_layered;		/* `why` is an unknown layer */
+	const char *why; /* NULL: may be cached */
+	int is_layered;	 /* `why` is an unknown layer */
 	uint64_t loaded;
 };
 
@@ -126,8 +126,8 @@ struct ki_cl_identities {
 	char cpu[KI_CL_CPU_BYTES];
 	/* Under mutex. */
 	struct ki_mutex mutex;
-	struct ki_map platforms;	/* cl_platform_id -> struct platform */
-	struct ki_map devices;		/* cl_device_id -> struct fields */
+	struct ki_map platforms; /* cl_platform_id -> struct platform */
+	struct ki_map devices;	 /* cl_device_id -> struct fields */
 };
 
 struct ki_cl_identities *ki_cl_identities_new(const cl_icd_dispatch *calls)
@@ -233,7 +233,7 @@ static char *ask(info_fn *info, const void *handle,
 struct question {
 	cl_uint what;
 	const char *name;
-	const char *extension;	/* asked only with this one; NULL: always */
+	const char *extension; /* asked only with this one; NULL: always */
 };
 
 /* Strings lose their NUL, numbers stay as they are. */
@@ -268,9 +268,9 @@ static const struct question PLATFORM_QUESTIONS[] = {
 };
 
 /* The image of the driver, or NULL if this cannot be told. */
-static const struct ki_cl_image *find_driver(
-	const cl_icd_dispatch *calls, cl_platform_id platform,
-	const struct ki_cl_images *images)
+static const struct ki_cl_image *find_driver(const cl_icd_dispatch *calls,
+					     cl_platform_id platform,
+					     const struct ki_cl_images *images)
 {
 	const struct ki_cl_image *image = NULL;
 	const struct ki_cl_driver_row *row;
@@ -346,8 +346,8 @@ static int add_files(struct platform *platform)
 	struct ki_cl_part_file *file;
 	size_t i;
 
-	platform->headers = calloc(platform->files.n + 1,
-				   sizeof(*platform->headers));
+	platform->headers =
+		calloc(platform->files.n + 1, sizeof(*platform->headers));
 	if (!platform->headers)
 		return -ENOMEM;
 	for (i = 0; i < platform->files.n; i++) {
@@ -424,8 +424,7 @@ static int platform_fill(struct platform *platform,
 		platform->why = "the driver's library was not found";
 		return platform->fields.failed;
 	}
-	platform->row = ki_cl_driver_of_library(
-		ki_cl_last_part(driver->path));
+	platform->row = ki_cl_driver_of_library(ki_cl_last_part(driver->path));
 	if (!ki_cl_driver_is_known(platform->row))
 		platform->row = ki_cl_driver_of_library(driver->name);
 	if (!ki_cl_driver_is_known(platform->row)) {
@@ -492,8 +491,8 @@ static struct platform *platform_of(struct ki_cl_identities *identities,
 		return NULL;
 	ki_mutex_lock(&identities->mutex);
 	platform = ki_map_get(&identities->platforms, (uintptr_t)id);
-	if (!platform && !ki_map_put(&identities->platforms, (uintptr_t)id,
-				     made)) {
+	if (!platform &&
+	    !ki_map_put(&identities->platforms, (uintptr_t)id, made)) {
 		platform = made;
 		made = NULL;
 	}
@@ -581,15 +580,15 @@ size_t ki_cl_identities_headers(struct ki_cl_identities *identities,
 /* ---- Devices --------------------------------------------------------------------------- */
 
 /* Numbers of extensions, which not all headers have. */
-#define DRIVER_UUID 0x106B
+#define DRIVER_UUID	 0x106B
 #define INTEL_IP_VERSION 0x4250
-#define INTEL_ID 0x4251
-#define NV_MAJOR 0x4000
-#define NV_MINOR 0x4001
-#define AMD_PCIE_ID 0x4034
-#define AMD_BOARD_NAME 0x4038
-#define AMD_GFXIP_MAJOR 0x404A
-#define AMD_GFXIP_MINOR 0x404B
+#define INTEL_ID	 0x4251
+#define NV_MAJOR	 0x4000
+#define NV_MINOR	 0x4001
+#define AMD_PCIE_ID	 0x4034
+#define AMD_BOARD_NAME	 0x4038
+#define AMD_GFXIP_MAJOR	 0x404A
+#define AMD_GFXIP_MINOR	 0x404B
 
 static const struct question DEVICE_QUESTIONS[] = {
 	{ CL_DEVICE_NAME, "name", NULL },
@@ -624,8 +623,8 @@ static void device_fill(struct ki_cl_identities *identities, cl_device_id id,
 	const cl_icd_dispatch *calls = identities->calls;
 	cl_device_type type = 0;
 	size_t size;
-	char *extensions = ask(device_info, id, calls, CL_DEVICE_EXTENSIONS,
-			       &size);
+	char *extensions =
+		ask(device_info, id, calls, CL_DEVICE_EXTENSIONS, &size);
 
 	ask_all(fields, "", device_info, id, calls, DEVICE_QUESTIONS,
 		extensions);
@@ -657,8 +656,8 @@ static int device_keep(struct ki_cl_identities *identities, cl_device_id id,
 	*kept = *fields;
 	ki_mutex_lock(&identities->mutex);
 	if (!ki_map_get(&identities->devices, (uintptr_t)id))
-		is_kept = !ki_map_put(&identities->devices, (uintptr_t)id,
-				      kept);
+		is_kept =
+			!ki_map_put(&identities->devices, (uintptr_t)id, kept);
 	ki_mutex_unlock(&identities->mutex);
 	if (!is_kept)
 		free(kept);

@@ -19,10 +19,10 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 
-#define PIECE_BYTES ((size_t)256 << 10)
-#define CONTENT_BYTES_MAX ((uint64_t)1 << 30)
-#define NOTES_BYTES_MAX ((size_t)64 << 10)
-#define SEGMENTS_MAX 128
+#define PIECE_BYTES	   ((size_t)256 << 10)
+#define CONTENT_BYTES_MAX  ((uint64_t)1 << 30)
+#define NOTES_BYTES_MAX	   ((size_t)64 << 10)
+#define SEGMENTS_MAX	   128
 #define BUILD_ID_BYTES_MAX 64
 
 const char *ki_cl_last_part(const char *path)
@@ -90,7 +90,7 @@ static ElfW(Addr) absolute(const struct dl_phdr_info *info, ElfW(Addr) address)
 }
 
 static int read_dynamic(const struct dl_phdr_info *info,
-			const ElfW(Dyn) *dynamic, size_t n,
+			const ElfW(Dyn) * dynamic, size_t n,
 			struct ki_cl_image *image)
 {
 	const char *strings = NULL;
@@ -99,8 +99,8 @@ static int read_dynamic(const struct dl_phdr_info *info,
 
 	for (i = 0; i < n && dynamic[i].d_tag != DT_NULL; i++)
 		if (dynamic[i].d_tag == DT_STRTAB)
-			strings = (const char *)absolute(
-				info, dynamic[i].d_un.d_ptr);
+			strings = (const char *)absolute(info,
+							 dynamic[i].d_un.d_ptr);
 	if (!strings ||
 	    !is_loaded(info, (ElfW(Addr))strings - info->dlpi_addr, 1))
 		return 0;
@@ -142,8 +142,7 @@ static int read_segments(const struct dl_phdr_info *info,
 				   image->build_id);
 		} else if (segment->p_type == PT_DYNAMIC) {
 			err = read_dynamic(info, (const ElfW(Dyn) *)at,
-					   segment->p_memsz /
-						   sizeof(ElfW(Dyn)),
+					   segment->p_memsz / sizeof(ElfW(Dyn)),
 					   image);
 		}
 	}
@@ -267,8 +266,7 @@ static int read_build_id(const struct ki_sys *sys, int fd,
 		    segments[i].p_filesz > NOTES_BYTES_MAX)
 			continue;
 		notes = malloc(segments[i].p_filesz + 1);
-		err = notes ? ki_pread_all(sys, fd, notes,
-					   segments[i].p_filesz,
+		err = notes ? ki_pread_all(sys, fd, notes, segments[i].p_filesz,
 					   segments[i].p_offset)
 			    : -ENOMEM;
 		if (!err)

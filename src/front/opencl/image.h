@@ -12,24 +12,24 @@
 
 #include "sys/sys.h"
 
-#define KI_CL_IDENTITY_BYTES 160	/* of a text, with its NUL */
-#define KI_CL_NEEDED_MAX 128
-#define KI_CL_IMAGES_MAX 4096
+#define KI_CL_IDENTITY_BYTES 160 /* of a text, with its NUL */
+#define KI_CL_NEEDED_MAX     128
+#define KI_CL_IMAGES_MAX     4096
 
 struct ki_cl_image {
-	char *path;		/* as it was loaded; "" is the program */
-	char *name;		/* SONAME, else the path's last part */
-	uintptr_t start;	/* of its first loaded segment */
+	char *path;	 /* as it was loaded; "" is the program */
+	char *name;	 /* SONAME, else the path's last part */
+	uintptr_t start; /* of its first loaded segment */
 	uintptr_t end;
-	char build_id[KI_CL_IDENTITY_BYTES];	/* "build-id HEX", or "" */
-	char *needed[KI_CL_NEEDED_MAX];		/* NULL-ended */
+	char build_id[KI_CL_IDENTITY_BYTES]; /* "build-id HEX", or "" */
+	char *needed[KI_CL_NEEDED_MAX];	     /* NULL-ended */
 };
 
 struct ki_cl_images {
 	struct ki_cl_image *images;
 	size_t n;
 	size_t capacity;
-	int failed;		/* 0 or -ENOMEM */
+	int failed; /* 0 or -ENOMEM */
 };
 
 /* A picture of now. */

@@ -42,7 +42,7 @@ struct ki_cl_includes {
 	const struct ki_sys *sys;
 	struct ki_mutex mutex;
 	/* Under mutex. */
-	struct ki_map files;	/* by device and inode, mixed */
+	struct ki_map files; /* by device and inode, mixed */
 	uint64_t n_read;
 };
 
@@ -268,8 +268,8 @@ static int get_file(struct ki_cl_includes *includes, const char *path,
 struct found {
 	struct file *file;
 	struct ki_file_info folder_info;
-	char *folder;		/* to open with, "" or ending in '/' */
-	char *label;		/* the same as the key has it */
+	char *folder; /* to open with, "" or ending in '/' */
+	char *label;  /* the same as the key has it */
 	unsigned depth;
 };
 
@@ -277,11 +277,11 @@ struct walk {
 	struct ki_cl_includes *includes;
 	const struct ki_cl_search *search;
 	struct kiln_key *key;
-	struct ki_cl_words seen;	/* labels */
+	struct ki_cl_words seen; /* labels */
 	struct found *found;
 	size_t n_found;
 	uint64_t bytes;
-	struct ki_cl_words expanded;	/* words of computed includes */
+	struct ki_cl_words expanded; /* words of computed includes */
 	int has_macro_stack;
 	enum kiln_counter reason;
 	enum kiln_status status;
@@ -429,8 +429,7 @@ static void look_in(struct walk *walk, enum doubt doubt, const char *folder,
 	int n, m;
 
 	n = snprintf(path, sizeof(path), "%s%s%s", folder, slash, name);
-	m = snprintf(place, sizeof(place), "%s%s%s", folder_label, slash,
-		     name);
+	m = snprintf(place, sizeof(place), "%s%s%s", folder_label, slash, name);
 	if (n < 0 || (size_t)n >= sizeof(path) || m < 0 ||
 	    (size_t)m >= sizeof(place))
 		refuse(walk, KILN_COUNT_MISS_UNRESOLVED);
@@ -509,8 +508,8 @@ static void walk_scan(struct walk *walk, const struct ki_cl_scan *scan,
 	for (i = 0; i < scan->includes.n && !walk->status; i++) {
 		word = scan->includes.words[i];
 		if (*word == '=')
-			look_for_computed(walk, word + 1, folder,
-					  folder_label, depth + 1);
+			look_for_computed(walk, word + 1, folder, folder_label,
+					  depth + 1);
 		else
 			look_for(walk, *word, word + 1, folder, folder_label,
 				 depth + 1);
@@ -590,7 +589,8 @@ enum kiln_status ki_cl_includes_add(struct ki_cl_includes *includes,
 				    struct kiln_key *key,
 				    enum kiln_counter *out_reason)
 {
-	struct walk walk = { .includes = includes, .search = search,
+	struct walk walk = { .includes = includes,
+			     .search = search,
 			     .key = key };
 	struct ki_cl_scan scan;
 

@@ -19,10 +19,10 @@
 #include "sys/sys.h"
 
 /* A program beyond these is not cached. */
-#define KI_CL_INCLUDE_DEPTH_MAX 200
-#define KI_CL_INCLUDE_FILES_MAX 2048	/* places looked at, there or not */
-#define KI_CL_INCLUDE_BYTES_MAX ((uint64_t)64 << 20)	/* in all */
-#define KI_CL_INCLUDE_FILE_BYTES_MAX ((size_t)16 << 20)	/* in one */
+#define KI_CL_INCLUDE_DEPTH_MAX	     200
+#define KI_CL_INCLUDE_FILES_MAX	     2048 /* places looked at, there or not */
+#define KI_CL_INCLUDE_BYTES_MAX	     ((uint64_t)64 << 20) /* in all */
+#define KI_CL_INCLUDE_FILE_BYTES_MAX ((size_t)16 << 20)	  /* in one */
 
 /* Scans of at most so many files are remembered. */
 #define KI_CL_REMEMBERED_MAX 4096

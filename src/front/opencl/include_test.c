@@ -68,9 +68,9 @@ static struct outcome outcome_of(struct ki_cl_includes *includes,
 
 	ki_cl_options_init(&options);
 	ki_cl_options_read(&options, text_of_options);
-	outcome.status = ki_cl_includes_add(includes, &search, source,
-					    strlen(source), outcome.key,
-					    &outcome.reason);
+	outcome.status =
+		ki_cl_includes_add(includes, &search, source, strlen(source),
+				   outcome.key, &outcome.reason);
 	ki_cl_options_fini(&options);
 	assert_int_equal(kiln_key_finish(outcome.key), KILN_OK);
 	return outcome;
@@ -97,12 +97,10 @@ static const char *closure_of(const char *options, const char *source,
 
 	out[0] = 0;
 	while (n < 4096 && !kiln_record_next(record, size, &position, &field))
-		n += (size_t)snprintf(out + n, 4096 - n, "%s%s%.*s",
-				      n ? "|" : "",
-				      field.kind == KILN_FIELD_ABSENT ? "-"
-								      : "",
-				      (int)field.label_size - 8,
-				      field.label + 8);
+		n += (size_t)snprintf(
+			out + n, 4096 - n, "%s%s%.*s", n ? "|" : "",
+			field.kind == KILN_FIELD_ABSENT ? "-" : "",
+			(int)field.label_size - 8, field.label + 8);
 	if (outcome.status == KILN_E_UNSUPPORTED)
 		snprintf(out, 4096, "%s", name_of(outcome.reason));
 	kiln_key_free(outcome.key);
@@ -128,22 +126,38 @@ static struct kiln_key *key_of(struct ki_cl_includes *includes,
 /* ---- Which files are in ------------------------------------------------------ */
 
 static const char *const FILES[] = {
-	"a.h", "int a;\n",
-	"inc/a.h", "int other_a;\n",
-	"inc/b.h", "#include \"c.h\"\n",
-	"inc/c.h", "int c;\n",
-	"inc/sub/d.h", "#include \"../c.h\"\n#include \"e.h\"\n",
-	"inc/sub/e.h", "#include <c.h>\n",
-	"with blank/f.h", "int f;\n",
-	"circle/g.h", "#include \"../circle/h.h\"\n",
-	"circle/h.h", "#include \"../circle/g.h\"\n",
-	"self.h", "#include \"self.h\"\n",
-	"time.h", "__DATE__\n",
-	"import.h", "#import \"a.h\"\n",
-	"raw.h", "R\"(\"\n",
-	"macro.h", "#define P inc\n",
-	"stack.h", "#pragma push_macro(\"P\")\n",
-	NULL, NULL,
+	"a.h",
+	"int a;\n",
+	"inc/a.h",
+	"int other_a;\n",
+	"inc/b.h",
+	"#include \"c.h\"\n",
+	"inc/c.h",
+	"int c;\n",
+	"inc/sub/d.h",
+	"#include \"../c.h\"\n#include \"e.h\"\n",
+	"inc/sub/e.h",
+	"#include <c.h>\n",
+	"with blank/f.h",
+	"int f;\n",
+	"circle/g.h",
+	"#include \"../circle/h.h\"\n",
+	"circle/h.h",
+	"#include \"../circle/g.h\"\n",
+	"self.h",
+	"#include \"self.h\"\n",
+	"time.h",
+	"__DATE__\n",
+	"import.h",
+	"#import \"a.h\"\n",
+	"raw.h",
+	"R\"(\"\n",
+	"macro.h",
+	"#define P inc\n",
+	"stack.h",
+	"#pragma push_macro(\"P\")\n",
+	NULL,
+	NULL,
 };
 
 static const struct {
@@ -221,9 +235,9 @@ static void every_place_where_a_file_may_be_is_in_the_key(void **state)
 
 	for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
 		print_message("# %s\n", ROWS[i].name);
-		assert_string_equal(closure_of(ROWS[i].options, ROWS[i].source,
-					       text),
-				    ROWS[i].closure);
+		assert_string_equal(
+			closure_of(ROWS[i].options, ROWS[i].source, text),
+			ROWS[i].closure);
 	}
 	free(directory);
 }
@@ -273,11 +287,10 @@ static void the_drivers_folders_count_where_they_have_the_file(void **state)
 		const void *record;
 		size_t size;
 
-		assert_int_equal(ki_cl_includes_add(includes, &search,
-						    sources[i],
-						    strlen(sources[i]), key,
-						    &reason),
-				 KILN_OK);
+		assert_int_equal(
+			ki_cl_includes_add(includes, &search, sources[i],
+					   strlen(sources[i]), key, &reason),
+			KILN_OK);
 		assert_int_equal(kiln_key_finish(key), KILN_OK);
 		record = kiln_key_record(key, &size);
 		assert_int_equal(kiln_record_find(record, size,
@@ -308,7 +321,7 @@ static void a_change_anywhere_changes_the_key(void **state)
 	assert_true(same(before, after));
 	kiln_key_free(after);
 
-	write_text("inc/c.h", "int x;\n");	/* same size */
+	write_text("inc/c.h", "int x;\n"); /* same size */
 	after = key_of(includes, "-Iinc", SOURCE);
 	assert_false(same(before, after));
 	kiln_key_free(after);
@@ -324,7 +337,7 @@ static void a_change_anywhere_changes_the_key(void **state)
 	kiln_key_free(after);
 
 	write_text("inc/c.h", "int c;\n");
-	write_text("b.h", "");			/* found before inc/b.h */
+	write_text("b.h", ""); /* found before inc/b.h */
 	after = key_of(includes, "-Iinc", SOURCE);
 	assert_false(same(before, after));
 	kiln_key_free(after);
@@ -377,7 +390,7 @@ static void a_settled_file_is_read_once(void **state)
 	assert_true(same(before, after));
 	kiln_key_free(after);
 
-	write_text("x.h", "int bc;\n");	/* another size, whatever the clock */
+	write_text("x.h", "int bc;\n"); /* another size, whatever the clock */
 	after = key_of(includes, "", SOURCE);
 	assert_int_equal(ki_cl_includes_read(includes), 2);
 	assert_false(same(before, after));
@@ -467,25 +480,22 @@ static const struct {
 	const char *name;
 	const char *options;
 	const char *text;
-	const char *expected;	/* NULL: refused */
+	const char *expected; /* NULL: refused */
 } EXPANSIONS[] = {
 	{ "hashcat",
 	  "-D INCLUDE_PATH=/usr/share/hashcat/OpenCL -D XM2S(x)=#x "
 	  "-D M2S(x)=XM2S(x)",
 	  "M2S(INCLUDE_PATH/inc_vendor.h)",
 	  "\"/usr/share/hashcat/OpenCL/inc_vendor.h" },
-	{ "a closing slash",
-	  "-D P=/x/ -D XM2S(x)=#x -D M2S(x)=XM2S(x)", "M2S(P/a.h)",
-	  "\"/x//a.h" },
-	{ "a folder in quotes",
-	  "-D P=\"/x/\" -D XM2S(x)=#x -D M2S(x)=XM2S(x)", "M2S(P/a.h)",
-	  "\"/x//a.h" },
+	{ "a closing slash", "-D P=/x/ -D XM2S(x)=#x -D M2S(x)=XM2S(x)",
+	  "M2S(P/a.h)", "\"/x//a.h" },
+	{ "a folder in quotes", "-D P=\"/x/\" -D XM2S(x)=#x -D M2S(x)=XM2S(x)",
+	  "M2S(P/a.h)", "\"/x//a.h" },
 	{ "blanks around the argument", "-DS(x)=#x", "S( a.h )", "\"a.h" },
 	{ "blanks inside are one blank", "-DS(x)=#x", "S(a  b)", "\"a b" },
 	{ "a comment is a blank", "-DS(x)=#x", "S(a/**/b) // c", "\"a b" },
 	{ "not expanded before #", "-DS(x)=#x -DA=b", "S(A)", "\"A" },
-	{ "two arguments", "-DS(x)=#x -DT(x,y)=S(x/y)", "T(a,b.h)",
-	  "\"a/b.h" },
+	{ "two arguments", "-DS(x)=#x -DT(x,y)=S(x/y)", "T(a,b.h)", "\"a/b.h" },
 	{ "nested parentheses", "-DS(x)=#x", "S(f(a,b))", "\"f(a,b)" },
 	{ "angled through two names", "-DA=B -DB=<c.h>", "A", "<c.h" },
 	{ "angled in the source", "-DA=b", "<", NULL },
@@ -505,8 +515,8 @@ static const struct {
 	{ "a comment in a body", "-DA=</x//y.h>", "A", NULL },
 	{ "a name that gcc defines", "-DS(x)=#x", "S(/usr/linux/a.h)",
 	  "\"/usr/linux/a.h" },
-	{ "the same, where it would be expanded",
-	  "-DS(x)=#x -DT(x)=S(x)", "T(/usr/linux/a.h)", NULL },
+	{ "the same, where it would be expanded", "-DS(x)=#x -DT(x)=S(x)",
+	  "T(/usr/linux/a.h)", NULL },
 	{ "more behind the name", "-DA=<a.h>", "A b", NULL },
 	{ "doubtful quotes", "-DS(x)=#x -DT(x)=S(x) -DP=a\"b\"c", "T(P)",
 	  NULL },
@@ -523,8 +533,7 @@ static void names_are_expanded_or_refused(void **state)
 
 		ki_cl_options_init(&options);
 		ki_cl_options_read(&options, EXPANSIONS[i].options);
-		err = ki_cl_expand(&options, EXPANSIONS[i].text, &words,
-				   &name);
+		err = ki_cl_expand(&options, EXPANSIONS[i].text, &words, &name);
 		print_message("# %s: %d\n", EXPANSIONS[i].name, err);
 		assert_int_equal(err != 0, !EXPANSIONS[i].expected);
 		if (!err)

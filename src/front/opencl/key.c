@@ -20,7 +20,7 @@
 #include "front/opencl/options.h"
 #include "front/opencl/scan.h"
 
-#define KIND_BUILD "opencl build 1"
+#define KIND_BUILD  "opencl build 1"
 #define KIND_FAMILY "opencl family 1"
 
 #define SOURCE_BYTES_MAX ((size_t)1 << 30)
@@ -151,15 +151,14 @@ static enum kiln_status fill(struct ki_cl_identities *identities,
 	if (status)
 		goto out;
 	source_to_key(build, text, size, key);
-	status = read_all_options(ki_cl_identities_row(identities,
-						       build->platform),
-				  build, &options, out_reason);
+	status = read_all_options(
+		ki_cl_identities_row(identities, build->platform), build,
+		&options, out_reason);
 	if (!status)
 		status = includes_to_key(identities, build, &options, text,
 					 size, key, out_reason);
 	if (!status)
-		status = ki_cl_identity_add(identities, build, key,
-					    out_reason);
+		status = ki_cl_identity_add(identities, build, key, out_reason);
 out:
 	ki_cl_options_fini(&options);
 	ki_bytes_fini(&joined);

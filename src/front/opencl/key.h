@@ -42,9 +42,9 @@ enum kiln_status ki_cl_platform_status(struct ki_cl_identities *identities,
 
 /* How a known driver behaves; from one table in identity.c. */
 struct ki_cl_driver {
-	const char *name;		/* "pocl", "rusticl", ...; never NULL */
-	int fetch_is_cheap;		/* binaries may be fetched in passing */
-	int worker_may_build;		/* kiln-worker may run it */
+	const char *name;     /* "pocl", "rusticl", ...; never NULL */
+	int fetch_is_cheap;   /* binaries may be fetched in passing */
+	int worker_may_build; /* kiln-worker may run it */
 	/* Environment: names that change code, and names that only place
 	   caches and logs (they travel in jobs); both NULL-ended. */
 	const char *const *code_variables;
@@ -57,13 +57,13 @@ const struct ki_cl_driver *ki_cl_driver(struct ki_cl_identities *identities,
 
 struct ki_cl_build {
 	cl_platform_id platform;
-	const cl_device_id *devices;	/* of this build, in its order */
+	const cl_device_id *devices; /* of this build, in its order */
 	cl_uint n_devices;
 	/* The strings of clCreateProgramWithSource, lengths resolved. */
 	const char *const *strings;
 	const size_t *lengths;
 	cl_uint n_strings;
-	const char *options;		/* never NULL */
+	const char *options; /* never NULL */
 };
 
 /*

@@ -56,7 +56,7 @@ static struct driver load(const char *path)
 	return driver;
 }
 
-static struct driver driver;		/* three devices; the first two equal */
+static struct driver driver; /* three devices; the first two equal */
 static struct ki_cl_identities *identities;
 
 /* ---- Builds -------------------------------------------------------------------- */
@@ -148,8 +148,8 @@ static void an_option_added_or_removed_is_another_key(void **state)
 {
 	assert_false(same(key_of_text("k", "-DX"), key_of_text("k", "")));
 	assert_false(same(key_of_text("k", "-DX"), key_of_text("k", "-DY")));
-	assert_false(same(key_of_text("k", "-DX -DY"),
-			  key_of_text("k", "-DY -DX")));
+	assert_false(
+		same(key_of_text("k", "-DX -DY"), key_of_text("k", "-DY -DX")));
 }
 
 static void strings_are_one_text(void **state)
@@ -180,8 +180,7 @@ static void lengths_are_believed_not_nuls(void **state)
 
 static void what_cannot_be_known_is_refused_with_its_reason(void **state)
 {
-	assert_int_equal(refused("__DATE__", ""),
-			 KILN_COUNT_MISS_TIME_MACRO);
+	assert_int_equal(refused("__DATE__", ""), KILN_COUNT_MISS_TIME_MACRO);
 	assert_int_equal(refused("k", "-DX=__TIME__"),
 			 KILN_COUNT_MISS_TIME_MACRO);
 	assert_int_equal(refused("#import \"x\"\n", ""),
@@ -343,14 +342,14 @@ static void a_library_says_the_same_loaded_and_on_disk(void **state)
 	assert_int_equal(images.failed, 0);
 	image = ki_cl_image_named(&images, library_path);
 	assert_non_null(image);
-	assert_int_equal(ki_cl_library_identity(&ki_sys_posix, library_path,
-						identity),
-			 0);
+	assert_int_equal(
+		ki_cl_library_identity(&ki_sys_posix, library_path, identity),
+		0);
 	assert_string_equal(identity, image->build_id);
 	assert_non_null(ki_cl_image_named(&images, "libc.so.6"));
-	assert_non_null(ki_cl_image_at(&images,
-				       (const void *)(uintptr_t)
-					       a_library_says_the_same_loaded_and_on_disk));
+	assert_non_null(ki_cl_image_at(
+		&images, (const void *)(uintptr_t)
+				 a_library_says_the_same_loaded_and_on_disk));
 	ki_cl_images_fini(&images);
 }
 
@@ -371,16 +370,15 @@ static void parts_are_found_watched_and_missed(void **state)
 	struct ki_cl_images images;
 
 	assert_int_equal(chdir(directory), 0);
-	assert_int_equal(ki_cl_parts_find(&ki_sys_posix, &row, driver_path,
-					  &files),
-			 -ENOENT);
+	assert_int_equal(
+		ki_cl_parts_find(&ki_sys_posix, &row, driver_path, &files),
+		-ENOENT);
 	assert_int_equal(mkdir("late", 0700) | mkdir("data", 0700), 0);
 	copy_file(library_path, "late/liblate-1.so");
 	harness_write("late/other.so", "", 0);
 	harness_write("data/builtins.bc", "1234", 4);
-	assert_int_equal(ki_cl_parts_find(&ki_sys_posix, &row, driver_path,
-					  &files),
-			 0);
+	assert_int_equal(
+		ki_cl_parts_find(&ki_sys_posix, &row, driver_path, &files), 0);
 	assert_int_equal(files.n, 2);
 	assert_string_equal(files.files[0].name, "liblate-1.so");
 	assert_int_equal(strncmp(files.files[0].identity, "build-id ", 9), 0);
@@ -392,18 +390,17 @@ static void parts_are_found_watched_and_missed(void **state)
 	assert_true(ki_cl_parts_changed(&ki_sys_posix, &files));
 	assert_non_null(dlopen(files.files[0].path, RTLD_NOW | RTLD_LOCAL));
 	ki_cl_images_take(&images);
-	assert_true(ki_cl_parts_loaded_otherwise(&ki_sys_posix, &files,
-						 &images));
+	assert_true(
+		ki_cl_parts_loaded_otherwise(&ki_sys_posix, &files, &images));
 	ki_cl_images_fini(&images);
 	ki_cl_parts_fini(&files);
 
 	/* Identified as it is loaded. */
-	assert_int_equal(ki_cl_parts_find(&ki_sys_posix, &row, driver_path,
-					  &files),
-			 0);
+	assert_int_equal(
+		ki_cl_parts_find(&ki_sys_posix, &row, driver_path, &files), 0);
 	ki_cl_images_take(&images);
-	assert_false(ki_cl_parts_loaded_otherwise(&ki_sys_posix, &files,
-						  &images));
+	assert_false(
+		ki_cl_parts_loaded_otherwise(&ki_sys_posix, &files, &images));
 	ki_cl_images_fini(&images);
 	ki_cl_parts_fini(&files);
 	free(driver_path);
@@ -471,8 +468,7 @@ static void variables_that_change_code_are_in_the_key(void **state)
 	assert_int_equal(setenv("KILN_TEST_ICD_CODE", "fast", 1), 0);
 	with = key_of_text("k", "");
 	assert_int_equal(unsetenv("KILN_TEST_ICD_CODE"), 0);
-	assert_int_equal(reason_of(before, with),
-			 KILN_COUNT_MISS_ENVIRONMENT);
+	assert_int_equal(reason_of(before, with), KILN_COUNT_MISS_ENVIRONMENT);
 	assert_int_equal(setenv("KILN_TEST_ICD_CALLS", "/dev/null", 1), 0);
 	with = key_of_text("k", "");
 	assert_int_equal(unsetenv("KILN_TEST_ICD_CALLS"), 0);
@@ -495,9 +491,8 @@ static void options_from_the_environment_are_options(void **state)
 	assert_int_equal(chdir("/"), 0);
 	after = key_of_text("#include <x.h>\n", "");
 	assert_int_equal(reason_of(before, after), KILN_COUNT_MISS_INCLUDE);
-	assert_int_equal(setenv("KILN_TEST_ICD_BUILD_OPTIONS", "-DX=__DATE__",
-				1),
-			 0);
+	assert_int_equal(
+		setenv("KILN_TEST_ICD_BUILD_OPTIONS", "-DX=__DATE__", 1), 0);
 	assert_int_equal(refused("k", ""), KILN_COUNT_MISS_TIME_MACRO);
 	assert_int_equal(unsetenv("KILN_TEST_ICD_BUILD_OPTIONS"), 0);
 	free(directory);
@@ -511,14 +506,14 @@ static void a_miss_has_its_reason(void **state)
 	assert_int_equal(chdir(directory), 0);
 	assert_int_equal(reason_of(key_of_text("k", ""), key_of_text("k", "")),
 			 KILN_COUNT_MISS_NEW);
-	assert_int_equal(reason_of(key_of_text("k", "-DX"),
-				   key_of_text("k", "")),
-			 KILN_COUNT_MISS_OPTIONS);
+	assert_int_equal(
+		reason_of(key_of_text("k", "-DX"), key_of_text("k", "")),
+		KILN_COUNT_MISS_OPTIONS);
 	before = key_of_text("#include \"x.h\"\n", "");
 	harness_write("x.h", "a", 1);
-	assert_int_equal(reason_of(before, key_of_text("#include \"x.h\"\n",
-						       "")),
-			 KILN_COUNT_MISS_INCLUDE);
+	assert_int_equal(
+		reason_of(before, key_of_text("#include \"x.h\"\n", "")),
+		KILN_COUNT_MISS_INCLUDE);
 	/* A damaged record blames something, and nothing else happens. */
 	before = key_of_text("k", "");
 	(void)ki_cl_miss_reason(before, "KK\1", 3);
@@ -551,7 +546,7 @@ static const struct {
 	const char *name;
 	const char *block;
 	size_t size;
-	const char *layers;	/* each with a ':' behind */
+	const char *layers; /* each with a ':' behind */
 } BLOCKS[] = {
 	{ "no variable", BLOCK("A=b\0C=d"), "" },
 	{ "one", BLOCK("A=b\0OPENCL_LAYERS=/x/a.so\0C=d"), "/x/a.so:" },

@@ -20,8 +20,8 @@
 #include "base/bytes.h"
 
 #define ENVIRONMENT_BYTES_MAX ((size_t)4 << 20)
-#define LAYER_FILE_BYTES_MAX ((size_t)4096)
-#define SYSTEM_LAYERS "/etc/OpenCL/layers"
+#define LAYER_FILE_BYTES_MAX  ((size_t)4096)
+#define SYSTEM_LAYERS	      "/etc/OpenCL/layers"
 
 int ki_cl_layer_is_known(const char *path)
 {
@@ -118,8 +118,8 @@ static int list_layers(const struct ki_sys *sys, struct ki_cl_words *paths)
 	if (!err)
 		err = block.failed;
 	if (!err)
-		err = ki_cl_layers_listed((const char *)block.data,
-					  block.size, paths);
+		err = ki_cl_layers_listed((const char *)block.data, block.size,
+					  paths);
 	ki_bytes_fini(&block);
 	if (!err && (!paths->n || strncmp(paths->words[0], value,
 					  strlen(paths->words[0])))) {

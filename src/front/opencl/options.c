@@ -64,10 +64,10 @@ int ki_cl_words_add(struct ki_cl_words *words, const char *word, size_t size)
 /* ---- Splitting -------------------------------------------------------------- */
 
 enum reading {
-	READ_SHELL,	/* 'a b' "a b" a\ b */
-	READ_DOUBLE,	/* "a b" only; \" is a quote, other backslashes stay */
-	READ_BLANK,	/* the same, and quotes become blanks (PoCL 3.1) */
-	READ_RAW,	/* blanks split, nothing else has a meaning */
+	READ_SHELL,  /* 'a b' "a b" a\ b */
+	READ_DOUBLE, /* "a b" only; \" is a quote, other backslashes stay */
+	READ_BLANK,  /* the same, and quotes become blanks (PoCL 3.1) */
+	READ_RAW,    /* blanks split, nothing else has a meaning */
 	N_READINGS
 };
 
@@ -125,11 +125,11 @@ enum meaning {
 
 /* How the argument follows. */
 enum form {
-	ALONE,		/* -X */
-	JOINED,		/* -Xarg or -X arg */
-	SEPARATE,	/* -X arg */
-	EQUALS,		/* -X=arg or -X arg */
-	PREFIX,		/* anything that begins so */
+	ALONE,	  /* -X */
+	JOINED,	  /* -Xarg or -X arg */
+	SEPARATE, /* -X arg */
+	EQUALS,	  /* -X=arg or -X arg */
+	PREFIX,	  /* anything that begins so */
 };
 
 /* Longer names first where one begins another. */
@@ -307,8 +307,7 @@ static void read_as(struct ki_cl_options *options, enum reading reading,
 		else if (!argument && next_word(reading, &text, word))
 			argument = word;
 		if (argument)
-			understand(options, reading, option->meaning,
-				   argument);
+			understand(options, reading, option->meaning, argument);
 	}
 }
 

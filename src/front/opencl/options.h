@@ -19,7 +19,7 @@
 #include <kiln/kiln.h>
 
 #define KI_CL_OPTIONS_BYTES_MAX ((size_t)1 << 20)
-#define KI_CL_WORDS_MAX ((size_t)4096)
+#define KI_CL_WORDS_MAX		((size_t)4096)
 
 /* Strings, each from malloc(), without doubles, in the order of adding. */
 struct ki_cl_words {
@@ -50,7 +50,7 @@ struct ki_cl_options {
 	int opaque;
 	/* An option that asks for files to be written. */
 	int writes;
-	int failed;	/* 0, -ENOMEM, -E2BIG */
+	int failed; /* 0, -ENOMEM, -E2BIG */
 };
 
 void ki_cl_options_init(struct ki_cl_options *options);

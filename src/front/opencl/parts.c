@@ -74,9 +74,8 @@ static int directory_of(const char *pattern, const char *library,
 	int n;
 
 	if (*pattern == '@')
-		n = snprintf(out, KI_PATH_MAX, "%.*s%s", (int)(size ? size - 1
-								    : 0),
-			     library, pattern + 1);
+		n = snprintf(out, KI_PATH_MAX, "%.*s%s",
+			     (int)(size ? size - 1 : 0), library, pattern + 1);
 	else
 		n = snprintf(out, KI_PATH_MAX, "%s", pattern);
 	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;

@@ -13,14 +13,14 @@
 struct ki_cl_part_file {
 	const struct ki_cl_part *part;
 	char *path;
-	const char *name;	/* its last part */
+	const char *name; /* its last part */
 	struct ki_file_info info;
 	/* "" until it is asked for, when the part is PER_DEVICE. */
 	char identity[KI_CL_IDENTITY_BYTES];
 };
 
 struct ki_cl_part_files {
-	struct ki_cl_part_file *files;	/* by part, then by name */
+	struct ki_cl_part_file *files; /* by part, then by name */
 	size_t n;
 };
 

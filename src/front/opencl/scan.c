@@ -18,7 +18,7 @@
 struct cursor {
 	const char *p;
 	const char *end;
-	int line_start;		/* only blanks and comments since the newline */
+	int line_start; /* only blanks and comments since the newline */
 	int has_asm;
 	struct ki_cl_scan *scan;
 };
@@ -30,7 +30,7 @@ static void find(struct ki_cl_scan *scan, unsigned flag)
 
 /* ---- Phases 1 and 2 ---------------------------------------------------------- */
 
-#define VARIANT_TRIGRAPHS 1u
+#define VARIANT_TRIGRAPHS     1u
 #define VARIANT_BLANK_SPLICES 2u
 
 /* What "??c" stands for, or 0. */
@@ -223,10 +223,10 @@ static int is_one_of(const char *word, size_t size, const char *const *names)
 
 static const char *const TIME_WORDS[] = { "__DATE__", "__TIME__",
 					  "__TIMESTAMP__", NULL };
-static const char *const HAS_WORDS[] = { "__has_include",
-					 "__has_include_next",
-					 "__has_embed", "__has_include__",
-					 "__has_include_next__", NULL };
+static const char *const HAS_WORDS[] = {
+	"__has_include",   "__has_include_next",   "__has_embed",
+	"__has_include__", "__has_include_next__", NULL
+};
 static const char *const RAW_WORDS[] = { "R", "u8R", "uR", "UR", "LR", NULL };
 static const char *const ASM_WORDS[] = { "asm", "__asm", "__asm__", NULL };
 static const char *const MACRO_STACK_WORDS[] = { "push_macro", "pop_macro",
@@ -269,10 +269,9 @@ static void add_include(struct ki_cl_scan *scan, char mark, const char *name,
 	if (word) {
 		word[0] = mark;
 		memcpy(word + 1, name, size);
-		err = memchr(name, 0, size)
-			      ? -E2BIG
-			      : ki_cl_words_add(&scan->includes, word,
-						size + 1);
+		err = memchr(name, 0, size) ? -E2BIG
+					    : ki_cl_words_add(&scan->includes,
+							      word, size + 1);
 		free(word);
 	}
 	if (err && !scan->failed)
@@ -394,8 +393,8 @@ static void scan_token(struct cursor *at)
 		scan_directive(at);
 	} else if (c == '"' || c == '\'') {
 		skip_quoted(at, c);
-	} else if (is_digit(c) || (c == '.' && at->p + 1 < at->end &&
-				   is_digit(at->p[1]))) {
+	} else if (is_digit(c) ||
+		   (c == '.' && at->p + 1 < at->end && is_digit(at->p[1]))) {
 		skip_number(at);
 	} else if (is_word(c)) {
 		scan_word(at);
@@ -406,8 +405,9 @@ static void scan_token(struct cursor *at)
 
 static void scan_clean(struct ki_cl_scan *scan, const char *text, size_t size)
 {
-	struct cursor at = { .p = text, .end = text + size, .line_start = 1,
-			     .scan = scan };
+	struct cursor at = {
+		.p = text, .end = text + size, .line_start = 1, .scan = scan
+	};
 
 	while (at.p < at.end)
 		scan_token(&at);

@@ -18,11 +18,12 @@
 #include "front/opencl/options.h"
 
 /* Bits of ki_cl_scan.flags. */
-#define KI_CL_SCAN_TIME		1u /* __DATE__, __TIME__, __TIMESTAMP__ */
-#define KI_CL_SCAN_DIRECTIVE	2u /* #import, #include_next, __has_include,
+#define KI_CL_SCAN_TIME 1u /* __DATE__, __TIME__, __TIMESTAMP__ */
+#define KI_CL_SCAN_DIRECTIVE                                                   \
+	2u			  /* #import, #include_next, __has_include,
 				      #embed and the like */
-#define KI_CL_SCAN_UNCLEAR	4u /* cannot be told without the compiler */
-#define KI_CL_SCAN_MACRO_STACK	8u /* push_macro: definitions come and go */
+#define KI_CL_SCAN_UNCLEAR     4u /* cannot be told without the compiler */
+#define KI_CL_SCAN_MACRO_STACK 8u /* push_macro: definitions come and go */
 
 struct ki_cl_scan {
 	/* A mark and a name: "\"x.h", "<x.h", or '=' and what is to be
@@ -31,7 +32,7 @@ struct ki_cl_scan {
 	/* Names that the text defines or undefines, a NUL after each. */
 	struct ki_bytes defines;
 	unsigned flags;
-	int failed;	/* 0, -ENOMEM, -E2BIG */
+	int failed; /* 0, -ENOMEM, -E2BIG */
 };
 
 void ki_cl_scan_init(struct ki_cl_scan *scan);

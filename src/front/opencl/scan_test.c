@@ -8,15 +8,15 @@
 
 #include "front/opencl/scan.h"
 
-#define TIME KI_CL_SCAN_TIME
+#define TIME	  KI_CL_SCAN_TIME
 #define DIRECTIVE KI_CL_SCAN_DIRECTIVE
-#define UNCLEAR KI_CL_SCAN_UNCLEAR
-#define STACK KI_CL_SCAN_MACRO_STACK
+#define UNCLEAR	  KI_CL_SCAN_UNCLEAR
+#define STACK	  KI_CL_SCAN_MACRO_STACK
 
 static const struct {
 	const char *name;
 	const char *text;
-	const char *includes;	/* joined by | */
+	const char *includes; /* joined by | */
 	unsigned flags;
 } ROWS[] = {
 	{ "nothing", "kernel void f() {}\n", "", 0 },
@@ -41,8 +41,7 @@ static const struct {
 	{ "spliced", "#inc\\\nlude \"a\\\n.h\"\n", "\"a.h", 0 },
 	{ "spliced with returns", "#inc\\\r\nlude \"a.h\"\r\n", "\"a.h", 0 },
 	{ "spliced by a trigraph", "#inc\?\?/\nlude \"a.h\"\n", "\"a.h", 0 },
-	{ "returns alone end lines", "int a;\r#include \"a.h\"\r", "\"a.h",
-	  0 },
+	{ "returns alone end lines", "int a;\r#include \"a.h\"\r", "\"a.h", 0 },
 	{ "in a string", "char *s = \"#include <a.h>\";\n", "", 0 },
 	{ "not at the start of a line", "x #include <a.h>\n", "", 0 },
 	{ "a string does not hide a comment",
@@ -82,19 +81,18 @@ static const struct {
 	{ "import in a comment", "/* #import\n#import <a.h> */", "", 0 },
 	{ "a pragma that reads", "#pragma GCC dependency \"a.h\"\n", "",
 	  DIRECTIVE },
-	{ "a pragma that does not", "#pragma OPENCL EXTENSION x : enable\n",
-	  "", 0 },
+	{ "a pragma that does not", "#pragma OPENCL EXTENSION x : enable\n", "",
+	  0 },
 	{ "date", "char *s = __DATE__;\n", "", TIME },
 	{ "time", "__TIME__", "", TIME },
 	{ "timestamp in a macro", "#define X __TIMESTAMP__\n", "", TIME },
 	{ "date, spliced", "__DA\\\nTE__", "", TIME },
 	{ "date in a string", "\"__DATE__\" '__TIME__'", "", 0 },
 	{ "date in a comment", "// __DATE__\n/* __TIME__ */", "", 0 },
-	{ "words that contain date", "x__DATE__ __DATE__x __DATE___ _DATE_",
-	  "", 0 },
+	{ "words that contain date", "x__DATE__ __DATE__x __DATE___ _DATE_", "",
+	  0 },
 	{ "date in a number", "1__DATE__", "", 0 },
-	{ "date behind include", "#include \"a.h\" __DATE__\n", "\"a.h",
-	  TIME },
+	{ "date behind include", "#include \"a.h\" __DATE__\n", "\"a.h", TIME },
 	{ "a raw string", "R\"(\n/*\n)\"\n#include \"a.h\"\n", "", UNCLEAR },
 	{ "a word that ends in R", "FOR\"x\"\n", "", 0 },
 	{ "a macro named R", "R (x)\n", "", 0 },
@@ -130,7 +128,7 @@ static void every_directive_is_found_and_nothing_else(void **state)
 	for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
 		struct ki_cl_scan scan;
 		size_t size = strlen(ROWS[i].text);
-		char *exact = malloc(size);	/* the end is the end */
+		char *exact = malloc(size); /* the end is the end */
 
 		memcpy(exact, ROWS[i].text, size);
 		ki_cl_scan_init(&scan);
