@@ -37,6 +37,7 @@
 
 #include "worker.h"
 
+#define ANSWER_FD 3
 /* linux/ioprio.h is not in every libc. */
 #define IOPRIO_WHO_PROCESS 1
 #define IOPRIO_IDLE	   (3 << 13)
@@ -140,41 +141,28 @@ static void get_out_of_the_way(void)
 	write_word("/proc/self/oom_score_adj", "1000");
 }
 
-/* A sanitizer's shadow counts as data, and is larger than any machine. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 static void set_limits(uint64_t memory_bytes_max)
 {
 	struct rlimit none = { 0, 0 };
 	struct rlimit memory = { memory_bytes_max, memory_bytes_max };
 
 	(void)setrlimit(RLIMIT_CORE, &none);
-	if (memory_bytes_max && !SANITIZED)
+	if (memory_bytes_max && !KI_WORKER_SANITIZED)
 		(void)setrlimit(RLIMIT_DATA, &memory);
 }
 
+/* Three that lead nowhere, the answer, and no other. */
 static void connect_descriptors(int answer_fd)
 {
 	int null = open("/dev/null", O_RDWR);
 
-	if (null >= 0) {
-		(void)dup2(null, 0);
-		(void)dup2(null, 1);
-		(void)dup2(null, 2);
-		if (null > 2)
-			(void)close(null);
-	}
-	(void)fcntl(answer_fd, F_SETFD, 0);
+	if (null < 0 || dup2(answer_fd, ANSWER_FD) < 0)
+		_exit(EXIT_FAILURE);
+	(void)fcntl(ANSWER_FD, F_SETFD, 0);
+	(void)dup2(null, 0);
+	(void)dup2(null, 1);
+	(void)dup2(null, 2);
+	(void)close_range(ANSWER_FD + 1, UINT_MAX, 0);
 }
 
 static void become(const struct ki_try *try, int answer_fd, pid_t parent,
@@ -209,7 +197,7 @@ static pid_t start(const struct ki_try *try, struct ki_waiter *waiter,
 
 	if (!environment)
 		return -1;
-	snprintf(number, sizeof(number), "%d", answer_fd);
+	snprintf(number, sizeof(number), "%d", ANSWER_FD);
 	child = fork();
 	if (!child)
 		become(try, answer_fd, parent, waiter, arguments, environment);

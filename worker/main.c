@@ -209,12 +209,29 @@ static int unavailable(const char *what, const char *name,
 	return KI_WORKER_UNAVAILABLE;
 }
 
-static int open_store(const struct kiln_config *config, const char *store_url,
-		      struct kiln **out_kiln)
+static int open_kiln(const struct kiln_options *kiln_options,
+		     struct kiln **out_kiln)
 {
-	struct kiln_options kiln_options;
 	enum kiln_status status;
 	struct kiln *kiln;
+
+	status = kiln_open(kiln_options, &kiln);
+	if (status)
+		return unavailable("store", kiln_options->store_url, status);
+	status = kiln_store_status(kiln);
+	if (status) {
+		kiln_close(kiln);
+		return unavailable("store", kiln_options->store_url, status);
+	}
+	*out_kiln = kiln;
+	return 0;
+}
+
+static int open_store(struct ki_worker *worker,
+		      const struct kiln_config *config, const char *store_url)
+{
+	struct kiln_options kiln_options;
+	int code;
 
 	kiln_options_init(&kiln_options);
 	kiln_config_options(config, &kiln_options);
@@ -230,17 +247,11 @@ static int open_store(const struct kiln_config *config, const char *store_url,
 	if (kiln_options.flags & KILN_OPEN_READONLY)
 		return unavailable("store", kiln_options.store_url,
 				   KILN_E_READONLY);
-	status = kiln_open(&kiln_options, &kiln);
-	if (status)
-		return unavailable("store", kiln_options.store_url, status);
-	status = kiln_store_status(kiln);
-	if (status) {
-		(void)unavailable("store", kiln_options.store_url, status);
-		kiln_close(kiln);
-		return KI_WORKER_UNAVAILABLE;
-	}
-	*out_kiln = kiln;
-	return 0;
+	code = open_kiln(&kiln_options, &worker->kiln);
+	if (code)
+		return code;
+	kiln_options.flags |= KILN_OPEN_READONLY;
+	return open_kiln(&kiln_options, &worker->view);
 }
 
 /* The store is opened only once there is work and nobody else does it. */
@@ -251,7 +262,7 @@ static int work_locked(struct ki_worker *worker,
 	int code = 0;
 
 	if (!worker->kiln && ki_worker_has_jobs(worker))
-		code = open_store(config, store_url, &worker->kiln);
+		code = open_store(worker, config, store_url);
 	if (code)
 		return code;
 	status = ki_worker_run(worker);
@@ -313,6 +324,7 @@ static int run(const struct arguments *arguments)
 		goto out;
 	}
 	code = work(&worker, config, arguments->store_url);
+	kiln_close(worker.view);
 	kiln_close(worker.kiln);
 	ki_waiter_finish(&worker.waiter);
 out:

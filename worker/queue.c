@@ -158,7 +158,7 @@ static void fail_or_retry(struct taken *taken, const char *reason,
 		report(taken->worker, "retry", taken->name, reason, text);
 }
 
-static void succeed(struct taken *taken, const struct ki_answer *answer)
+static void succeed(struct taken *taken, uint64_t bytes)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
 	struct ki_worker *worker = taken->worker;
@@ -168,7 +168,7 @@ static void succeed(struct taken *taken, const struct ki_answer *answer)
 		.number_names = { "ms", "bytes" },
 		.numbers = { (sys->monotonic_ns(sys) - taken->began_ns) /
 				     NS_PER_MS,
-			     answer->value_size },
+			     bytes },
 	};
 
 	drop(taken);
@@ -236,7 +236,7 @@ static enum kiln_status finish_made(struct taken *taken,
 	switch (status) {
 	case KILN_OK:
 	case KILN_EXISTS:
-		succeed(taken, answer);
+		succeed(taken, answer->value_size);
 		return KILN_OK;
 	case KILN_E_FULL:
 	case KILN_E_TOO_LARGE:
@@ -308,7 +308,6 @@ static enum kiln_status try_job(struct taken *taken)
 	enum kiln_status status = KILN_OK;
 	int number = 0;
 
-	taken->began_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix);
 	switch (ki_worker_try(&try, &worker->waiter, &answer, &bytes,
 			      &number)) {
 	case KI_TRY_ANSWERED:
@@ -357,6 +356,32 @@ static int is_early(const struct ki_cl_job *job)
 	       ki_process_alive((int)job->writer_pid, job->writer_start);
 }
 
+/* The program may have fetched the binary after all, or another worker where
+   there are no locks. */
+static int is_made_already(struct taken *taken)
+{
+	const struct ki_cl_job *job = taken->job;
+	struct kiln_blob *value = NULL, *metadata = NULL;
+	struct kiln_key *key = NULL;
+	uint64_t stage = 0;
+	int made = 0;
+
+	if (kiln_key_from_record(job->record, job->record_size, &key))
+		return 0;
+	if (!kiln_get_entry(taken->worker->view, key, &value, &metadata)) {
+		(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
+					     kiln_blob_size(metadata),
+					     KILN_META_STAGE, &stage);
+		made = stage >= job->stage;
+	}
+	if (made)
+		succeed(taken, kiln_blob_size(value));
+	kiln_blob_unref(value);
+	kiln_blob_unref(metadata);
+	kiln_key_free(key);
+	return made;
+}
+
 /* KILN_EXISTS if its program is there still. */
 static enum kiln_status take_read(struct taken *taken)
 {
@@ -376,6 +401,8 @@ static enum kiln_status take_read(struct taken *taken)
 		fail(taken, "worker", "it ended the worker each time");
 		return KILN_OK;
 	}
+	if (is_made_already(taken))
+		return KILN_OK;
 	if (is_early(job))
 		return KILN_EXISTS;
 	status = ki_cl_job_set_tries(taken->path, job, job->tries + 1);
@@ -392,7 +419,11 @@ static enum kiln_status take_read(struct taken *taken)
 /* KILN_OK to go on, KILN_EXISTS if it is too early, else why not to. */
 static enum kiln_status take(struct ki_worker *worker, const char *path)
 {
-	struct taken taken = { .worker = worker, .path = path };
+	struct taken taken = {
+		.worker = worker,
+		.path = path,
+		.began_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix),
+	};
 	struct ki_cl_job_file *file = NULL;
 	enum kiln_status status = ki_cl_job_read(path, &file);
 

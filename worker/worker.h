@@ -30,6 +30,19 @@ enum ki_worker_exit {
 	KI_WORKER_BUSY = 6,
 };
 
+/* A sanitizer's shadow counts as data, and is larger than any machine. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define KI_WORKER_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KI_WORKER_SANITIZED 1
+#endif
+#ifndef KI_WORKER_SANITIZED
+#define KI_WORKER_SANITIZED 0
+#endif
+
 /* ---- Progress: progress.c ---------------------------------------------- */
 
 struct ki_progress {
@@ -146,6 +159,9 @@ struct ki_worker {
 	uint64_t time_limit_ns;	/* 0: by the job */
 	uint64_t memory_bytes_max;
 	struct kiln *kiln;
+	/* The same store, read only: what the worker itself looks up is not
+	   counted among the programs' hits and misses. */
+	struct kiln *view;
 	struct ki_progress progress;
 	struct ki_waiter waiter;
 	/* Jobs that stay (by hash of their name) and drivers that may not run

@@ -30,6 +30,7 @@
 #include "front/opencl/key.h"
 #include "loader.h"
 #include "sys/sys.h"
+#include "worker.h"
 
 #define SOURCE "kernel void twice(global int *p) { p[0] = 2 * p[0]; }\n"
 #define HANG_S 60
@@ -477,6 +478,8 @@ static void a_job_becomes_an_entry(void **state)
 	kiln_close(kiln);
 	assert_int_equal(counter(&place, KILN_COUNT_JOBS_DONE), 1);
 	assert_int_equal(counter(&place, KILN_COUNT_JOBS_FAILED), 0);
+	/* Its own looking is not the programs'. */
+	assert_int_equal(counter(&place, KILN_COUNT_MISSES), 0);
 	kiln_key_free(key);
 	free(text);
 	free(directory);
@@ -604,6 +607,7 @@ static void only_an_entry_of_a_lower_stage_is_replaced(void **state)
 		put_stage(&place, key, rows[i].stage);
 		assert_int_equal(run(&place, NULL), 0);
 		assert_int_equal(count_jobs(&place), 0);
+		assert_int_equal(driver_was_called(&place), !rows[i].stays);
 		kiln = open_store(&place);
 		assert_int_equal(kiln_get(kiln, key, &blob), KILN_OK);
 		assert_int_equal(kiln_blob_size(blob) == 3, rows[i].stays);
@@ -1125,9 +1129,10 @@ static void the_child_is_idle_and_knows_only_what_it_may(void **state)
 				 "OPENCL_LAYERS=/job", "HOME=/job" },
 	};
 	struct running running;
+	static const char *const more[] = { "--memory-limit", "1G", NULL };
 	struct rlimit limit;
 	struct place place;
-	char path[64], *text;
+	char path[64], target[64], *text;
 	size_t size;
 	pid_t child;
 
@@ -1135,7 +1140,7 @@ static void the_child_is_idle_and_knows_only_what_it_may(void **state)
 	kiln_key_free(write_job(&place, &wish));
 	assert_int_equal(setenv("OPENCL_LAYERS", "/worker", 1), 0);
 	assert_int_equal(setenv("SECRET", "1", 1), 0);
-	start(&place, &running, nothing);
+	start(&place, &running, more);
 	unsetenv("OPENCL_LAYERS");
 	unsetenv("SECRET");
 	wait_for_build(&place);
@@ -1154,6 +1159,13 @@ static void the_child_is_idle_and_knows_only_what_it_may(void **state)
 	assert_int_equal(getsid(child), child);
 	assert_int_equal(prlimit(child, RLIMIT_CORE, NULL, &limit), 0);
 	assert_int_equal(limit.rlim_cur, 0);
+	assert_int_equal(prlimit(child, RLIMIT_DATA, NULL, &limit), 0);
+	if (!KI_WORKER_SANITIZED)
+		assert_int_equal(limit.rlim_cur, 1 << 30);
+	snprintf(path, sizeof(path), "/proc/%d/fd/1", (int)child);
+	size = (size_t)readlink(path, target, sizeof(target));
+	assert_int_equal(size, 9);
+	assert_memory_equal(target, "/dev/null", 9);
 	assert_int_equal(kill(running.pid, SIGTERM), 0);
 	assert_true(WIFSIGNALED(finish(&running, NULL)));
 	place_fini(&place);
