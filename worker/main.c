@@ -275,10 +275,10 @@ static int work(struct ki_worker *worker, const struct kiln_config *config,
 		const char *store_url)
 {
 	enum kiln_status status;
-	int fd, code = 0;
+	int code = 0;
 
 	do {
-		status = ki_worker_lock(worker, &fd);
+		status = ki_worker_lock(worker);
 		if (status == KILN_EXISTS)
 			return KI_WORKER_BUSY;
 		if (status < 0)
@@ -286,7 +286,7 @@ static int work(struct ki_worker *worker, const struct kiln_config *config,
 		if (status)
 			break;
 		code = work_locked(worker, config, store_url);
-		ki_worker_unlock(fd);
+		ki_worker_unlock(worker);
 	} while (code <= KI_WORKER_SOME_FAILED && !worker->waiter.ended_by &&
 		 ki_worker_has_jobs(worker));
 	ki_worker_report_end(worker);

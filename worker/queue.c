@@ -611,7 +611,7 @@ static enum kiln_status wait_for_worker(struct ki_worker *worker, int fd)
 	return KILN_OK;
 }
 
-enum kiln_status ki_worker_lock(struct ki_worker *worker, int *out_fd)
+enum kiln_status ki_worker_lock(struct ki_worker *worker)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
 	char **paths;
@@ -636,11 +636,12 @@ enum kiln_status ki_worker_lock(struct ki_worker *worker, int *out_fd)
 		(void)sys->close(sys, fd);
 		return status;
 	}
-	*out_fd = fd;
+	ki_fork_close_add(&worker->lock, fd);
 	return KILN_OK;
 }
 
-void ki_worker_unlock(int fd)
+void ki_worker_unlock(struct ki_worker *worker)
 {
-	(void)ki_sys_posix.close(&ki_sys_posix, fd);
+	ki_fork_close_remove(&worker->lock);
+	(void)ki_sys_posix.close(&ki_sys_posix, worker->lock.fd);
 }

@@ -164,6 +164,7 @@ struct ki_worker {
 	struct kiln *view;
 	struct ki_progress progress;
 	struct ki_waiter waiter;
+	struct ki_fork_close lock;
 	/* Jobs that stay (by hash of their name) and drivers that may not run
 	   here (by hash of theirs). */
 	struct ki_map skipped;
@@ -181,8 +182,8 @@ struct ki_worker {
  * another has it (never when `waits`); KILN_MISS if there is no spool;
  * KILN_END if the worker is to end; else why it cannot be had.
  */
-enum kiln_status ki_worker_lock(struct ki_worker *worker, int *out_fd);
-void ki_worker_unlock(int fd);
+enum kiln_status ki_worker_lock(struct ki_worker *worker);
+void ki_worker_unlock(struct ki_worker *worker);
 
 /* Make what can be made.  KILN_OK, KILN_END if the worker is to end, or why
    the spool or the store cannot be used. */
