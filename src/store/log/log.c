@@ -244,6 +244,7 @@ static int needs_care(const struct ki_log *log, const struct log_index *index)
 static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 {
 	enum kiln_status status = KILN_OK;
+	const char *why;
 	int tries, damaged;
 
 	for (tries = 0; tries < LOG_TRIES; tries++) {
@@ -256,12 +257,15 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 			return status;
 		if (status && status != KILN_MISS && !damaged)
 			return status;
-		if (status == KILN_MISS &&
-		    ki_directory_check(log->sys, log->directory, log->flags, 1,
-				       &(const char *){ NULL }))
-			return KILN_E_OWNER;
+		if (status == KILN_MISS) {
+			status = ki_directory_check(log->sys, log->directory,
+						    log->flags, 1, &why);
+			if (status == KILN_E_OWNER)
+				return status;
+		}
+		/* Someone may be removing the directory at this moment. */
 		status = ki_log_make(log);
-		if (status)
+		if (status && (status != KILN_E_IO || tries >= 4))
 			return status;
 	}
 	return KILN_E_TIMEOUT;

@@ -14,12 +14,12 @@
  * Growing, against writers that take no lock:
  *	1  close the tail (swap it for 0): nobody reserves any more
  *	2  copy words and marks
- *	3  set RETIRED in the old header, fence
+ *	3  set RETIRED in the old header
  *	4  compare the old words with those copied, carry over differences
  *	5  rename
- * A writer swaps its word, fences and reads RETIRED.  If it reads 0, its word
- * was there before step 3 and step 4 sees it; if not, it publishes again in
- * the new index.  Killed between 3 and 5: whoever takes byte 0 next finds the
+ * A writer swaps its word, then reads RETIRED; all four are sequentially
+ * consistent.  If it reads 0, its word was there before step 3 and step 4 sees
+ * it; if not, it publishes again in the new index.  Killed between 3 and 5: whoever takes byte 0 next finds the
  * retired index still in its place and takes the mark off.
  *
  * A wipe sets RETIRED before the first file goes.  Killed on the way, the
@@ -472,7 +472,6 @@ static enum kiln_status grow_locked(struct ki_log *log,
 	for (slot = 0; slot < n_slots; slot++)
 		carry(log, index, &draft.index, slot, copied);
 	index->header->retired = LOG_RETIRED_GROWN;
-	atomic_thread_fence(memory_order_seq_cst);
 	for (slot = 0; slot < n_slots; slot++)
 		carry(log, index, &draft.index, slot, copied);
 	copy_header(draft.index.header, index->header);
@@ -561,7 +560,6 @@ static enum kiln_status wipe_locked(struct ki_log *log,
 
 	ki_log_limits_get(log, index, &limits);
 	index->header->retired = LOG_RETIRED_WIPED;
-	atomic_thread_fence(memory_order_seq_cst);
 	index->header->generation++;
 	status = ki_log_census_take(log, 0, 1, &census);
 	if (status)
@@ -588,6 +586,7 @@ enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 	struct log_index *index;
 	struct log_lock lock;
 	const struct log_fixed *fixed;
+	struct ki_file_info info;
 	enum kiln_status status = LOG_AGAIN;
 	int tries;
 
@@ -610,6 +609,10 @@ enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 					       fixed ? fixed->user_version
 						     : log->user_version)
 				 : LOG_AGAIN;
+		/* The directory went while it was being emptied? */
+		if (status == KILN_E_IO &&
+		    log->sys->stat(log->sys, log->index_path, &info))
+			status = LOG_AGAIN;
 		ki_log_structure_end(log, &lock);
 	}
 	if (status == KILN_MISS)

@@ -363,7 +363,6 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 		status = publish_once(log, index, put, refuse, &slot);
 	if (status)
 		return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
-	atomic_thread_fence(memory_order_seq_cst);
 	if (ki_log_is_retired(index))
 		return LOG_AGAIN;
 	if (!number_is_live(index, put->number)) {
@@ -563,7 +562,6 @@ static enum kiln_status clear_words(struct ki_log *log,
 	}
 	if (status != KILN_MISS)
 		return status < 0 ? status : KILN_E_TIMEOUT;
-	atomic_thread_fence(memory_order_seq_cst);
 	return ki_log_is_retired(index) ? LOG_AGAIN : KILN_OK;
 }
 
