@@ -17,10 +17,11 @@
 
 /* A fresh directory of mode 0700, removed with everything in it when the
    program ends well.  The string is the caller's to free(). */
-char *harness_directory(void);
+char *harness_directory(void) __attribute__((returns_nonnull));
 
 /* PATH/NAME from malloc(). */
-char *harness_path(const char *directory, const char *name);
+char *harness_path(const char *directory, const char *name)
+	__attribute__((returns_nonnull));
 
 /* Remove a directory and what is in it; never follows links. */
 void harness_remove(const char *path);

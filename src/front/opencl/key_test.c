@@ -624,9 +624,10 @@ static int report_layers(void)
 			       ? UNKNOWN_LAYER
 			       : OTHERWISE;
 	record = kiln_key_record(key, &size);
-	return kiln_record_find(record, size, "layer 0", &field) == KILN_MISS
-		       ? CACHED
-		       : OTHERWISE;
+	status = kiln_record_find(record, size, "layer 0", &field);
+	kiln_key_free(key);
+	ki_cl_identities_free(identities);
+	return status == KILN_MISS ? CACHED : OTHERWISE;
 }
 
 static void an_unknown_layer_below_ends_caching(void **state)
