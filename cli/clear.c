@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+
+/* kiln clear: remove all entries, and the jobs that would bring them back. */
+
+#include "base/json.h"
+#include "base/text.h"
+#include "jobs.h"
+#include "out.h"
+#include "store.h"
+#include "verbs.h"
+
+struct removed {
+	uint64_t n_entries;
+	uint64_t bytes;
+	uint64_t n_jobs;
+};
+
+static int print(const struct ki_command *command,
+		 const struct removed *removed)
+{
+	struct ki_bytes out;
+	struct ki_json json;
+	char size[32];
+
+	ki_bytes_init(&out);
+	if (ki_given(command, KI_OPTION_JSON)) {
+		ki_json_begin(&json, &out);
+		ki_json_object(&json, NULL);
+		ki_json_number(&json, "schema", 1);
+		ki_json_number(&json, "entries_removed", removed->n_entries);
+		ki_json_number(&json, "bytes_freed", removed->bytes);
+		ki_json_number(&json, "jobs_removed", removed->n_jobs);
+		ki_json_end(&json);
+	} else {
+		ki_bytes_printf(
+			&out,
+			"removed %llu entr%s (%s) and "
+			"%llu job%s\n",
+			(unsigned long long)removed->n_entries,
+			removed->n_entries == 1 ? "y" : "ies",
+			ki_format_size(removed->bytes, size, sizeof(size)),
+			(unsigned long long)removed->n_jobs,
+			removed->n_jobs == 1 ? "" : "s");
+	}
+	return ki_out_write(&out, KI_EXIT_OK);
+}
+
+static uint64_t count_entries(struct kiln *kiln)
+{
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_entry entry;
+	uint64_t n = 0;
+
+	while (kiln_list(kiln, &cursor, &entry) == KILN_OK) {
+		kiln_entry_fini(&entry);
+		n++;
+	}
+	return n;
+}
+
+static int wipe(struct kiln *kiln, struct removed *removed)
+{
+	struct kiln_store_info before = { 0 }, after = { 0 };
+	enum kiln_status status;
+
+	removed->n_entries = count_entries(kiln);
+	(void)kiln_store_info(kiln, &before);
+	status = kiln_wipe(kiln);
+	if (status)
+		return ki_store_failed(status, "cannot clear");
+	(void)kiln_store_info(kiln, &after);
+	removed->bytes =
+		before.bytes -
+		(after.bytes < before.bytes ? after.bytes : before.bytes);
+	return KI_EXIT_OK;
+}
+
+int ki_verb_clear(const struct ki_command *command)
+{
+	struct removed removed = { 0 };
+	struct ki_settings settings;
+	struct kiln *kiln = NULL;
+	int status;
+
+	status = ki_settings_load(&settings, command);
+	if (!status)
+		status = ki_store_open(&settings, 0, &kiln);
+	if (!status && kiln)
+		status = wipe(kiln, &removed);
+	if (!status) {
+		removed.n_jobs = ki_jobs_remove(settings.spool);
+		status = print(command, &removed);
+	}
+	kiln_close(kiln);
+	ki_settings_fini(&settings);
+	return status;
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * kiln doctor: whether caching works here, in words.
+ *
+ * A loader passes over a layer that it cannot load without saying so, so the
+ * last check runs a small OpenCL program under the layer and looks whether the
+ * layer is in it.  The others say what to do about it if it is not.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "jobs.h"
+#include "layers.h"
+#include "out.h"
+#include "place.h"
+#include "probe.h"
+#include "store.h"
+#include "verbs.h"
+
+enum result { FINE, NOTE, BAD };
+
+static const char *const results[] = { "ok", "note", "bad" };
+
+struct check {
+	const char *name;
+	enum result result;
+	char words[1024];
+	const char *remedy; /* or NULL */
+};
+
+#define CHECKS_MAX 24
+
+struct doctor {
+	struct check checks[CHECKS_MAX];
+	int n;
+	struct kiln_config *config;
+	char layer[KI_PATH_MAX];
+	int layer_is_there;
+	struct ki_probe_loader loader; /* under the layer */
+};
+
+__attribute__((format(printf, 5, 6))) static void say(struct doctor *doctor,
+						      const char *name,
+						      enum result result,
+						      const char *remedy,
+						      const char *format, ...)
+{
+	struct check *check;
+	va_list args;
+
+	if (doctor->n == CHECKS_MAX)
+		return;
+	check = &doctor->checks[doctor->n++];
+	check->name = name;
+	check->result = result;
+	check->remedy = remedy;
+	va_start(args, format);
+	vsnprintf(check->words, sizeof(check->words), format, args);
+	va_end(args);
+}
+
+/* ---- Settings ---------------------------------------------------------------- */
+
+static void check_settings(struct doctor *doctor)
+{
+	char message[1024] = "out of memory";
+	const char *warning;
+	size_t i;
+
+	if (ki_process_is_secure())
+		say(doctor, "settings", BAD,
+		    "run it without set-uid bit, "
+		    "set-gid bit and file capabilities",
+		    "this process has privileges that its user has not: "
+		    "kiln stays out of such programs");
+	if (kiln_config_load(&doctor->config, message, sizeof(message)))
+		say(doctor, "settings", BAD, "correct or unset it", "%s",
+		    message);
+	else if (kiln_config_number(doctor->config, KILN_SET_DISABLE))
+		say(doctor, "settings", BAD, "unset it",
+		    "KILN_DISABLE turns caching off (from: %s)",
+		    kiln_config_origin(doctor->config, KILN_SET_DISABLE));
+	else
+		say(doctor, "settings", FINE, NULL, "all values are right");
+	for (i = 0; (warning = kiln_config_warning(doctor->config, i)); i++)
+		say(doctor, "settings", NOTE, NULL, "%s", warning);
+	if (kiln_config_number(doctor->config, KILN_SET_READONLY))
+		say(doctor, "settings", NOTE, NULL,
+		    "KILN_READONLY: nothing new is kept (from: %s)",
+		    kiln_config_origin(doctor->config, KILN_SET_READONLY));
+}
+
+/* ---- The directory ------------------------------------------------------------- */
+
+static int may(const char *path, int mode)
+{
+	return !faccessat(AT_FDCWD, path, mode, AT_EACCESS);
+}
+
+/* The nearest folder above that exists. */
+static void existing_parent(char path[KI_PATH_MAX])
+{
+	struct ki_file_info info;
+	char *slash;
+
+	while (ki_sys_posix.stat(&ki_sys_posix, path, &info)) {
+		slash = strrchr(path, '/');
+		if (!slash || slash == path) {
+			snprintf(path, KI_PATH_MAX, "%s", slash ? "/" : ".");
+			return;
+		}
+		*slash = '\0';
+	}
+}
+
+static void check_absent(struct doctor *doctor, const char *path,
+			 const char *why)
+{
+	char parent[KI_PATH_MAX];
+
+	snprintf(parent, sizeof(parent), "%s", path);
+	existing_parent(parent);
+	if (may(parent, W_OK | X_OK))
+		say(doctor, "directory", FINE, NULL,
+		    "%s (%s); it will be made at first use", path, why);
+	else
+		say(doctor, "directory", BAD,
+		    "make it, or set KILN_DIR to a "
+		    "directory of your own",
+		    "%s (%s) is not there and cannot be made in %s", path, why,
+		    parent);
+}
+
+/* What forbids to load code from it, or NULL. */
+static const char *unsafe(const struct ki_file_info *info)
+{
+	if (S_ISLNK(info->mode))
+		return "it is a symbolic link";
+	if (!S_ISDIR(info->mode))
+		return "it is no directory";
+	if (info->uid != ki_user_id() && info->uid)
+		return "it belongs to someone else";
+	if (info->mode & S_IWOTH)
+		return "everybody may write to it";
+	if (info->mode & S_IWGRP && !ki_group_is_private(info->gid))
+		return "a group may write to it";
+	return NULL;
+}
+
+static void check_present(struct doctor *doctor, const char *path,
+			  const char *why, const struct ki_file_info *info)
+{
+	enum ki_file_system kind = KI_FS_UNKNOWN;
+	const char *danger = unsafe(info);
+
+	if (danger) {
+		say(doctor, "directory", BAD,
+		    "chmod 700 and chown it, or set KILN_DIR to a directory "
+		    "of your own",
+		    "%s (%s) is not safe to load code from: %s", path, why,
+		    danger);
+		return;
+	}
+	if (!may(path, R_OK | X_OK)) {
+		say(doctor, "directory", BAD, "correct its permissions",
+		    "%s (%s) cannot be read", path, why);
+		return;
+	}
+	say(doctor, "directory", FINE, NULL, "%s (%s)", path, why);
+	if (!may(path, W_OK))
+		say(doctor, "directory", NOTE, NULL,
+		    "it cannot be written: hits work, nothing new is kept");
+	(void)ki_sys_posix.file_system(&ki_sys_posix, path, &kind);
+	if (kind == KI_FS_LOCAL)
+		say(doctor, "directory", FINE, NULL,
+		    "it is on a local file system");
+	else
+		say(doctor, "directory", NOTE, NULL,
+		    "it is not on a file system known to be local: one file "
+		    "per entry is kept there, which is slower");
+}
+
+static void check_store(struct doctor *doctor)
+{
+	struct kiln_store_info info = { 0 };
+	struct kiln_options options;
+	enum kiln_status status;
+	struct kiln *kiln;
+	char size[32];
+
+	kiln_options_init(&options);
+	kiln_config_options(doctor->config, &options);
+	options.flags |= KI_STORE_LOOK;
+	status = kiln_open(&options, &kiln);
+	if (!status) {
+		status = kiln_store_status(kiln);
+		if (!status)
+			status = kiln_store_info(kiln, &info);
+		kiln_close(kiln);
+	}
+	if (status == KILN_MISS)
+		say(doctor, "store", FINE, NULL, "nothing was cached yet");
+	else if (status)
+		say(doctor, "store", NOTE, NULL, "%s cannot be read: %s (%s)",
+		    options.store_url ? options.store_url : "the store",
+		    ki_status_words(status), kiln_status_name(status));
+	else
+		say(doctor, "store", FINE, NULL, "%s, %llu entries, %s",
+		    options.store_url, (unsigned long long)info.n_entries,
+		    ki_format_size(info.bytes, size, sizeof(size)));
+}
+
+static void check_directory(struct doctor *doctor)
+{
+	const char *why = "", *path;
+	struct ki_file_info info;
+	int err;
+
+	path = kiln_config_directory(doctor->config, &why);
+	if (!path) {
+		say(doctor, "directory", BAD,
+		    "set KILN_DIR to a directory of your own", "none: %s", why);
+		return;
+	}
+	err = ki_sys_posix.lstat(&ki_sys_posix, path, &info);
+	if (err == -ENOENT) {
+		check_absent(doctor, path, why);
+	} else if (err) {
+		say(doctor, "directory", BAD, "correct its permissions",
+		    "%s (%s): %s", path, why, strerror(-err));
+	} else {
+		check_present(doctor, path, why, &info);
+		check_store(doctor);
+	}
+}
+
+/* ---- OpenCL -------------------------------------------------------------------- */
+
+static void check_layer(struct doctor *doctor)
+{
+	struct ki_probe_layer probe;
+
+	doctor->layer_is_there = !ki_place_layer(doctor->layer);
+	if (!doctor->layer_is_there) {
+		say(doctor, "layer", BAD, "install kiln again", "%s is missing",
+		    doctor->layer);
+		return;
+	}
+	ki_probe_layer(doctor->layer, &probe);
+	if (!probe.is_loadable)
+		say(doctor, "layer", BAD, "install kiln again",
+		    "it cannot be loaded: %s", probe.error);
+	else if (!ki_layers_can_name(doctor->layer))
+		say(doctor, "layer", BAD, "install kiln elsewhere",
+		    "%s has a ':' in its path, which OPENCL_LAYERS cannot hold",
+		    doctor->layer);
+	else
+		say(doctor, "layer", FINE, NULL, "%s can be loaded",
+		    doctor->layer);
+}
+
+static void check_loader(struct doctor *doctor)
+{
+	const struct ki_probe_loader *loader = &doctor->loader;
+	char name[3 * KI_PROBE_TEXT];
+
+	snprintf(name, sizeof(name),
+		 *loader->vendor ? "%s (%s, version %s)" : "%s", loader->path,
+		 loader->vendor, loader->version);
+	if (!loader->is_there)
+		say(doctor, "loader", BAD, "apt install ocl-icd-libopencl1",
+		    "programs find no OpenCL: %s", loader->error);
+	else if (!loader->knows_layers)
+		say(doctor, "loader", BAD,
+		    "use ocl-icd 2.3 or newer, or the "
+		    "loader of Khronos",
+		    "%s knows no layers", name);
+	else
+		say(doctor, "loader", FINE, NULL, "%s knows layers", name);
+}
+
+static void check_drivers(struct doctor *doctor)
+{
+	const struct ki_probe_loader *loader = &doctor->loader;
+	const char *vendors = getenv("OCL_ICD_VENDORS");
+	const char *from = vendors ? vendors : "/etc/OpenCL/vendors";
+	int i;
+
+	if (!loader->is_there)
+		return;
+	if (loader->n_platforms < 1)
+		say(doctor, "drivers", BAD,
+		    vendors ? "correct or unset OCL_ICD_VENDORS"
+			    : "install one, for example: apt install "
+			      "pocl-opencl-icd",
+		    "none is found (looked in %s)", from);
+	for (i = 0; i < loader->n_named; i++)
+		say(doctor, "drivers",
+		    loader->platforms[i].n_devices ? FINE : NOTE, NULL,
+		    "%s, devices: %d", loader->platforms[i].name,
+		    loader->platforms[i].n_devices);
+}
+
+static void check_active(struct doctor *doctor)
+{
+	const char *others = getenv("OPENCL_LAYERS");
+
+	if (others && *others)
+		say(doctor, "program", NOTE, NULL,
+		    "OPENCL_LAYERS is set already: %s", others);
+	if (doctor->loader.layer_is_active)
+		say(doctor, "program", FINE, NULL,
+		    "a small OpenCL program under 'kiln run' has the layer");
+	else
+		say(doctor, "program", BAD, NULL,
+		    "a small OpenCL program under 'kiln run' does not get the "
+		    "layer%s%s",
+		    *doctor->loader.error ? ": " : "", doctor->loader.error);
+}
+
+static void check_opencl(struct doctor *doctor)
+{
+	char *layers = NULL;
+
+	check_layer(doctor);
+	if (doctor->layer_is_there)
+		layers = ki_layers_with(getenv("OPENCL_LAYERS"), doctor->layer);
+	ki_probe_loader(layers, layers ? doctor->layer : NULL, &doctor->loader);
+	free(layers);
+	check_loader(doctor);
+	check_drivers(doctor);
+	if (doctor->layer_is_there && doctor->loader.knows_layers)
+		check_active(doctor);
+}
+
+/* ---- Jobs ---------------------------------------------------------------------- */
+
+static void check_jobs(struct doctor *doctor)
+{
+	const char *spool = kiln_config_spool(doctor->config);
+	char worker[KI_PATH_MAX];
+
+	if (!spool || !kiln_config_number(doctor->config, KILN_SET_SPOOL)) {
+		say(doctor, "jobs", NOTE, NULL,
+		    "none are written (KILN_SPOOL, from: %s): only what "
+		    "drivers hand out quickly is kept",
+		    kiln_config_origin(doctor->config, KILN_SET_SPOOL));
+		return;
+	}
+	if (ki_place_worker(worker))
+		say(doctor, "jobs", BAD, "install kiln again",
+		    "%s, which makes them, is missing", worker);
+	else if (!may(worker, X_OK))
+		say(doctor, "jobs", BAD, "install kiln again",
+		    "%s, which makes them, cannot be executed", worker);
+	else
+		say(doctor, "jobs", FINE, NULL, "%zu pending; %s makes them",
+		    ki_jobs_pending(spool), worker);
+}
+
+/* ---- Saying it ------------------------------------------------------------------- */
+
+static int works(const struct doctor *doctor)
+{
+	int i;
+
+	for (i = 0; i < doctor->n; i++)
+		if (doctor->checks[i].result == BAD)
+			return 0;
+	return 1;
+}
+
+static void print_json(struct ki_bytes *out, const struct doctor *doctor)
+{
+	struct ki_json json;
+	int i;
+
+	ki_json_begin(&json, out);
+	ki_json_object(&json, NULL);
+	ki_json_number(&json, "schema", 1);
+	ki_json_bool(&json, "works", works(doctor));
+	ki_json_array(&json, "checks");
+	for (i = 0; i < doctor->n; i++) {
+		const struct check *check = &doctor->checks[i];
+
+		ki_json_object(&json, NULL);
+		ki_json_string(&json, "name", check->name);
+		ki_json_string(&json, "result", results[check->result]);
+		ki_json_string(&json, "words", check->words);
+		if (check->remedy)
+			ki_json_string(&json, "remedy", check->remedy);
+		ki_json_end(&json);
+	}
+	ki_json_end(&json);
+	ki_json_end(&json);
+}
+
+static void print_text(struct ki_bytes *out, const struct doctor *doctor)
+{
+	static const char *const colours[] = { "\033[32m", "\033[33m",
+					       "\033[31m" };
+	int width = ki_out_columns(), is_colourful = ki_out_is_colourful(1), i;
+
+	for (i = 0; i < doctor->n; i++) {
+		const struct check *check = &doctor->checks[i];
+
+		ki_bytes_printf(out, "%s%-5s%s%-11s",
+				is_colourful ? colours[check->result] : "",
+				results[check->result],
+				is_colourful ? "\033[0m" : "", check->name);
+		ki_out_wrap(out, check->words, 16, 16, width);
+		if (check->remedy) {
+			ki_bytes_add_string(out, "                -> ");
+			ki_out_wrap(out, check->remedy, 19, 19, width);
+		}
+	}
+	ki_bytes_printf(out, "\n%s\n",
+			works(doctor) ? "Caching works here."
+				      : "Caching does not work here.");
+}
+
+int ki_verb_doctor(const struct ki_command *command)
+{
+	struct doctor *doctor = calloc(1, sizeof(*doctor));
+	struct ki_bytes out;
+	int status;
+
+	if (!doctor)
+		return ki_store_failed(KILN_E_NO_MEMORY, "doctor");
+	check_settings(doctor);
+	if (doctor->config) {
+		check_directory(doctor);
+		check_jobs(doctor);
+	}
+	check_opencl(doctor);
+
+	ki_bytes_init(&out);
+	if (ki_given(command, KI_OPTION_JSON))
+		print_json(&out, doctor);
+	else
+		print_text(&out, doctor);
+	status = ki_out_write(&out,
+			      works(doctor) ? KI_EXIT_OK : KI_EXIT_UNAVAILABLE);
+	kiln_config_free(doctor->config);
+	free(doctor);
+	return status;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_CLI_JOBS_H
+#define KI_CLI_JOBS_H
+
+/*
+ * The jobs that programs leave in the spool, and kiln-worker, which makes
+ * them.  worker/README.md has the lines that it reports.
+ */
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+/* Jobs in this spool, makeable or not; 0 for NULL or no folder. */
+size_t ki_jobs_pending(const char *spool);
+
+/* Remove them; how many went. */
+size_t ki_jobs_remove(const char *spool);
+
+/* Start the worker behind us.  0 or a negative errno. */
+int ki_jobs_start(const char *spool, const char *store_url);
+
+struct ki_jobs_report {
+	uint64_t n_done;
+	uint64_t n_failed;
+	uint64_t n_skipped;	/* no worker may make them here */
+	struct ki_bytes failed; /* "NAME (TEXT), NAME (TEXT)" */
+	struct ki_bytes skipped;
+	int wait_status; /* of the worker */
+};
+
+/*
+ * Run the worker and show how it gets on, until nothing is left that can be
+ * made here.  Detached, it goes on if we are stopped; else signals that end us
+ * end it first.  0 or a negative errno.  Free the report in both cases.
+ */
+int ki_jobs_wait(const char *spool, const char *store_url, int is_detached,
+		 struct ki_jobs_report *out_report);
+void ki_jobs_report_fini(struct ki_jobs_report *report);
+
+/* Say on standard error what was not made: at most one line for each kind. */
+void ki_jobs_complain(const struct ki_jobs_report *report);
+
+#endif /* KI_CLI_JOBS_H */

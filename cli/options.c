@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct option {
+	const char *name;
+	char letter;
+	const char *argument;
+	const char *help;
+} options[KI_N_OPTIONS] = {
+#define OPTION_ROW(id, name, letter, argument, help)                           \
+	{ name, letter, argument, help },
+	KI_OPTIONS(OPTION_ROW)
+#undef OPTION_ROW
+};
+
+const struct ki_verb *ki_verb_find(const char *name)
+{
+	const struct ki_verb *verb;
+
+	for (verb = ki_verbs; verb->name; verb++)
+		if (!strcmp(verb->name, name))
+			return verb;
+	return NULL;
+}
+
+/* ---- Parsing ------------------------------------------------------------- */
+
+/* The option that `text` ("--json", "--store=URL", "-a") spells, or -1. */
+static int find_option(const struct ki_verb *verb, const char *text,
+		       const char **out_value)
+{
+	size_t length = strcspn(text, "=");
+	int i;
+
+	*out_value = text[length] ? text + length + 1 : NULL;
+	for (i = 0; i < KI_N_OPTIONS; i++) {
+		const struct option *option = &options[i];
+
+		if (!(verb->options & 1u << i))
+			continue;
+		if (text[1] == '-' && strlen(option->name) == length - 2 &&
+		    !strncmp(option->name, text + 2, length - 2))
+			return i;
+		if (option->letter && text[1] == option->letter && !text[2])
+			return i;
+	}
+	return -1;
+}
+
+static int parse_option(struct ki_command *command, char ***arguments,
+			char *message, size_t message_size)
+{
+	const char *text = **arguments, *value;
+	int id = find_option(command->verb, text, &value);
+
+	if (id < 0) {
+		snprintf(message, message_size, "%s has no option '%s'",
+			 command->verb->name, text);
+		return -1;
+	}
+	if (value && !options[id].argument) {
+		snprintf(message, message_size, "--%s takes no argument",
+			 options[id].name);
+		return -1;
+	}
+	if (!value && options[id].argument) {
+		value = *++*arguments;
+		if (!value) {
+			snprintf(message, message_size, "--%s needs %s",
+				 options[id].name, options[id].argument);
+			return -1;
+		}
+	}
+	command->values[id] = value ? value : "";
+	return 0;
+}
+
+int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,
+		     char **arguments, char *message, size_t message_size)
+{
+	char **next = arguments;
+	int only_arguments = 0;
+
+	memset(command, 0, sizeof(*command));
+	command->verb = verb;
+	command->arguments = arguments;
+	for (; *next; next++) {
+		if (!only_arguments && !strcmp(*next, "--")) {
+			only_arguments = 1;
+		} else if (!only_arguments && **next == '-' && (*next)[1]) {
+			if (parse_option(command, &next, message, message_size))
+				return -1;
+		} else {
+			arguments[command->n_arguments++] = *next;
+			only_arguments |= verb->is_wrapper;
+		}
+	}
+	arguments[command->n_arguments] = NULL;
+
+	if (ki_given(command, KI_OPTION_HELP))
+		return 0;
+	if (command->n_arguments < verb->n_arguments_min) {
+		snprintf(message, message_size, "%s needs %s", verb->name,
+			 verb->arguments);
+		return -1;
+	}
+	if (verb->n_arguments_max >= 0 &&
+	    command->n_arguments > verb->n_arguments_max) {
+		snprintf(message, message_size, "%s: '%s' is too much",
+			 verb->name, arguments[verb->n_arguments_max]);
+		return -1;
+	}
+	return 0;
+}
+
+/* ---- Help ---------------------------------------------------------------- */
+
+static void describe_option(struct ki_bytes *out, const struct option *option)
+{
+	char left[48], letter[8] = "    ";
+
+	if (option->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", option->letter);
+	snprintf(left, sizeof(left), "%s--%s%s%s", letter, option->name,
+		 option->argument ? " " : "",
+		 option->argument ? option->argument : "");
+	ki_bytes_printf(out, "  %-18s %s\n", left, option->help);
+}
+
+static void help_verb(struct ki_bytes *out, const struct ki_verb *verb)
+{
+	int i;
+
+	ki_bytes_printf(out, "usage: kiln %s [OPTION...]%s%s\n\n%s.\n",
+			verb->name, *verb->arguments ? " " : "",
+			verb->arguments, verb->summary);
+	if (*verb->about)
+		ki_bytes_printf(out, "\n%s", verb->about);
+	ki_bytes_add_string(out, "\noptions:\n");
+	for (i = 0; i < KI_N_OPTIONS; i++)
+		if (verb->options & 1u << i)
+			describe_option(out, &options[i]);
+}
+
+static void help_all(struct ki_bytes *out)
+{
+	const struct ki_verb *verb;
+
+	ki_bytes_add_string(
+		out,
+		"usage: kiln VERB [OPTION...] [ARGUMENT...]\n"
+		"       kiln run [--wait] [--] PROGRAM [ARGUMENT...]\n\n"
+		"kiln keeps what compilers make while programs run, so that\n"
+		"the next start finds it made.\n\n"
+		"verbs:\n");
+	for (verb = ki_verbs; verb->name; verb++)
+		ki_bytes_printf(out, "  %-8s %s\n", verb->name, verb->summary);
+	ki_bytes_add_string(
+		out,
+		"\n'kiln VERB --help' has the options of a verb.\n\n"
+		"exit status: 0 ok, 1 failed, 2 usage, 3 not found,\n"
+		"4 findings, 5 unavailable; of 'kiln run': the program's, or\n"
+		"125 kiln failed, 126 not executable, 127 not found\n");
+}
+
+void ki_help(struct ki_bytes *out, const struct ki_verb *verb)
+{
+	if (verb)
+		help_verb(out, verb);
+	else
+		help_all(out);
+}

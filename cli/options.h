@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_CLI_OPTIONS_H
+#define KI_CLI_OPTIONS_H
+
+/*
+ * The command line as two tables, one of options and one of verbs (verbs.c).
+ * Parser and help are made from them; nothing else knows an option's spelling.
+ */
+
+#include <stddef.h>
+
+#include "base/bytes.h"
+
+/* X(ID, "name", 'letter' or 0, "ARGUMENT" or NULL, "what it does") */
+#define KI_OPTIONS(X)                                                          \
+	X(HELP, "help", 'h', NULL, "show this text")                           \
+	X(VERSION, "version", 'V', NULL, "show the version")                   \
+	X(JSON, "json", 0, NULL, "print one JSON object")                      \
+	X(STORE, "store", 0, "URL",                                            \
+	  "use this store: log:DIR[#NAME] or file:DIR")                        \
+	X(ALL, "all", 'a', NULL, "show kiln's own bookkeeping, too")           \
+	X(WAIT, "wait", 'w', NULL,                                             \
+	  "return when the jobs of the program are done")                      \
+	X(ZERO, "zero", 'z', NULL, "set the counters to 0 after showing them") \
+	X(REPAIR, "repair", 0, NULL, "put damaged entries aside")
+
+enum ki_option {
+#define KI_OPTION_ENUM(id, name, letter, argument, help) KI_OPTION_##id,
+	KI_OPTIONS(KI_OPTION_ENUM)
+#undef KI_OPTION_ENUM
+		KI_N_OPTIONS
+};
+
+#define KI_HAS(id) (1u << KI_OPTION_##id)
+
+/* What a verb returns, and the program with it. */
+enum ki_exit {
+	KI_EXIT_OK = 0,
+	KI_EXIT_FAILED = 1,
+	KI_EXIT_USAGE = 2,
+	KI_EXIT_NOT_FOUND = 3,
+	KI_EXIT_FINDINGS = 4,
+	KI_EXIT_UNAVAILABLE = 5,
+	/* Of `kiln run` alone, where all others are the program's. */
+	KI_EXIT_RUN_FAILED = 125,
+	KI_EXIT_RUN_NOT_EXECUTABLE = 126,
+	KI_EXIT_RUN_NOT_FOUND = 127,
+};
+
+struct ki_command;
+typedef int ki_verb_fn(const struct ki_command *command);
+
+struct ki_verb {
+	const char *name;
+	const char *arguments; /* "KEY", for the help */
+	const char *summary;   /* one line */
+	const char *about;     /* paragraphs, broken at 72 */
+	unsigned options;      /* KI_HAS(...) | ... */
+	int n_arguments_min;
+	int n_arguments_max; /* -1: any */
+	int is_wrapper;	     /* options end at the first argument */
+	int usage_status;
+	ki_verb_fn *body;
+};
+
+/* Ends with a verb whose name is NULL. */
+extern const struct ki_verb ki_verbs[];
+
+struct ki_command {
+	const struct ki_verb *verb;
+	/* NULL: not given; "" for options without argument. */
+	const char *values[KI_N_OPTIONS];
+	char **arguments; /* ends with NULL */
+	int n_arguments;
+};
+
+static inline int ki_given(const struct ki_command *command,
+			   enum ki_option option)
+{
+	return command->values[option] != NULL;
+}
+
+/* NULL if there is none. */
+const struct ki_verb *ki_verb_find(const char *name);
+
+/*
+ * Parse what stands behind the verb.  `arguments` (ends with NULL) is put in
+ * order in place.  0, or -1 with a sentence in `message`.
+ */
+int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,
+		     char **arguments, char *message, size_t message_size);
+
+/* The help of a verb, of the whole program if NULL. */
+void ki_help(struct ki_bytes *out, const struct ki_verb *verb);
+
+#endif /* KI_CLI_OPTIONS_H */

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * kiln run: a program under the OpenCL layer.
+ *
+ * Where nothing is to be done after the program, kiln does not stand by but
+ * becomes the program: when caching is off or impossible, when no jobs may be
+ * written, and when another `kiln run` further up does the rest.  Whatever is
+ * wrong with caching, the program runs.
+ *
+ * That there is another one further up stands in _KILN_RUN, as process id and
+ * start time: a variable that outlives its `kiln run`, in a daemon say, is
+ * seen to be stale.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#include "jobs.h"
+#include "layers.h"
+#include "out.h"
+#include "parent.h"
+#include "place.h"
+#include "sys/sys.h"
+#include "verbs.h"
+
+#define LAYERS "OPENCL_LAYERS"
+#define MARK   "_KILN_RUN"
+
+/* ---- The program's environment ---------------------------------------------- */
+
+static int is_nested(void)
+{
+	const char *mark = getenv(MARK);
+	unsigned long long start;
+	int pid;
+
+	return mark && sscanf(mark, "%d:%llu", &pid, &start) == 2 &&
+	       ki_process_alive(pid, start);
+}
+
+/* Whether the layer is there and set; says why not. */
+static int set_layer(void)
+{
+	char layer[KI_PATH_MAX];
+	char *list;
+	int failed;
+
+	if (ki_place_layer(layer)) {
+		ki_complain("running without cache: there is no %s", layer);
+		return 0;
+	}
+	if (!ki_layers_can_name(layer)) {
+		ki_complain("running without cache: the loader cannot be told "
+			    "of a layer with ':' in its path, %s",
+			    layer);
+		return 0;
+	}
+	list = ki_layers_with(getenv(LAYERS), layer);
+	failed = !list || setenv(LAYERS, list, 1);
+	free(list);
+	if (failed)
+		ki_complain("running without cache: out of memory");
+	return !failed;
+}
+
+static char **marked_environment(void)
+{
+	static char mark[64];
+	size_t n = 0, kept = 0, i;
+	char **copy;
+	int pid = ki_process_id();
+
+	snprintf(mark, sizeof(mark), MARK "=%d:%llu", pid,
+		 (unsigned long long)ki_process_start(pid));
+	while (environ[n])
+		n++;
+	copy = calloc(n + 2, sizeof(*copy));
+	for (i = 0; copy && i < n; i++)
+		if (strncmp(environ[i], MARK "=", sizeof(MARK)))
+			copy[kept++] = environ[i];
+	if (copy)
+		copy[kept] = mark;
+	return copy;
+}
+
+/* ---- Running ------------------------------------------------------------------ */
+
+static int cannot_execute(const char *program, int err)
+{
+	ki_complain("cannot run '%s': %s", program, strerror(err));
+	return err == ENOENT ? KI_EXIT_RUN_NOT_FOUND
+			     : KI_EXIT_RUN_NOT_EXECUTABLE;
+}
+
+static int become(char **argv)
+{
+	execvp(argv[0], argv);
+	return cannot_execute(argv[0], errno);
+}
+
+struct plan {
+	const char *spool; /* NULL: nothing is to be done afterwards */
+	const char *store_url;
+	int is_waiting;
+};
+
+static void make_jobs(const struct plan *plan, const sigset_t *mask)
+{
+	struct ki_jobs_report report;
+	int err;
+
+	if (!ki_jobs_pending(plan->spool))
+		return;
+	if (!plan->is_waiting) {
+		(void)ki_jobs_start(plan->spool, plan->store_url);
+		return;
+	}
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	err = ki_jobs_wait(plan->spool, plan->store_url, 1, &report);
+	if (err)
+		ki_complain("cannot start kiln-worker: %s", strerror(-err));
+	else
+		ki_jobs_complain(&report);
+	ki_jobs_report_fini(&report);
+}
+
+static int stand_by(char **argv, const struct plan *plan)
+{
+	char **environment = marked_environment();
+	int wait_status, is_exec, err;
+	sigset_t mask;
+
+	if (!environment) {
+		ki_complain("out of memory");
+		return KI_EXIT_RUN_FAILED;
+	}
+	err = ki_parent_run(argv, environment, &mask, &wait_status, &is_exec);
+	free(environment);
+	if (err && is_exec)
+		return cannot_execute(argv[0], -err);
+	if (err) {
+		ki_complain("cannot start a process: %s", strerror(-err));
+		return KI_EXIT_RUN_FAILED;
+	}
+	make_jobs(plan, &mask);
+	ki_parent_end(wait_status);
+}
+
+/* Whether the settings let anything be cached; fills the plan. */
+static int is_caching(const struct kiln_config *config, enum kiln_status status,
+		      const char *message, struct plan *plan)
+{
+	struct kiln_options options;
+	const char *spool_allowed;
+
+	if (status) {
+		ki_complain("running without cache: %s", message);
+		return 0;
+	}
+	if (kiln_config_number(config, KILN_SET_DISABLE))
+		return 0;
+	spool_allowed = kiln_config_value(config, KILN_SET_SPOOL);
+	kiln_options_init(&options);
+	kiln_config_options(config, &options);
+	plan->store_url = options.store_url;
+	if (options.store_url && spool_allowed &&
+	    kiln_config_number(config, KILN_SET_SPOOL))
+		plan->spool = kiln_config_spool(config);
+	return 1;
+}
+
+int ki_verb_run(const struct ki_command *command)
+{
+	struct kiln_config *config = NULL;
+	struct plan plan = { .is_waiting = ki_given(command, KI_OPTION_WAIT) };
+	char message[1024] = "out of memory";
+	enum kiln_status status;
+	int result;
+
+	status = kiln_config_load(&config, message, sizeof(message));
+	if (is_caching(config, status, message, &plan) && set_layer() &&
+	    !is_nested() && plan.spool)
+		result = stand_by(command->arguments, &plan);
+	else
+		result = become(command->arguments);
+	kiln_config_free(config);
+	return result;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "out.h"
+
+const char *ki_status_words(enum kiln_status status)
+{
+	switch (status) {
+	case KILN_OK:
+		return "in use";
+	case KILN_MISS:
+		return "there is none";
+	case KILN_EXISTS:
+		return "it is there already";
+	case KILN_END:
+		return "the end";
+	case KILN_E_NO_MEMORY:
+		return "out of memory";
+	case KILN_E_INVALID:
+		return "an option is wrong";
+	case KILN_E_IO:
+		return "the system refuses";
+	case KILN_E_FORMAT:
+		return "damaged, or written by a newer kiln";
+	case KILN_E_COLLISION:
+		return "two keys have one digest";
+	case KILN_E_FULL:
+		return "full";
+	case KILN_E_BUILD:
+		return "the build failed";
+	case KILN_E_TOO_LARGE:
+		return "too large for the bound";
+	case KILN_E_OWNER:
+		return "the directory is not safe to load code from";
+	case KILN_E_FORKED:
+		return "opened before fork";
+	case KILN_E_TIMEOUT:
+		return "busy";
+	case KILN_E_UNSUPPORTED:
+		return "this kind of store cannot do that";
+	case KILN_E_READONLY:
+		return "read only";
+	}
+	return "unknown";
+}
+
+int ki_store_failed(enum kiln_status status, const char *what)
+{
+	ki_complain("%s: %s (%s)", what, ki_status_words(status),
+		    kiln_status_name(status));
+	return status == KILN_E_NO_MEMORY ? KI_EXIT_FAILED
+					  : KI_EXIT_UNAVAILABLE;
+}
+
+/* ---- Settings ---------------------------------------------------------------- */
+
+/* "log:DIR#NAME" to DIR. */
+static int directory_of(const char *url, char out[KI_PATH_MAX])
+{
+	const char *path = strchr(url, ':'), *name;
+	size_t length;
+
+	path = path ? path + 1 : "";
+	name = strrchr(path, '#');
+	if (name && strchr(name, '/'))
+		name = NULL; /* part of the directory */
+	length = name ? (size_t)(name - path) : strlen(path);
+	if (!length || length >= KI_PATH_MAX)
+		return -1;
+	memcpy(out, path, length);
+	out[length] = '\0';
+	return 0;
+}
+
+static int use_store(struct ki_settings *settings, const char *url)
+{
+	if (directory_of(url, settings->directory) ||
+	    ki_path_join(settings->own_spool, settings->directory, "spool")) {
+		ki_complain("--store: '%s' is not KIND:DIRECTORY", url);
+		return KI_EXIT_USAGE;
+	}
+	settings->options.store_url = url;
+	settings->spool = settings->own_spool;
+	return KI_EXIT_OK;
+}
+
+static void log_line(void *arg, enum kiln_log_level level, const char *message)
+{
+	if (level <= KILN_LOG_WARNING)
+		ki_complain("%s", message);
+}
+
+int ki_settings_load(struct ki_settings *settings,
+		     const struct ki_command *command)
+{
+	const char *url = command->values[KI_OPTION_STORE];
+	char message[1024] = "out of memory";
+	const char *why;
+
+	memset(settings, 0, sizeof(*settings));
+	kiln_options_init(&settings->options);
+	if (kiln_config_load(&settings->config, message, sizeof(message))) {
+		ki_complain("%s", message);
+		return KI_EXIT_USAGE;
+	}
+	kiln_config_options(settings->config, &settings->options);
+	settings->options.log = log_line;
+	if (url)
+		return use_store(settings, url);
+
+	url = settings->options.store_url;
+	if (!url || directory_of(url, settings->directory)) {
+		(void)kiln_config_directory(settings->config, &why);
+		ki_complain("there is no store: %s", why);
+		return KI_EXIT_UNAVAILABLE;
+	}
+	settings->spool = kiln_config_spool(settings->config);
+	return KI_EXIT_OK;
+}
+
+void ki_settings_fini(struct ki_settings *settings)
+{
+	kiln_config_free(settings->config);
+}
+
+/* ---- The store --------------------------------------------------------- */
+
+static int open_with(struct ki_settings *settings, unsigned flags,
+		     struct kiln **out_kiln)
+{
+	struct kiln_options options = settings->options;
+	enum kiln_status status;
+
+	options.flags |= flags;
+	options.memory_bytes_max = 1; /* nothing is asked for twice */
+	status = kiln_open(&options, out_kiln);
+	if (status)
+		return ki_store_failed(status, options.store_url);
+	status = kiln_store_status(*out_kiln);
+	if (!status)
+		return KI_EXIT_OK;
+	kiln_close(*out_kiln);
+	*out_kiln = NULL;
+	return ki_store_failed(status, options.store_url);
+}
+
+int ki_store_open(struct ki_settings *settings, unsigned flags,
+		  struct kiln **out_kiln)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	struct kiln_store_info store;
+	struct ki_file_info info;
+	int err, status;
+
+	*out_kiln = NULL;
+	err = sys->stat(sys, settings->directory, &info);
+	if (err == -ENOENT)
+		return KI_EXIT_OK;
+	if (err) {
+		ki_complain("%s: %s", settings->directory, strerror(-err));
+		return KI_EXIT_UNAVAILABLE;
+	}
+	/* Without writing first: a directory of jobs alone stays one. */
+	status = open_with(settings, flags | KI_STORE_LOOK, out_kiln);
+	if (status)
+		return status;
+	if (kiln_store_info(*out_kiln, &store) == KILN_MISS) {
+		kiln_close(*out_kiln);
+		*out_kiln = NULL;
+		return KI_EXIT_OK;
+	}
+	if (flags & KILN_OPEN_READONLY)
+		return KI_EXIT_OK;
+	kiln_close(*out_kiln);
+	*out_kiln = NULL;
+	return open_with(settings, flags, out_kiln);
+}

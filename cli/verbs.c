@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The table of verbs; each has a file of its own. */
+
+#include "verbs.h"
+
+#define COMMON (KI_HAS(HELP) | KI_HAS(JSON))
+
+const struct ki_verb ki_verbs[] = {
+	{ .name = "run",
+	  .arguments = "[--] PROGRAM [ARGUMENT...]",
+	  .summary = "run a program with its compilations cached",
+	  .about = "The program gets the OpenCL layer of kiln and is otherwise "
+		   "left\n"
+		   "alone: same terminal, same signals, same exit status.  "
+		   "When it\n"
+		   "has ended, kiln-worker makes in the background what the "
+		   "program\n"
+		   "could not wait for.\n",
+	  .options = KI_HAS(HELP) | KI_HAS(WAIT),
+	  .n_arguments_min = 1,
+	  .n_arguments_max = -1,
+	  .is_wrapper = 1,
+	  .usage_status = KI_EXIT_RUN_FAILED,
+	  .body = ki_verb_run },
+	{ .name = "wait",
+	  .arguments = "",
+	  .summary = "wait until the jobs of earlier runs are done",
+	  .about = "",
+	  .options = COMMON,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_wait },
+	{ .name = "ls",
+	  .arguments = "",
+	  .summary = "list what is cached, newest first",
+	  .about = "",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(ALL),
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_ls },
+	{ .name = "show",
+	  .arguments = "KEY",
+	  .summary = "show one entry: its key, field by field, and its history",
+	  .about = "KEY is the beginning of a key, at least 6 digits of it.\n",
+	  .options = COMMON | KI_HAS(STORE),
+	  .n_arguments_min = 1,
+	  .n_arguments_max = 1,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_show },
+	{ .name = "stats",
+	  .arguments = "",
+	  .summary = "show hits, misses by reason and the time saved",
+	  .about = "",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(ZERO),
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_stats },
+	{ .name = "verify",
+	  .arguments = "",
+	  .summary = "read and check every entry",
+	  .about = "Damaged entries are findings: exit status 4.\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(REPAIR),
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_verify },
+	{ .name = "clear",
+	  .arguments = "",
+	  .summary = "remove all entries and pending jobs",
+	  .about = "Asks nothing.  Programs that use the store notice and go "
+		   "on.\n",
+	  .options = COMMON | KI_HAS(STORE),
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_clear },
+	{ .name = "doctor",
+	  .arguments = "",
+	  .summary = "say whether caching works here, and if not, why",
+	  .about = "",
+	  .options = COMMON,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_doctor },
+	{ .name = "config",
+	  .arguments = "",
+	  .summary = "show every setting, its value and where it comes from",
+	  .about = "",
+	  .options = COMMON,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_config },
+	{ .name = NULL },
+};

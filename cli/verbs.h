@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_CLI_VERBS_H
+#define KI_CLI_VERBS_H
+
+#include "options.h"
+
+ki_verb_fn ki_verb_run, ki_verb_wait, ki_verb_ls, ki_verb_show, ki_verb_stats,
+	ki_verb_verify, ki_verb_clear, ki_verb_doctor, ki_verb_config;
+
+#endif /* KI_CLI_VERBS_H */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+
+/* kiln wait: make what earlier runs left, and be there until it is made. */
+
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/json.h"
+#include "jobs.h"
+#include "out.h"
+#include "parent.h"
+#include "store.h"
+#include "verbs.h"
+
+static int print(const struct ki_command *command,
+		 const struct ki_jobs_report *report, size_t n_left, int status)
+{
+	struct ki_bytes out;
+	struct ki_json json;
+
+	ki_bytes_init(&out);
+	if (ki_given(command, KI_OPTION_JSON)) {
+		ki_json_begin(&json, &out);
+		ki_json_object(&json, NULL);
+		ki_json_number(&json, "schema", 1);
+		ki_json_number(&json, "done", report->n_done);
+		ki_json_number(&json, "failed", report->n_failed);
+		ki_json_number(&json, "skipped", report->n_skipped);
+		ki_json_number(&json, "left", n_left);
+		ki_json_end(&json);
+	} else if (report->n_done) {
+		ki_bytes_printf(&out, "%llu job%s done\n",
+				(unsigned long long)report->n_done,
+				report->n_done == 1 ? "" : "s");
+	} else if (!n_left) {
+		ki_bytes_add_string(&out, "nothing to wait for\n");
+	}
+	return ki_out_write(&out, status);
+}
+
+static int exit_of(int wait_status)
+{
+	if (WEXITSTATUS(wait_status) <= KI_EXIT_UNAVAILABLE)
+		return WEXITSTATUS(wait_status);
+	return KI_EXIT_UNAVAILABLE;
+}
+
+int ki_verb_wait(const struct ki_command *command)
+{
+	struct ki_jobs_report report;
+	struct ki_settings settings;
+	int status, err;
+
+	memset(&report, 0, sizeof(report));
+	status = ki_settings_load(&settings, command);
+	if (status)
+		goto out;
+	if (!ki_jobs_pending(settings.spool)) {
+		status = print(command, &report, 0, KI_EXIT_OK);
+		goto out;
+	}
+	err = ki_jobs_wait(settings.spool, settings.options.store_url, 0,
+			   &report);
+	if (err) {
+		ki_complain("cannot start kiln-worker: %s", strerror(-err));
+		status = KI_EXIT_UNAVAILABLE;
+		goto out;
+	}
+	ki_jobs_complain(&report);
+	if (WIFSIGNALED(report.wait_status))
+		ki_parent_end(report.wait_status);
+	status = print(command, &report, ki_jobs_pending(settings.spool),
+		       exit_of(report.wait_status));
+out:
+	ki_jobs_report_fini(&report);
+	ki_settings_fini(&settings);
+	return status;
+}
