@@ -38,6 +38,8 @@
 #include "worker.h"
 
 #define ANSWER_FD 3
+/* Exit status; ki_worker_make() has others. */
+#define NOT_STARTED 126
 /* linux/ioprio.h is not in every libc. */
 #define IOPRIO_WHO_PROCESS 1
 #define IOPRIO_IDLE	   (3 << 13)
@@ -90,11 +92,15 @@ static char **environment_of(const struct ki_cl_job *job)
 {
 	size_t n_base = sizeof(base_variables) / sizeof(base_variables[0]);
 	char **environment =
-		calloc(job->n_environment + n_base + 1, sizeof(*environment));
+		calloc(job->n_environment + n_base + 2, sizeof(*environment));
 	size_t n = 0, i;
 
 	if (!environment)
 		return NULL;
+	/* Our own layer may be loaded without being asked for. */
+	environment[n] = strdup("KILN_DISABLE=1");
+	if (!environment[n++])
+		goto failed;
 	for (i = 0; i < job->n_environment; i++) {
 		if (is_layer_variable(job->environment[i]))
 			continue;
@@ -157,7 +163,7 @@ static void connect_descriptors(int answer_fd)
 	int null = open("/dev/null", O_RDWR);
 
 	if (null < 0 || dup2(answer_fd, ANSWER_FD) < 0)
-		_exit(EXIT_FAILURE);
+		_exit(NOT_STARTED);
 	(void)fcntl(ANSWER_FD, F_SETFD, 0);
 	(void)dup2(null, 0);
 	(void)dup2(null, 1);
@@ -172,14 +178,14 @@ static void become(const struct ki_try *try, int answer_fd, pid_t parent,
 	(void)setsid();
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
-		_exit(EXIT_FAILURE);
+		_exit(NOT_STARTED);
 	signal(SIGPIPE, SIG_DFL);
 	(void)sigprocmask(SIG_SETMASK, &waiter->old_mask, NULL);
 	connect_descriptors(answer_fd);
 	get_out_of_the_way();
 	set_limits(try->memory_bytes_max);
 	(void)execve("/proc/self/exe", arguments, environment);
-	_exit(EXIT_FAILURE);
+	_exit(NOT_STARTED);
 }
 
 static pid_t start(const struct ki_try *try, struct ki_waiter *waiter,
@@ -255,7 +261,7 @@ enum ki_try_end ki_worker_try(const struct ki_try *try,
 			      struct ki_answer *out_answer, void **out_bytes,
 			      int *out_signal)
 {
-	enum ki_try_end how = KI_TRY_NO_ANSWER;
+	enum ki_try_end how = KI_TRY_NOT_STARTED;
 	int fd = memfd_create("kiln-answer", MFD_CLOEXEC);
 	int status;
 	pid_t child;
@@ -271,6 +277,8 @@ enum ki_try_end ki_worker_try(const struct ki_try *try,
 	if (WIFSIGNALED(status)) {
 		*out_signal = WTERMSIG(status);
 		how = KI_TRY_SIGNALLED;
+	} else if (WEXITSTATUS(status) == NOT_STARTED) {
+		how = KI_TRY_NOT_STARTED;
 	} else if (WEXITSTATUS(status) ||
 		   ki_answer_read(fd, out_answer, out_bytes)) {
 		how = KI_TRY_NO_ANSWER;

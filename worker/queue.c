@@ -322,6 +322,10 @@ static enum kiln_status try_job(struct taken *taken)
 	case KI_TRY_NO_ANSWER:
 		fail_or_retry(taken, "worker", "no answer");
 		break;
+	case KI_TRY_NOT_STARTED:
+		strike_out_try(taken);
+		status = KILN_E_NO_MEMORY;
+		break;
 	case KI_TRY_INTERRUPTED:
 		strike_out_try(taken);
 		status = KILN_END;

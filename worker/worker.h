@@ -138,7 +138,8 @@ enum ki_try_end {
 	KI_TRY_ANSWERED,	/* *out_answer is written */
 	KI_TRY_SIGNALLED,	/* by *out_signal */
 	KI_TRY_TOO_LONG,
-	KI_TRY_NO_ANSWER,	/* it ended without, or could not be started */
+	KI_TRY_NO_ANSWER,	/* it ended without */
+	KI_TRY_NOT_STARTED,	/* no fault of the job */
 	KI_TRY_INTERRUPTED,	/* the worker is to end: the child was killed */
 };
 

@@ -942,6 +942,27 @@ static void a_second_worker_leaves_or_waits(void **state)
 	place_fini(&place);
 }
 
+static void told_to_end_while_it_waits_it_ends(void **state)
+{
+	static const char *const wait[] = { "--wait", NULL };
+	struct wish wish = { .source = SOURCE };
+	struct running running;
+	struct place place;
+	int fd, status;
+
+	place_init(&place);
+	kiln_key_free(write_job(&place, &wish));
+	fd = take_workers_lock(&place);
+	start(&place, &running, wait);
+	read_until(&running, "wait worker\n");
+	assert_int_equal(kill(running.pid, SIGTERM), 0);
+	status = finish(&running, NULL);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(count_jobs(&place), 1);
+	close(fd);
+	place_fini(&place);
+}
+
 static void programs_that_build_come_first(void **state)
 {
 	struct wish wish = { .source = SOURCE };
@@ -1152,6 +1173,7 @@ static void the_child_is_idle_and_knows_only_what_it_may(void **state)
 	assert_false(has_variable(text, size, "SECRET="));
 	assert_true(has_variable(text, size, "HOME=/job"));
 	assert_true(has_variable(text, size, "PATH="));
+	assert_true(has_variable(text, size, "KILN_DISABLE=1"));
 	assert_true(has_variable(text, size, "KILN_TEST_ICD_BUILD_MS=60000"));
 	free(text);
 	assert_int_equal(sched_getscheduler(child), SCHED_IDLE);
@@ -1361,6 +1383,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_spool_or_store_jobs_stay),
 		cmocka_unit_test(wrong_usage_is_2),
 		cmocka_unit_test(a_second_worker_leaves_or_waits),
+		cmocka_unit_test(told_to_end_while_it_waits_it_ends),
 		cmocka_unit_test(programs_that_build_come_first),
 		cmocka_unit_test(a_program_that_runs_is_given_time_to_launch),
 		cmocka_unit_test(
