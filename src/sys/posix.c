@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
@@ -85,20 +86,36 @@ static ssize_t posix_pread(const struct ki_sys *sys, int fd, void *data,
 	return n < 0 ? -errno : n;
 }
 
+/*
+ * Whether a write would pass RLIMIT_FSIZE: the system would send SIGXFSZ, which
+ * ends programs that know nothing of us.
+ */
+static int passes_limit(uint64_t end)
+{
+	struct rlimit limit;
+
+	return !getrlimit(RLIMIT_FSIZE, &limit) &&
+	       limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur;
+}
+
 static ssize_t posix_pwritev(const struct ki_sys *sys, int fd,
 			     const struct ki_piece *pieces, int n_pieces,
 			     uint64_t offset)
 {
 	struct iovec vectors[PIECES_MAX];
+	uint64_t end = offset;
 	ssize_t n;
 	int i;
 
 	if (n_pieces > PIECES_MAX)
 		return -EINVAL;
 	for (i = 0; i < n_pieces; i++) {
+		end += pieces[i].size;
 		vectors[i].iov_base = (void *)(uintptr_t)pieces[i].data;
 		vectors[i].iov_len = pieces[i].size;
 	}
+	if (passes_limit(end))
+		return -EFBIG;
 	do {
 		n = pwritev(fd, vectors, n_pieces, (off_t)offset);
 	} while (n < 0 && errno == EINTR);
@@ -112,6 +129,8 @@ static int posix_fallocate_blocks(const struct ki_sys *sys, int fd,
 {
 	int result;
 
+	if (passes_limit(offset + size))
+		return -EFBIG;
 	do {
 		result = fallocate(fd, 0, (off_t)offset, (off_t)size);
 	} while (result && errno == EINTR);

@@ -53,6 +53,17 @@ static int digit_of(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+int ki_file_is_fan(const char *name, unsigned *out_fan)
+{
+	int high = digit_of(name[0]);
+	int low = high < 0 ? -1 : digit_of(name[1]);
+
+	if (low < 0 || name[2])
+		return 0;
+	*out_fan = (unsigned)(high << 4 | low);
+	return 1;
+}
+
 enum ki_file_kind ki_file_kind_of(const char *name,
 				  uint8_t out_digest[KILN_DIGEST_BYTES])
 {

@@ -30,6 +30,11 @@ struct ki_file_settings {
 	uint64_t generation;	/* another one after each wipe */
 };
 
+/* A bit for each fan that exists. */
+struct ki_file_fans {
+	uint64_t bits[KI_FILE_N_FANS / 64];
+};
+
 struct ki_file_store {
 	struct kiln_tier tier;
 	/* Fixed after open. */
@@ -54,6 +59,9 @@ struct ki_file_store {
 	int64_t settings_mtime_ns;
 	uint64_t reserve;	/* bytes spoken for and not yet used */
 	uint64_t reserve_epoch;	/* sweep after which they were */
+	/* Which fans there are, as seen when a listing began. */
+	struct ki_file_fans fans;
+	int has_fans;
 	/* Names of one fan, sorted, kept between steps of a listing. */
 	unsigned listed_fan;	/* KI_FILE_N_FANS: none */
 	uint8_t (*listed)[KILN_DIGEST_BYTES];
@@ -72,6 +80,9 @@ int ki_file_fan_path(const struct ki_file_store *store, unsigned fan,
 int ki_file_entry_path(const struct ki_file_store *store,
 		       const uint8_t digest[KILN_DIGEST_BYTES],
 		       char out[KI_PATH_MAX]);
+
+/* Whether a name is that of a fan's directory. */
+int ki_file_is_fan(const char *name, unsigned *out_fan);
 
 enum ki_file_kind {
 	KI_FILE_ENTRY,

@@ -48,14 +48,42 @@ int ki_file_walk(const struct ki_file_store *store, const char *directory,
 	return more < 0 ? more : err;
 }
 
+/* By one look at the root: asking for all 256 costs a server 256 answers. */
+static int read_fans(const struct ki_file_store *store,
+		     struct ki_file_fans *fans)
+{
+	const struct ki_sys *sys = store->sys;
+	struct ki_dir *dir;
+	const char *name;
+	unsigned fan;
+	int more, err = sys->opendir(sys, store->root, &dir);
+
+	*fans = (struct ki_file_fans){ { 0 } };
+	if (err)
+		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
+	while ((more = sys->readdir(sys, dir, &name)) > 0)
+		if (ki_file_is_fan(name, &fan))
+			fans->bits[fan / 64] |= (uint64_t)1 << fan % 64;
+	sys->closedir(sys, dir);
+	return more;
+}
+
+static int has_fan(const struct ki_file_fans *fans, unsigned fan)
+{
+	return (int)(fans->bits[fan / 64] >> fan % 64 & 1);
+}
+
 int ki_file_walk_all(const struct ki_file_store *store,
 		     ki_file_visit_fn *visit, void *arg)
 {
+	struct ki_file_fans fans;
 	char path[KI_PATH_MAX];
 	unsigned fan;
-	int err = 0;
+	int err = read_fans(store, &fans);
 
 	for (fan = 0; !err && fan < KI_FILE_N_FANS; fan++) {
+		if (!has_fan(&fans, fan))
+			continue;
 		err = ki_file_fan_path(store, fan, path);
 		if (!err)
 			err = ki_file_walk(store, path, visit, arg);
@@ -199,6 +227,37 @@ static int next_of_fan(struct ki_file_store *store,
 	return result < 0 ? 0 : result;
 }
 
+/* A cursor at its begin, or from another handle, sees the fans anew. */
+static int look_at_fans(struct ki_file_store *store, int begins)
+{
+	struct ki_file_fans fans;
+	int has_fans, err;
+
+	ki_mutex_lock(&store->mutex);
+	has_fans = store->has_fans;
+	ki_mutex_unlock(&store->mutex);
+	if (has_fans && !begins)
+		return 0;
+	err = read_fans(store, &fans);
+	if (err)
+		return err;
+	ki_mutex_lock(&store->mutex);
+	store->fans = fans;
+	store->has_fans = 1;
+	ki_mutex_unlock(&store->mutex);
+	return 0;
+}
+
+/* The fan itself or the next that there is; KI_FILE_N_FANS: none. */
+static unsigned fan_from(struct ki_file_store *store, unsigned fan)
+{
+	ki_mutex_lock(&store->mutex);
+	while (fan < KI_FILE_N_FANS && !has_fan(&store->fans, fan))
+		fan++;
+	ki_mutex_unlock(&store->mutex);
+	return fan;
+}
+
 static enum kiln_status fill_entry(const struct ki_file_store *store,
 				   const struct ki_file_loaded *loaded,
 				   struct kiln_entry *out_entry)
@@ -231,15 +290,25 @@ enum kiln_status ki_file_list(struct kiln_tier *tier,
 {
 	struct ki_file_store *store = (struct ki_file_store *)tier;
 	uint8_t digest[KILN_DIGEST_BYTES];
+	int err = look_at_fans(store, !cursor->place[0]);
 
+	if (err)
+		return ki_status_from_errno(err);
 	if (!cursor->place[0])
-		cursor->place[0] = 1;
+		*cursor = (struct kiln_cursor){ { 1, 0, 0, 0 } };
 	while (cursor->place[0] <= KI_FILE_N_FANS) {
 		unsigned fan = (unsigned)cursor->place[0] - 1;
-		int more = next_of_fan(store, cursor, fan, digest);
 		struct ki_file_loaded loaded;
 		enum kiln_status status;
+		int more;
 
+		if (!cursor->place[3]) {
+			fan = fan_from(store, fan);
+			cursor->place[0] = fan + 1;
+			if (fan == KI_FILE_N_FANS)
+				break;
+		}
+		more = next_of_fan(store, cursor, fan, digest);
 		if (more < 0)
 			return ki_status_from_errno(more);
 		if (!more) {

@@ -168,24 +168,28 @@ out:
 	ki_log_structure_end(log, &lock);
 }
 
-/* Whether one word's record is whole; adds it to the account if so. */
-static int verify_word(struct ki_log *log, struct log_index *index,
-		       uint64_t word, struct kiln_verify_report *report)
+/*
+ * Whether one word's record is whole; adds it to the account if it can be read.
+ * KILN_OK, KILN_E_FORMAT, KILN_MISS (its file is gone); others: not readable
+ * now, which says nothing about the record.
+ */
+static enum kiln_status verify_word(struct ki_log *log,
+				    struct log_index *index, uint64_t word,
+				    struct kiln_verify_report *report)
 {
 	struct log_view view;
-	uint64_t slots[2], low;
-	int sound = 0;
+	enum kiln_status status =
+		ki_log_view_open_alone(log, index, word, &view);
 
-	if (!ki_log_view_open_alone(log, index, word, &view)) {
-		low = ki_digest_low(view.record.digest);
-		ki_log_slots_of(index, low, ki_digest_high(view.record.digest),
-				slots);
-		sound = log_word_tag(word) == ki_log_tag_of(low) &&
-			ki_log_view_check(log, &view);
-		report->bytes += log_record_bytes(&view.record);
-		ki_log_view_close(&view);
-	}
-	return sound;
+	if (status)
+		return status;
+	if (log_word_tag(word) !=
+		    ki_log_tag_of(ki_digest_low(view.record.digest)) ||
+	    !ki_log_view_check(log, &view))
+		status = KILN_E_FORMAT;
+	report->bytes += log_record_bytes(&view.record);
+	ki_log_view_close(&view);
+	return status;
 }
 
 static enum kiln_status verify(struct ki_log *log, struct log_index *index,
@@ -197,17 +201,20 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 
 	for (slot = 0; slot < n_slots; slot++) {
 		uint64_t word = index->words[slot];
+		enum kiln_status status;
 
 		if (progress && !(slot % (n_slots / 256 + 1)))
 			progress(arg, slot, n_slots);
 		if (!log_word_is_live(word, ki_log_min_live(index)))
 			continue;
-		if (verify_word(log, index, word, report)) {
+		status = verify_word(log, index, word, report);
+		if (!status) {
 			report->n_entries++;
 		} else if (index->words[slot] == word &&
 			   log_word_is_live(word, ki_log_min_live(index))) {
 			report->n_damaged++;
-			if (!repair)
+			if (!repair || (status != KILN_E_FORMAT &&
+					status != KILN_MISS))
 				continue;
 			quarantine(log, index, word);
 			report->n_repaired +=
