@@ -32,6 +32,26 @@ static int is_same_file(const struct ki_sys *sys, int fd, const char *path)
 	       ours.inode == theirs.inode && ours.device == theirs.device;
 }
 
+/* -ENOLCK for every way of saying that there are no locks here. */
+static int try_until(struct ki_log *log, int fd, uint64_t offset,
+		     uint64_t deadline_ns)
+{
+	int err = ki_lock_until(log->sys, fd, KI_LOCK_EXCLUSIVE, offset, 1,
+				deadline_ns);
+
+	switch (err) {
+	case -ENOSYS:
+	case -EOPNOTSUPP:
+	case -EINVAL:
+	case -EROFS:
+	case -EACCES:
+	case -EPERM:
+		return -ENOLCK;
+	default:
+		return err;
+	}
+}
+
 static void drop(const struct ki_sys *sys, struct log_lock *lock)
 {
 	ki_fork_close_remove(&lock->place);
@@ -60,8 +80,9 @@ int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
 		if (lock->fd < 0)
 			return lock->fd;
 		ki_fork_close_add(&lock->place, lock->fd);
-		err = ki_lock_until(sys, lock->fd, KI_LOCK_EXCLUSIVE, offset, 1,
-				    deadline_ns);
+		if (log->flags & KILN_OPEN_SHARED)
+			(void)sys->chmod(sys, log->lock_path, ki_log_mode(log));
+		err = try_until(log, lock->fd, offset, deadline_ns);
 		if (!err && !is_same_file(sys, lock->fd, log->lock_path))
 			err = -ESTALE;
 		if (err)
@@ -119,12 +140,6 @@ void ki_log_structure_end(struct ki_log *log, struct log_lock *lock)
 
 /* ---- Publication ------------------------------------------------------------ */
 
-static int has_no_locks(int err)
-{
-	return err == -ENOLCK || err == -ENOSYS || err == -EOPNOTSUPP ||
-	       err == -EROFS || err == -EACCES || err == -EPERM;
-}
-
 enum kiln_status ki_log_publication_begin(struct ki_log *log,
 					  const struct kiln_key *key,
 					  struct log_publication *publication)
@@ -152,7 +167,7 @@ enum kiln_status ki_log_publication_begin(struct ki_log *log,
 	if (!err)
 		return KILN_OK;
 	publication->lock.fd = -1;
-	if (has_no_locks(err))
+	if (err == -ENOLCK)
 		return KILN_OK;
 	ki_log_publication_end(log, publication);
 	return ki_log_status(err);

@@ -67,16 +67,7 @@ enum kiln_status ki_log_status(int err)
 {
 	if (err >= 0)
 		return KILN_OK;
-	switch (err) {
-	case -ENOLCK:
-	case -ENOSYS:
-	case -EOPNOTSUPP:
-	case -EACCES:
-	case -EPERM:
-		return KILN_E_UNSUPPORTED;
-	default:
-		return ki_status_from_errno(err);
-	}
+	return err == -ENOLCK ? KILN_E_UNSUPPORTED : ki_status_from_errno(err);
 }
 
 unsigned ki_log_mode(const struct ki_log *log)
@@ -319,8 +310,12 @@ static void count(struct kiln_tier *tier,
 {
 	struct ki_log *log = (struct ki_log *)tier;
 
-	if (!log->readonly)
-		ki_counters_add(log->sys, log->stats_path, deltas);
+	if (log->readonly)
+		return;
+	ki_counters_add(log->sys, log->stats_path, deltas);
+	if (log->flags & KILN_OPEN_SHARED)
+		(void)log->sys->chmod(log->sys, log->stats_path,
+				      ki_log_mode(log));
 }
 
 static enum kiln_status counters(struct kiln_tier *tier,
@@ -348,7 +343,9 @@ static void close_log(struct kiln_tier *tier)
 	struct log_index *index = log->index;
 	struct log_segments *segments = index ? index->segments : NULL;
 
-	if (log->fork_generation == ki_fork_counter)
+	int is_child = log->fork_generation != ki_fork_counter;
+
+	if (!is_child)
 		ki_log_forget_builder(log);
 	while (log->retired) {
 		struct log_retired *retired = log->retired;
@@ -365,8 +362,11 @@ static void close_log(struct kiln_tier *tier)
 		log->sys->unmap(log->sys, page->data, LOG_HEADER_BYTES);
 		free(page);
 	}
-	ki_cond_fini(&log->changed);
-	ki_mutex_fini(&log->mutex);
+	/* In a child they may be in the hands of threads that do not exist. */
+	if (!is_child) {
+		ki_cond_fini(&log->changed);
+		ki_mutex_fini(&log->mutex);
+	}
 	free(log->directory);
 	free(log->name);
 	free(log->index_path);

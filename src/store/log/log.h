@@ -193,7 +193,7 @@ struct log_lock {
 	struct ki_fork_close place;
 };
 
-/* 0, -ETIMEDOUT, why there are no locks. */
+/* 0, -ETIMEDOUT, -ENOLCK (there are no locks), why it cannot be opened. */
 int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
 		uint64_t deadline_ns);
 void ki_log_unlock(struct ki_log *log, struct log_lock *lock);

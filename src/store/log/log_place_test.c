@@ -371,6 +371,51 @@ static void without_permission_to_write_it_is_only_read(void **state)
 	store_free(&store);
 }
 
+static int no_locks(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
+		    uint64_t offset, uint64_t size)
+{
+	return write_error;
+}
+
+static void without_locks_what_is_there_is_used(void **state)
+{
+	static const int errors[] = { -ENOLCK, -ENOSYS, -EPERM };
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		struct store store = store_new(8 << 20, 0);
+		struct store other = { .options = store.options };
+		struct ki_sys sys = ki_sys_posix;
+		struct kiln_tier_lock *lock;
+		struct kiln_key *key = test_key(1);
+
+		write_error = errors[i];
+		sys.try_lock = no_locks;
+		assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+		other.options.sys = &sys;
+		store_open(&other);
+		assert_int_equal(store_get(&other, 1, 100), KILN_OK);
+		assert_int_equal(store_put(&other, 1, 100, 0), KILN_EXISTS);
+		assert_int_equal(store_put(&other, 2, 100, 0), KILN_OK);
+		assert_int_equal(store_get(&store, 2, 100), KILN_OK);
+		assert_int_equal(store_put(&other, 3, 3 << 20, 0),
+				 KILN_E_UNSUPPORTED);
+		assert_int_equal(other.tier->ops->lock(other.tier, key, 10,
+						       &lock),
+				 KILN_E_UNSUPPORTED);
+		store_close(&other);
+		kiln_key_free(key);
+
+		/* Nothing can be made without. */
+		store_close(&store);
+		harness_remove(store.directory);
+		assert_int_equal(ki_store_log_open(&other.options,
+						   &other.tier),
+				 KILN_E_UNSUPPORTED);
+		store_free(&store);
+	}
+}
+
 static int fallocate_error;
 
 static int no_fallocate(const struct ki_sys *sys, int fd, uint64_t offset,
@@ -675,6 +720,7 @@ int main(void)
 		cmocka_unit_test(foreign_things_under_our_names_are_left_alone),
 		cmocka_unit_test(a_read_only_store_is_read_without_any_write),
 		cmocka_unit_test(without_permission_to_write_it_is_only_read),
+		cmocka_unit_test(without_locks_what_is_there_is_used),
 		cmocka_unit_test(a_full_medium_makes_room_or_drops_the_put),
 		cmocka_unit_test(entries_unused_for_too_long_go),
 		cmocka_unit_test(a_build_lock_excludes_and_ends_with_its_holder),
