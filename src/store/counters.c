@@ -23,9 +23,9 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-#define MAGIC 0x5354415453494bull	/* "KISTATS\0" */
-#define VERSION 1
-#define N_TOTALS 64
+#define MAGIC	  0x5354415453494bull /* "KISTATS\0" */
+#define VERSION	  1
+#define N_TOTALS  64
 #define N_COLUMNS 8
 
 static_assert((int)KILN_N_COUNTERS <= N_TOTALS, "format");
@@ -36,13 +36,14 @@ struct head {
 	uint64_t since_s;
 	uint64_t newest_hour;
 	uint64_t reserved[3];
-	uint64_t sum;		/* XXH3-64 of this before, and the totals */
+	uint64_t sum; /* XXH3-64 of this before, and the totals */
 	uint64_t totals[N_TOTALS];
 };
 
 static_assert(sizeof(struct head) == 576, "format");
 static_assert(sizeof(struct head) + KILN_HOURS * N_COLUMNS * 8 <=
-		      KI_COUNTERS_BYTES, "format");
+		      KI_COUNTERS_BYTES,
+	      "format");
 
 static const unsigned columns[N_COLUMNS] = KILN_HOURLY;
 

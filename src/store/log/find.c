@@ -161,8 +161,8 @@ enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 }
 
 /* Checking a record reads it, and saves its first hit the work. */
-void ki_log_prefetch(struct kiln_tier *tier,
-		     const struct kiln_key *const *keys, size_t n_keys)
+void ki_log_prefetch(struct kiln_tier *tier, const struct kiln_key *const *keys,
+		     size_t n_keys)
 {
 	struct ki_log *log = (struct ki_log *)tier;
 	_Atomic uint64_t *stripe = ki_log_enter(log);

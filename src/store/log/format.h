@@ -27,25 +27,25 @@
 
 #include "base/hash.h"
 
-#define LOG_VERSION 1
-#define LOG_UNIT 64u		/* records start at multiples of this */
+#define LOG_VERSION	 1
+#define LOG_UNIT	 64u /* records start at multiples of this */
 #define LOG_HEADER_BYTES 4096u
-#define LOG_WORDS 8u		/* of a bucket */
+#define LOG_WORDS	 8u /* of a bucket */
 
-#define LOG_SEGMENT_BYTES_MAX ((uint64_t)1 << 28)
-#define LOG_SEGMENT_BYTES_FIRST ((uint64_t)1 << 24)	/* without a bound */
-#define LOG_LARGE_BYTES ((uint64_t)1 << 20)
-#define LOG_FILES_MAX 512	/* segment files of a bounded store */
-#define LOG_SPAN_MAX ((uint32_t)1 << 17)	/* of live segment numbers */
-#define LOG_SLOTS_UNBOUNDED 65536
-#define LOG_BUILDERS 64
+#define LOG_SEGMENT_BYTES_MAX	((uint64_t)1 << 28)
+#define LOG_SEGMENT_BYTES_FIRST ((uint64_t)1 << 24) /* without a bound */
+#define LOG_LARGE_BYTES		((uint64_t)1 << 20)
+#define LOG_FILES_MAX		512 /* segment files of a bounded store */
+#define LOG_SPAN_MAX		((uint32_t)1 << 17) /* of live segment numbers */
+#define LOG_SLOTS_UNBOUNDED	65536
+#define LOG_BUILDERS		64
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	      "the index is used in place");
 
-/* ---- The index's header --------------------------------------------------- */
+/* ---- The index's header ---------------------------------------------- */
 
-#define LOG_INDEX_MAGIC 0x5844494e4c494bull	/* "KILNIDX\0" */
+#define LOG_INDEX_MAGIC 0x5844494e4c494bull /* "KILNIDX\0" */
 
 /* Fixed when the file is made; a second copy ends the header. */
 struct log_fixed {
@@ -54,12 +54,12 @@ struct log_fixed {
 	uint32_t header_bytes;
 	uint64_t n_buckets;
 	uint32_t user_version;
-	uint32_t flags;		/* unknown ones: a newer version */
+	uint32_t flags; /* unknown ones: a newer version */
 	uint64_t created_s;
 	uint8_t id[16];		/* by chance; kept when the index grows */
-	uint8_t name_space[16];	/* of a D3D12 session's store, else 0 */
+	uint8_t name_space[16]; /* of a D3D12 session's store, else 0 */
 	uint64_t reserved[6];
-	uint64_t sum;		/* XXH3-64 of what stands before */
+	uint64_t sum; /* XXH3-64 of what stands before */
 };
 
 /* Values of `retired`; anything else that is not 0 is damage and means 0. */
@@ -72,54 +72,54 @@ struct log_fixed {
 struct log_limits {
 	_Atomic uint64_t bytes_max;	/* 0: no bound */
 	_Atomic uint64_t age_max_s;	/* 0: none */
-	_Atomic uint64_t segment_bytes;	/* of the next one; 0: by number */
+	_Atomic uint64_t segment_bytes; /* of the next one; 0: by number */
 	_Atomic uint64_t policy;
-	_Atomic uint64_t quota_bytes;	/* of live entries; 0: none */
+	_Atomic uint64_t quota_bytes; /* of live entries; 0: none */
 	_Atomic uint64_t reserved[2];
 	_Atomic uint64_t sum;
 };
 
 struct log_builder {
-	_Atomic uint64_t pid;		/* 0: free */
-	_Atomic uint64_t start;		/* clock ticks since boot */
-	_Atomic uint64_t begun_ns;	/* monotonic; 0: builds nothing now */
+	_Atomic uint64_t pid;	   /* 0: free */
+	_Atomic uint64_t start;	   /* clock ticks since boot */
+	_Atomic uint64_t begun_ns; /* monotonic; 0: builds nothing now */
 	_Atomic uint64_t reserved;
 };
 
 struct log_header {
-	struct log_fixed fixed;			/* 0 */
+	struct log_fixed fixed; /* 0 */
 
-	_Atomic uint64_t retired;		/* 128: read by every call */
+	_Atomic uint64_t retired; /* 128: read by every call */
 	_Atomic uint64_t generation;
-	_Atomic uint64_t min_live;		/* number 32, check 32 */
-	_Atomic uint64_t next_number;		/* the same */
+	_Atomic uint64_t min_live;    /* number 32, check 32 */
+	_Atomic uint64_t next_number; /* the same */
 	uint64_t reserved_1[4];
 
-	_Atomic uint64_t tail;			/* 192: alone on its line */
+	_Atomic uint64_t tail; /* 192: alone on its line */
 	uint64_t reserved_2[7];
 
-	struct log_limits limits;		/* 256 */
+	struct log_limits limits; /* 256 */
 
-	_Atomic uint64_t boot_id[2];		/* 320 */
-	_Atomic uint64_t aged_s;		/* last sweep by age */
+	_Atomic uint64_t boot_id[2]; /* 320 */
+	_Atomic uint64_t aged_s;     /* last sweep by age */
 	uint64_t reserved_3[5];
 
-	_Atomic uint64_t n_entries;		/* 384: estimates */
+	_Atomic uint64_t n_entries; /* 384: estimates */
 	_Atomic uint64_t bytes_live;
 	uint64_t reserved_4[6];
 
-	_Atomic uint64_t n_rolls;		/* 448: for people */
+	_Atomic uint64_t n_rolls; /* 448: for people */
 	_Atomic uint64_t n_evicted;
-	_Atomic uint64_t n_crowded_out;		/* buckets that were full */
+	_Atomic uint64_t n_crowded_out; /* buckets that were full */
 	_Atomic uint64_t n_copied;
 	_Atomic uint64_t bytes_copied;
 	_Atomic uint64_t n_grown;
 	uint64_t reserved_5[2];
 
-	struct log_builder builders[LOG_BUILDERS];	/* 512 */
+	struct log_builder builders[LOG_BUILDERS]; /* 512 */
 	uint64_t reserved_6[176];
 
-	struct log_fixed fixed_again;		/* 3968 */
+	struct log_fixed fixed_again; /* 3968 */
 };
 
 static_assert(sizeof(struct log_fixed) == 128, "format");
@@ -132,7 +132,7 @@ static_assert(offsetof(struct log_header, builders) == 512, "format");
 static_assert(offsetof(struct log_header, fixed_again) == 3968, "format");
 static_assert(sizeof(struct log_header) == LOG_HEADER_BYTES, "format");
 
-/* ---- Words with check bits ------------------------------------------------- */
+/* ---- Words with check bits ------------------------------------------- */
 
 /* min_live and next_number. */
 static inline uint64_t log_number_word(uint32_t number)
@@ -149,7 +149,7 @@ static inline int log_number_is_sound(uint64_t word)
 
 /* tail: segment 32 | offset in units 22 | check 10. */
 #define LOG_OFFSET_BITS 22
-#define LOG_UNITS_MAX (((uint32_t)1 << LOG_OFFSET_BITS) - 1)
+#define LOG_UNITS_MAX	(((uint32_t)1 << LOG_OFFSET_BITS) - 1)
 
 static inline uint64_t log_tail_word(uint32_t segment, uint32_t units)
 {
@@ -172,11 +172,11 @@ static inline uint32_t log_tail_units(uint64_t tail)
 /* 0 is not: it stands in a tail that was closed for good. */
 static inline int log_tail_is_sound(uint64_t tail)
 {
-	return tail == log_tail_word(log_tail_segment(tail),
-				     log_tail_units(tail));
+	return tail ==
+	       log_tail_word(log_tail_segment(tail), log_tail_units(tail));
 }
 
-/* ---- Words of the index ----------------------------------------------------- */
+/* ---- Words of the index ---------------------------------------------- */
 
 /* tag 16 | size class 8 | segment mod 2^18 | offset in units 22; 0: free. */
 #define LOG_SEGMENT_BITS 18
@@ -252,16 +252,16 @@ static inline int log_is_before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-/* ---- Records ------------------------------------------------------------------ */
+/* ---- Records --------------------------------------------------------- */
 
-#define LOG_RECORD_MAGIC 0x31524c4bu	/* "KLR1" */
+#define LOG_RECORD_MAGIC 0x31524c4bu /* "KLR1" */
 
 /* Flags of a record.  A reader that does not know one of the lower 16 takes
    the record as not there; the upper 16 may be passed over. */
-#define LOG_OWN_FILE	0x0001u	/* `segment` is 0: the file's name says it */
-#define LOG_COMPRESSED	0x0002u	/* value: size as u64, then a zstd frame */
-#define LOG_TOMBSTONE	0x0004u	/* the key was removed here; no value */
-#define LOG_KNOWN_FLAGS	0x0007u
+#define LOG_OWN_FILE	0x0001u /* `segment` is 0: the file's name says it */
+#define LOG_COMPRESSED	0x0002u /* value: size as u64, then a zstd frame */
+#define LOG_TOMBSTONE	0x0004u /* the key was removed here; no value */
+#define LOG_KNOWN_FLAGS 0x0007u
 #define LOG_SIGNED	0x10000u /* metadata has a signature */
 #define LOG_REPLACES	0x20000u /* put to replace what was there */
 #define LOG_COPY	0x40000u /* carried over by an eviction */
@@ -276,11 +276,11 @@ struct log_record {
 	uint8_t digest[16];
 	uint32_t key_size;
 	uint32_t metadata_size;
-	uint64_t value_size;	/* as stored */
+	uint64_t value_size; /* as stored */
 	uint32_t flags;
-	uint32_t used_s;	/* last use known when written; since 1970 */
-	uint64_t body_sum;	/* XXH3-64 of key record, metadata, value */
-	uint64_t header_sum;	/* XXH3-64 of what stands before */
+	uint32_t used_s;     /* last use known when written; since 1970 */
+	uint64_t body_sum;   /* XXH3-64 of key record, metadata, value */
+	uint64_t header_sum; /* XXH3-64 of what stands before */
 };
 
 static_assert(sizeof(struct log_record) == LOG_UNIT, "format");
@@ -288,7 +288,8 @@ static_assert(sizeof(struct log_record) == LOG_UNIT, "format");
 static inline uint64_t log_value_offset(const struct log_record *record)
 {
 	return (sizeof(*record) + (uint64_t)record->key_size +
-		record->metadata_size + 7) & ~(uint64_t)7;
+		record->metadata_size + 7) &
+	       ~(uint64_t)7;
 }
 
 static inline uint64_t log_record_bytes(const struct log_record *record)
@@ -297,13 +298,12 @@ static inline uint64_t log_record_bytes(const struct log_record *record)
 	       ~(uint64_t)(LOG_UNIT - 1);
 }
 
-/* ---- Locks --------------------------------------------------------------------- */
+/* ---- Locks ----------------------------------------------------------- */
 
-#define LOG_LOCK_STRUCTURE 0u
-#define LOG_LOCK_BUILD(digest) (1 + ((digest) & (((uint64_t)1 << 61) - 1)))
-#define LOG_LOCK_PUBLISH(digest) \
-	(((uint64_t)1 << 61) + LOG_LOCK_BUILD(digest))
-#define LOG_LOCK_SESSIONS ((uint64_t)INT64_MAX - 1)	/* 2^63 - 2 */
+#define LOG_LOCK_STRUCTURE	 0u
+#define LOG_LOCK_BUILD(digest)	 (1 + ((digest) & (((uint64_t)1 << 61) - 1)))
+#define LOG_LOCK_PUBLISH(digest) (((uint64_t)1 << 61) + LOG_LOCK_BUILD(digest))
+#define LOG_LOCK_SESSIONS	 ((uint64_t)INT64_MAX - 1) /* 2^63 - 2 */
 
 /* Who holds a build lock: slot digest mod LOG_HOLDERS at the file's start. */
 #define LOG_HOLDERS 256

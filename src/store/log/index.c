@@ -19,10 +19,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define AGE_STEPS 64
-#define BYTES_OF_ENTRY 2048	/* guessed, for the size of an index */
+#define AGE_STEPS      64
+#define BYTES_OF_ENTRY 2048 /* guessed, for the size of an index */
 
-/* ---- Sizes ------------------------------------------------------------------- */
+/* ---- Sizes ----------------------------------------------------------- */
 
 uint64_t ki_log_index_bytes(uint64_t n_buckets)
 {
@@ -49,7 +49,7 @@ uint64_t ki_log_segment_bytes_for(uint64_t bytes_max)
 	return bytes < LOG_SEGMENT_BYTES_MAX ? bytes : LOG_SEGMENT_BYTES_MAX;
 }
 
-/* ---- The header ----------------------------------------------------------------- */
+/* ---- The header ------------------------------------------------------ */
 
 static uint64_t fixed_sum(const struct log_fixed *fixed)
 {
@@ -110,7 +110,7 @@ void ki_log_limits_set(struct log_header *header,
 	header->limits.sum = limits_sum(limits);
 }
 
-/* ---- Mapping ---------------------------------------------------------------------- */
+/* ---- Mapping --------------------------------------------------------- */
 
 void ki_log_index_place(struct log_index *index, void *data, size_t size,
 			uint64_t n_buckets)
@@ -119,7 +119,7 @@ void ki_log_index_place(struct log_index *index, void *data, size_t size,
 	index->size = size;
 	index->n_buckets = n_buckets;
 	index->words = (_Atomic uint64_t *)(void *)((uint8_t *)data +
-						     LOG_HEADER_BYTES);
+						    LOG_HEADER_BYTES);
 	index->marks = (_Atomic uint8_t *)(void *)(index->words +
 						   n_buckets * LOG_WORDS);
 }
@@ -227,8 +227,8 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	index->device = info.device;
 	index->inode = info.inode;
 	ki_log_index_place(index, data, (size_t)info.size, fixed.n_buckets);
-	if (writable && index->header->fixed.sum !=
-				fixed_sum(&index->header->fixed))
+	if (writable &&
+	    index->header->fixed.sum != fixed_sum(&index->header->fixed))
 		index->header->fixed = fixed;
 	*out_index = index;
 	index = NULL;
@@ -246,7 +246,7 @@ void ki_log_index_close(struct log_index *index)
 	free(index);
 }
 
-/* ---- Words and marks ----------------------------------------------------------------- */
+/* ---- Words and marks ------------------------------------------------- */
 
 static uint64_t scaled(uint64_t hash, uint64_t n)
 {
@@ -269,9 +269,9 @@ int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
 		     uint64_t to)
 {
 	struct log_header *header = index->header;
-	uint64_t bytes = log_word_bytes(to) * !!to -
-			 log_word_bytes(from) * !!from;
-	uint64_t n = (uint64_t)!!to - (uint64_t)!!from;
+	uint64_t bytes =
+		log_word_bytes(to) * !!to - log_word_bytes(from) * !!from;
+	uint64_t n = (uint64_t) !!to - (uint64_t) !!from;
 
 	if (!atomic_compare_exchange_strong(&index->words[slot], &from, to))
 		return 0;
@@ -284,7 +284,7 @@ int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
 	return 1;
 }
 
-/* ---- Age -------------------------------------------------------------------------------- */
+/* ---- Age ------------------------------------------------------------- */
 
 /*
  * A mark tells its time modulo 255 steps of a 64th of the age limit A.  Every
@@ -343,8 +343,8 @@ int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
 		      uint64_t *out_used_s)
 {
 	uint64_t now = now_s(log);
-	uint64_t since_s = last_use_s(index, index->marks[slot], used_s,
-				      age_max_s, now);
+	uint64_t since_s =
+		last_use_s(index, index->marks[slot], used_s, age_max_s, now);
 
 	if (out_used_s)
 		*out_used_s = since_s;

@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define QUARANTINE_BYTES_MAX ((uint64_t)1 << 24)	/* of one entry */
+#define QUARANTINE_BYTES_MAX ((uint64_t)1 << 24) /* of one entry */
 
-/* ---- List -------------------------------------------------------------------------- */
+/* ---- List ------------------------------------------------------------ */
 
 static enum kiln_status fill_entry(struct log_index *index, uint64_t slot,
 				   const struct log_view *view,
@@ -67,8 +67,7 @@ static enum kiln_status list(struct ki_log *log, struct log_index *index,
 	return status;
 }
 
-enum kiln_status ki_log_list(struct kiln_tier *tier,
-			     struct kiln_cursor *cursor,
+enum kiln_status ki_log_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
 			     struct kiln_entry *out_entry)
 {
 	struct ki_log *log = (struct ki_log *)tier;
@@ -84,7 +83,7 @@ enum kiln_status ki_log_list(struct kiln_tier *tier,
 	return status;
 }
 
-/* ---- Verify -------------------------------------------------------------------------- */
+/* ---- Verify ---------------------------------------------------------- */
 
 static enum kiln_status keep_bytes(struct ki_log *log, const char *from,
 				   uint64_t offset, uint64_t bytes,
@@ -154,14 +153,13 @@ static void quarantine(struct ki_log *log, struct log_index *index,
 		     log->directory, log->name);
 	if (n < 0 || n >= KI_PATH_MAX)
 		goto fini;
-	n = snprintf(to, sizeof(to), "%s/%s.quarantine/%08x.%u",
-		     log->directory, log->name, number, log_word_units(word));
-	if (n < 0 || n >= KI_PATH_MAX ||
-	    ki_log_segment_path(log, number, from))
+	n = snprintf(to, sizeof(to), "%s/%s.quarantine/%08x.%u", log->directory,
+		     log->name, number, log_word_units(word));
+	if (n < 0 || n >= KI_PATH_MAX || ki_log_segment_path(log, number, from))
 		goto fini;
 	(void)sys->mkdir(sys, directory, 0700);
-	(void)keep_bytes(log, from,
-			 (uint64_t)log_word_units(word) * LOG_UNIT, bytes, to);
+	(void)keep_bytes(log, from, (uint64_t)log_word_units(word) * LOG_UNIT,
+			 bytes, to);
 fini:
 	ki_log_census_fini(&census);
 out:
@@ -173,8 +171,8 @@ out:
  * KILN_OK, KILN_E_FORMAT, KILN_MISS (its file is gone); others: not readable
  * now, which says nothing about the record.
  */
-static enum kiln_status verify_word(struct ki_log *log,
-				    struct log_index *index, uint64_t word,
+static enum kiln_status verify_word(struct ki_log *log, struct log_index *index,
+				    uint64_t word,
 				    struct kiln_verify_report *report)
 {
 	struct log_view view;
@@ -213,13 +211,12 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 		} else if (index->words[slot] == word &&
 			   log_word_is_live(word, ki_log_min_live(index))) {
 			report->n_damaged++;
-			if (!repair || (status != KILN_E_FORMAT &&
-					status != KILN_MISS))
+			if (!repair ||
+			    (status != KILN_E_FORMAT && status != KILN_MISS))
 				continue;
 			quarantine(log, index, word);
-			report->n_repaired +=
-				(uint64_t)ki_log_word_swap(index, slot, word,
-							   0);
+			report->n_repaired += (uint64_t)ki_log_word_swap(
+				index, slot, word, 0);
 		}
 	}
 	for (slot = 0; repair && slot < n_slots; slot++) {
@@ -263,7 +260,7 @@ enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 	return status;
 }
 
-/* ---- Info ------------------------------------------------------------------------------ */
+/* ---- Info ------------------------------------------------------------ */
 
 enum kiln_status ki_log_info(struct kiln_tier *tier,
 			     struct kiln_store_info *out_info)

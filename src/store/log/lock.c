@@ -97,15 +97,15 @@ void ki_log_unlock(struct ki_log *log, struct log_lock *lock)
 		drop(log->sys, lock);
 }
 
-/* ---- Structure ------------------------------------------------------------- */
+/* ---- Structure ------------------------------------------------------- */
 
 enum kiln_status ki_log_structure_begin(struct ki_log *log,
 					struct log_lock *lock,
 					uint32_t timeout_ms)
 {
 	const struct ki_sys *sys = log->sys;
-	uint64_t deadline_ns = sys->monotonic_ns(sys) +
-			       (uint64_t)timeout_ms * 1000000;
+	uint64_t deadline_ns =
+		sys->monotonic_ns(sys) + (uint64_t)timeout_ms * 1000000;
 	int err = 0;
 
 	/* Threads of one handle queue here, without polling. */
@@ -138,7 +138,7 @@ void ki_log_structure_end(struct ki_log *log, struct log_lock *lock)
 	ki_mutex_unlock(&log->mutex);
 }
 
-/* ---- Publication ------------------------------------------------------------ */
+/* ---- Publication ----------------------------------------------------- */
 
 enum kiln_status ki_log_publication_begin(struct ki_log *log,
 					  const struct kiln_key *key,
@@ -183,7 +183,7 @@ void ki_log_publication_end(struct ki_log *log,
 	ki_mutex_unlock(&log->mutex);
 }
 
-/* ---- Build locks -------------------------------------------------------------- */
+/* ---- Build locks ----------------------------------------------------- */
 
 struct kiln_tier_lock {
 	struct log_lock lock;
@@ -247,10 +247,9 @@ enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 	/* Between slices look whether we wait for a dead one. */
 	slice_ns = 1;
 	do {
-		err = ki_log_lock(log, &lock->lock,
-				  LOG_LOCK_BUILD(key->digest_low),
-				  slice_ns < deadline_ns ? slice_ns
-							 : deadline_ns);
+		err = ki_log_lock(
+			log, &lock->lock, LOG_LOCK_BUILD(key->digest_low),
+			slice_ns < deadline_ns ? slice_ns : deadline_ns);
 		if (err == -ETIMEDOUT && holder_is_dead(log, key)) {
 			lock->lock.fd = -1;
 			*out_lock = lock;
@@ -273,7 +272,7 @@ void ki_log_build_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 	free(lock);
 }
 
-/* ---- Who is building ------------------------------------------------------------ */
+/* ---- Who is building ------------------------------------------------- */
 
 #define BUILD_NS_MAX ((uint64_t)600 * 1000000000)
 
@@ -294,9 +293,9 @@ static struct log_builder *own_builder(struct log_header *header)
 			struct log_builder *builder = &header->builders[i];
 			uint64_t other = builder->pid;
 
-			if (other && (!second || other > INT32_MAX ||
-				      ki_process_alive((int)other,
-						       builder->start)))
+			if (other &&
+			    (!second || other > INT32_MAX ||
+			     ki_process_alive((int)other, builder->start)))
 				continue;
 			if (!atomic_compare_exchange_strong(&builder->pid,
 							    &other, pid))

@@ -26,7 +26,7 @@
 
 #define LOOK_EVERY_NS 1000000000u
 
-/* ---- The guard ---------------------------------------------------------------------- */
+/* ---- The guard ------------------------------------------------------- */
 
 _Atomic uint64_t *ki_log_enter(struct ki_log *log)
 {
@@ -43,7 +43,7 @@ void ki_log_leave(_Atomic uint64_t *stripe)
 	atomic_fetch_sub(stripe, 1);
 }
 
-/* ---- Small things ---------------------------------------------------------------------- */
+/* ---- Small things ---------------------------------------------------- */
 
 void ki_log_say(struct ki_log *log, enum kiln_log_level level,
 		const char *format, ...)
@@ -84,12 +84,14 @@ int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* ---- The index in use ------------------------------------------------------------------- */
+/* ---- The index in use ------------------------------------------------ */
 
 static void release_index(struct log_retired *retired)
 {
-	ki_log_index_close((struct log_index *)(void *)(
-		(char *)retired - offsetof(struct log_index, retired)));
+	ki_log_index_close(
+		(struct log_index *)(void *)((char *)retired -
+					     offsetof(struct log_index,
+						      retired)));
 }
 
 struct old_segments {
@@ -179,8 +181,10 @@ static enum kiln_status switch_locked(struct ki_log *log,
 		log->pages = page;
 		__atomic_store_n(
 			&log->tier.generation,
-			(const uint64_t *)(const void *)((const char *)page->data +
-				offsetof(struct log_header, generation)),
+			(const uint64_t
+				 *)(const void *)((const char *)page->data +
+						  offsetof(struct log_header,
+							   generation)),
 			__ATOMIC_SEQ_CST);
 	}
 	log->index = index;
@@ -284,7 +288,7 @@ enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
 	return KILN_OK;
 }
 
-/* ---- For the memory tier ------------------------------------------------------------------ */
+/* ---- For the memory tier --------------------------------------------- */
 
 static int is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 {
@@ -299,8 +303,8 @@ static int is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 	stripe = ki_log_enter(log);
 	live = !ki_log_current(log, LOG_READ, &index) &&
 	       (place >> 32 & 0x7fffffff) == (index->epoch & 0x7ffffffe) &&
-	       (place >> 63 || !log_is_before((uint32_t)place,
-					      ki_log_min_live(index)));
+	       (place >> 63 ||
+		!log_is_before((uint32_t)place, ki_log_min_live(index)));
 	ki_log_leave(stripe);
 	return live;
 }
@@ -334,7 +338,7 @@ static enum kiln_status zero_counters(struct kiln_tier *tier)
 			     : ki_counters_zero(log->sys, log->stats_path);
 }
 
-/* ---- Opening and closing -------------------------------------------------------------------- */
+/* ---- Opening and closing --------------------------------------------- */
 
 /* In a forked child too: takes no lock, writes nothing there. */
 static void close_log(struct kiln_tier *tier)
@@ -401,8 +405,8 @@ static const struct kiln_tier_ops ops = {
 /* DIRECTORY/NAME.END from malloc(). */
 static char *path_of(const struct ki_log *log, const char *end)
 {
-	size_t size = strlen(log->directory) + strlen(log->name) +
-		      strlen(end) + 3;
+	size_t size =
+		strlen(log->directory) + strlen(log->name) + strlen(end) + 3;
 	char *path = malloc(size);
 
 	if (path)
@@ -432,8 +436,8 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 	log->fork_generation = ki_fork_generation();
 	log->readonly = !!(flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER));
 	log->guest = !!(flags & KILN_OPEN_GUEST);
-	log->maps_values = !(flags & (KILN_OPEN_GUEST | KILN_OPEN_COPY |
-				      KILN_OPEN_SHARED));
+	log->maps_values = !(
+		flags & (KILN_OPEN_GUEST | KILN_OPEN_COPY | KILN_OPEN_SHARED));
 	log->verifies_always =
 		!!(flags & (KILN_OPEN_GUEST | KILN_OPEN_VERIFY_ALWAYS |
 			    KILN_OPEN_SHARED));
@@ -489,8 +493,8 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 	enum kiln_status status;
 
 	if (!options->directory || !options->directory[0] ||
-	    (options->name && (!options->name[0] ||
-			       strchr(options->name, '/'))))
+	    (options->name &&
+	     (!options->name[0] || strchr(options->name, '/'))))
 		return KILN_E_INVALID;
 	log = new_log(options);
 	if (!log)

@@ -43,19 +43,19 @@
 
 #define LOG_AGAIN ((enum kiln_status)1000)
 
-#define LOG_STRIPES 16
-#define LOG_SEGMENTS_OPEN 1024		/* a power of two */
-#define LOG_TRIES 16			/* of what another may always disturb */
+#define LOG_STRIPES	  16
+#define LOG_SEGMENTS_OPEN 1024 /* a power of two */
+#define LOG_TRIES	  16   /* of what another may always disturb */
 
-#define LOG_ROLL_TIMEOUT_MS 20
+#define LOG_ROLL_TIMEOUT_MS    20
 #define LOG_PUBLISH_TIMEOUT_MS 250
-#define LOG_CHANGE_TIMEOUT_MS 2000	/* making, wiping, changing limits */
+#define LOG_CHANGE_TIMEOUT_MS  2000 /* making, wiping, changing limits */
 
 /* Something taken out of use, waiting for the last operation to leave. */
 struct log_retired {
 	struct log_retired *next;
 	void (*release)(struct log_retired *retired);
-	uint32_t empty;		/* stripes seen empty since */
+	uint32_t empty; /* stripes seen empty since */
 };
 
 struct log_segment {
@@ -65,11 +65,11 @@ struct log_segment {
 	uint64_t size;
 	uint64_t device;
 	uint64_t inode;
-	const uint8_t *data;		/* NULL: read through fd */
-	int fd;				/* -1: read through data */
+	const uint8_t *data; /* NULL: read through fd */
+	int fd;		     /* -1: read through data */
 	/* Atomic. */
-	_Atomic uint8_t *verified;	/* a bit for each unit */
-	_Atomic int write_fd;		/* -1: not yet */
+	_Atomic uint8_t *verified; /* a bit for each unit */
+	_Atomic int write_fd;	   /* -1: not yet */
 	_Atomic uint32_t refs;
 	/* Under log->mutex. */
 	struct log_retired retired;
@@ -78,7 +78,7 @@ struct log_segment {
 /* The open segments of one store's life; shared by an index and the larger
    one that follows it. */
 struct log_segments {
-	unsigned refs;			/* under log->mutex */
+	unsigned refs; /* under log->mutex */
 	_Atomic(struct log_segment *) slots[LOG_SEGMENTS_OPEN];
 };
 
@@ -92,7 +92,7 @@ struct log_index {
 	uint64_t n_buckets;
 	uint64_t device;
 	uint64_t inode;
-	uint32_t epoch;			/* changes when the store is another */
+	uint32_t epoch; /* changes when the store is another */
 	int writable;
 	struct log_segments *segments;
 	/* Under log->mutex. */
@@ -110,7 +110,7 @@ struct log_stripe {
 };
 
 struct ki_log {
-	struct kiln_tier tier;		/* first */
+	struct kiln_tier tier; /* first */
 
 	/* Fixed after open. */
 	const struct ki_sys *sys;
@@ -120,7 +120,7 @@ struct ki_log {
 	char *lock_path;
 	char *stats_path;
 	char *spare_path;
-	uint64_t bytes_max;		/* as the opener wanted them */
+	uint64_t bytes_max; /* as the opener wanted them */
 	uint64_t age_max_s;
 	uint32_t user_version;
 	uint32_t flags;
@@ -129,24 +129,24 @@ struct ki_log {
 	uint64_t fork_generation;
 	uint64_t boot_id[2];
 	int readonly;
-	int guest;			/* no descriptor outlives a call */
+	int guest; /* no descriptor outlives a call */
 	int maps_values;
 	int verifies_always;
 
 	/* Atomic. */
-	_Atomic(struct log_index *) index;	/* NULL: the store is gone */
-	_Atomic uint64_t checked_ns;	/* last look at the index's path */
+	_Atomic(struct log_index *) index; /* NULL: the store is gone */
+	_Atomic uint64_t checked_ns;	   /* last look at the index's path */
 	_Atomic uint64_t min_live_seen;
 	_Atomic int must_roll;
 	_Atomic unsigned n_building;
-	_Atomic unsigned grow_pause;	/* puts until growing is tried again */
+	_Atomic unsigned grow_pause; /* puts until growing is tried again */
 	struct log_stripe stripes[LOG_STRIPES];
 
 	/* Under mutex. */
 	struct ki_mutex mutex;
 	struct ki_cond changed;
 	int structure_is_busy;
-	uint64_t publishing;		/* stripes of keys, a bit each */
+	uint64_t publishing; /* stripes of keys, a bit each */
 	uint32_t epoch;
 	struct log_retired *retired;
 	struct log_page *pages;
@@ -156,22 +156,22 @@ struct ki_log {
 /* A record that was found and whose header is sound. */
 struct log_view {
 	struct log_record record;
-	const uint8_t *bytes;		/* of the whole record */
-	struct log_segment *segment;	/* NULL in guests */
-	struct kiln_blob *container;	/* what owns `bytes`; NULL: mapped */
+	const uint8_t *bytes;	     /* of the whole record */
+	struct log_segment *segment; /* NULL in guests */
+	struct kiln_blob *container; /* what owns `bytes`; NULL: mapped */
 	uint32_t number;
 	uint32_t units;
 };
 
-/* ---- log.c ------------------------------------------------------------------ */
+/* ---- log.c ----------------------------------------------------------- */
 
 _Atomic uint64_t *ki_log_enter(struct ki_log *log);
 void ki_log_leave(_Atomic uint64_t *stripe);
 
 enum log_purpose {
-	LOG_READ,	/* a look at the path at most once a second */
-	LOG_CHANGE,	/* a look now */
-	LOG_WRITE,	/* and a new store if there is none */
+	LOG_READ,   /* a look at the path at most once a second */
+	LOG_CHANGE, /* a look now */
+	LOG_WRITE,  /* and a new store if there is none */
 };
 
 /* The index to work with.  KILN_OK, KILN_MISS (there is none), READONLY, the
@@ -186,7 +186,7 @@ unsigned ki_log_mode(const struct ki_log *log);
 int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 			char out[KI_PATH_MAX]);
 
-/* ---- lock.c ------------------------------------------------------------------ */
+/* ---- lock.c ---------------------------------------------------------- */
 
 struct log_lock {
 	int fd;
@@ -224,7 +224,7 @@ void ki_log_note_build(struct kiln_tier *tier, int begins);
 unsigned ki_log_builds_now(struct kiln_tier *tier);
 void ki_log_forget_builder(struct ki_log *log);
 
-/* ---- index.c ------------------------------------------------------------------ */
+/* ---- index.c --------------------------------------------------------- */
 
 uint64_t ki_log_index_bytes(uint64_t n_buckets);
 uint64_t ki_log_buckets_for(uint64_t bytes_max);
@@ -296,23 +296,23 @@ int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
 void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
 			 uint64_t age_max_s);
 
-/* ---- segment.c ------------------------------------------------------------------ */
+/* ---- segment.c ------------------------------------------------------- */
 
 struct log_segments *ki_log_segments_new(void);
 void ki_log_segments_free(struct log_segments *segments);
 
 /* KILN_MISS if there is no such file. */
-enum kiln_status ki_log_segment_get(struct ki_log *log,
-				    struct log_index *index, uint32_t number,
+enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
+				    uint32_t number,
 				    struct log_segment **out_segment);
 void ki_log_segment_unref(struct log_segment *segment);
 /* Close those below min_live, if it has changed. */
 void ki_log_segments_sweep(struct ki_log *log, struct log_index *index);
 
 /* The file to write to.  In guests the caller closes it. */
-enum kiln_status ki_log_target_open(struct ki_log *log,
-				    struct log_index *index, uint32_t number,
-				    int *out_fd, uint64_t *out_size);
+enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
+				    uint32_t number, int *out_fd,
+				    uint64_t *out_size);
 void ki_log_target_close(struct ki_log *log, int fd);
 
 void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
@@ -320,7 +320,7 @@ void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
 	KI_REQUIRES(&log->mutex);
 void ki_log_reclaim(struct ki_log *log);
 
-/* ---- record.c ------------------------------------------------------------------ */
+/* ---- record.c -------------------------------------------------------- */
 
 /* Fill a record's header from key and sizes; sums and segment come later. */
 void ki_log_record_init(struct log_record *record, const struct kiln_key *key,
@@ -333,8 +333,8 @@ int ki_log_record_is_sound(const struct log_record *record, uint32_t segment,
 			   uint32_t units);
 
 /* Only the header of the record that a word leads to.  As view_open. */
-enum kiln_status ki_log_header_read(struct ki_log *log,
-				    struct log_index *index, uint64_t word,
+enum kiln_status ki_log_header_read(struct ki_log *log, struct log_index *index,
+				    uint64_t word,
 				    struct log_record *out_record);
 
 /* KILN_MISS: gone, or not for this version; KILN_E_FORMAT: damaged; IO,
@@ -369,7 +369,7 @@ static inline const uint8_t *ki_log_view_data(const struct log_view *view)
 	return view->bytes + log_value_offset(&view->record);
 }
 
-/* ---- find.c ------------------------------------------------------------------ */
+/* ---- find.c ---------------------------------------------------------- */
 
 struct log_found {
 	uint64_t slot;
@@ -388,10 +388,10 @@ enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 			    struct kiln_blob **out_value,
 			    struct kiln_blob **out_metadata);
-void ki_log_prefetch(struct kiln_tier *tier,
-		     const struct kiln_key *const *keys, size_t n_keys);
+void ki_log_prefetch(struct kiln_tier *tier, const struct kiln_key *const *keys,
+		     size_t n_keys);
 
-/* ---- put.c ------------------------------------------------------------------ */
+/* ---- put.c ----------------------------------------------------------- */
 
 enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 			    const void *metadata, size_t metadata_size,
@@ -406,28 +406,28 @@ enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
 				uint64_t size, uint64_t bytes,
 				uint32_t *out_units);
 
-/* ---- structure.c ------------------------------------------------------------------ */
+/* ---- structure.c ----------------------------------------------------- */
 
 struct log_file {
 	uint32_t number;
 	uint64_t size;
-	uint64_t bytes;		/* as the bound counts it */
+	uint64_t bytes; /* as the bound counts it */
 	uint64_t inode;
 };
 
 /* What lies in the directory, kept up while it is changed. */
 struct log_census {
-	struct log_file *files;		/* segments, oldest first */
+	struct log_file *files; /* segments, oldest first */
 	size_t n_files;
 	size_t n_files_max;
-	uint64_t bytes;			/* of all files of NAME */
+	uint64_t bytes; /* of all files of NAME */
 	int has_spare;
 	uint64_t spare_size;
 	uint64_t spare_bytes;
 	int has_source;
 	uint32_t oldest_source;
 	uint64_t oldest_source_bytes;
-	uint64_t copy_bytes_left;	/* of this operation */
+	uint64_t copy_bytes_left; /* of this operation */
 	uint64_t n_evicted;
 };
 
@@ -435,8 +435,8 @@ struct log_census {
 enum kiln_status ki_log_census_take(struct ki_log *log, uint32_t min_live,
 				    int clean, struct log_census *out_census);
 void ki_log_census_fini(struct log_census *census);
-int ki_log_census_add(struct log_census *census, uint32_t number,
-		      uint64_t size, uint64_t bytes, uint64_t inode);
+int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
+		      uint64_t bytes, uint64_t inode);
 
 /* Under byte 0: evict until `bytes` more fit.  FULL, TOO_LARGE. */
 enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
@@ -471,7 +471,7 @@ int ki_log_is_current_locked(struct ki_log *log, const struct log_index *index);
 
 void ki_log_count_evicted(struct ki_log *log, uint64_t n);
 
-/* ---- make.c ------------------------------------------------------------------ */
+/* ---- make.c ---------------------------------------------------------- */
 
 /* Make, repair or finish what stands at the index's path. */
 enum kiln_status ki_log_make(struct ki_log *log);
@@ -479,10 +479,9 @@ enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index);
 enum kiln_status ki_log_wipe(struct kiln_tier *tier);
 enum kiln_status ki_log_wipe_now(struct ki_log *log);
 
-/* ---- inspect.c ------------------------------------------------------------------ */
+/* ---- inspect.c ------------------------------------------------------- */
 
-enum kiln_status ki_log_list(struct kiln_tier *tier,
-			     struct kiln_cursor *cursor,
+enum kiln_status ki_log_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
 			     struct kiln_entry *out_entry);
 enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 			       kiln_progress_fn *progress, void *arg,

@@ -13,7 +13,7 @@
 
 #include "store/log/log_test.h"
 
-/* ---- The bound, looked at after every system call that can add to it ----------- */
+/* ---- The bound, looked at after every system call that can add to it ---- */
 
 static const char *watched;
 static uint64_t most_seen;
@@ -201,9 +201,9 @@ static void a_value_that_can_never_fit_is_too_large(void **state)
 static void a_bound_that_can_hold_nothing_is_an_error(void **state)
 {
 	char *directory = harness_directory();
-	struct ki_store_options options = {
-		.sys = &ki_sys_posix, .directory = directory, .bytes_max = 4096
-	};
+	struct ki_store_options options = { .sys = &ki_sys_posix,
+					    .directory = directory,
+					    .bytes_max = 4096 };
 	struct kiln_tier *tier;
 
 	assert_int_equal(ki_store_log_open(&options, &tier), KILN_E_FULL);

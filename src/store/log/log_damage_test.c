@@ -52,8 +52,8 @@ static struct picture take_picture(void)
 		if (entry->d_name[0] == '.')
 			continue;
 		assert_true(picture.n_files < FILES_MAX);
-		file->path = harness_path(picture.store.directory,
-					  entry->d_name);
+		file->path =
+			harness_path(picture.store.directory, entry->d_name);
 		file->data = harness_read(file->path, &file->size);
 		picture.n_files++;
 	}
@@ -248,9 +248,9 @@ static void a_damaged_record_is_told_apart_from_a_miss(void **state)
 	assert_int_equal(n_damaged, 1);
 	store->options.flags = 0;
 	store_open(store);
-	assert_int_equal(store->tier->ops->verify(store->tier, 0, NULL, NULL,
-						  &report),
-			 KILN_OK);
+	assert_int_equal(
+		store->tier->ops->verify(store->tier, 0, NULL, NULL, &report),
+		KILN_OK);
 	assert_int_equal(report.n_damaged, 1);
 	assert_int_equal(report.n_entries, N_ENTRIES - 1);
 	assert_int_equal(store_get_any(store, 5, &size), KILN_E_FORMAT);
@@ -280,9 +280,9 @@ static void a_damaged_record_is_told_apart_from_a_miss(void **state)
 	quarantine = harness_path(store->directory, "kiln.quarantine");
 	assert_int_equal(access(quarantine, F_OK), 0);
 	free(quarantine);
-	assert_int_equal(store->tier->ops->verify(store->tier, 0, NULL, NULL,
-						  &report),
-			 KILN_OK);
+	assert_int_equal(
+		store->tier->ops->verify(store->tier, 0, NULL, NULL, &report),
+		KILN_OK);
 	assert_int_equal(report.n_damaged, 0);
 	free_picture(&picture);
 }

@@ -33,9 +33,9 @@ struct shared {
 
 static struct shared *share(uint64_t bytes_max)
 {
-	struct shared *shared = mmap(NULL, sizeof(*shared),
-				     PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct shared *shared =
+		mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	shared->store = store_new(bytes_max, 0);
@@ -56,7 +56,7 @@ static uint32_t way_of(unsigned index)
 	return ways[index % 3];
 }
 
-/* ---- Exactly once ---------------------------------------------------------------- */
+/* ---- Exactly once ---------------------------------------------------- */
 
 static int create_all(unsigned index, void *arg)
 {
@@ -118,7 +118,7 @@ static void a_store_made_by_many_at_once_is_one(void **state)
 	unshare_it(shared);
 }
 
-/* ---- What was removed or replaced ----------------------------------------------------- */
+/* ---- What was removed or replaced ------------------------------------ */
 
 /* Each process has a key of its own, and crowds the store with others. */
 static int put_and_remove(unsigned index, void *arg)
@@ -135,10 +135,10 @@ static int put_and_remove(unsigned index, void *arg)
 		if (status != KILN_OK && status != KILN_E_TIMEOUT)
 			return 1;
 		(void)store_get_any(&store, index, &size);
-		status = store_put(&store,
-				   1000 + (unsigned)(harness_random(&random) %
-						     100000),
-				   (size_t)(harness_random(&random) % 4000), 0);
+		status = store_put(
+			&store,
+			1000 + (unsigned)(harness_random(&random) % 100000),
+			(size_t)(harness_random(&random) % 4000), 0);
 		if (status < 0 && status != KILN_E_TIMEOUT)
 			return 2;
 		status = store_remove(&store, index);
@@ -155,8 +155,7 @@ static void a_removed_entry_never_comes_back(void **state)
 {
 	struct shared *shared = share(1 << 20);
 
-	assert_int_equal(
-		harness_processes(4, put_and_remove, shared, 60), 0);
+	assert_int_equal(harness_processes(4, put_and_remove, shared, 60), 0);
 	unshare_it(shared);
 }
 
@@ -191,7 +190,7 @@ static void a_replaced_value_never_comes_back(void **state)
 	unshare_it(shared);
 }
 
-/* ---- Growth, wipes, disappearance under load ------------------------------------------- */
+/* ---- Growth, wipes, disappearance under load ------------------------- */
 
 static int put_small(unsigned index, void *arg)
 {
@@ -264,8 +263,8 @@ static void wipes_and_disappearance_under_load_hurt_nobody(void **state)
 	struct shared *shared = share(1 << 20);
 	struct store store;
 
-	assert_int_equal(
-		harness_processes(4, put_through_changes, shared, 60), 0);
+	assert_int_equal(harness_processes(4, put_through_changes, shared, 60),
+			 0);
 	store = store_beside(&shared->store, 0);
 	assert_int_equal(store_put(&store, 9999, 100, 0), KILN_OK);
 	assert_int_equal(store_get(&store, 9999, 100), KILN_OK);
@@ -273,7 +272,7 @@ static void wipes_and_disappearance_under_load_hurt_nobody(void **state)
 	unshare_it(shared);
 }
 
-/* ---- Killed at random ----------------------------------------------------------------------- */
+/* ---- Killed at random ------------------------------------------------ */
 
 static void work(struct shared *shared, unsigned seed)
 {
@@ -364,9 +363,9 @@ static void processes_killed_at_random_leave_a_sound_store(void **state)
 	}
 	assert_int_equal(n_wrong, 0);
 	store = store_beside(&shared->store, 0);
-	assert_int_equal(store.tier->ops->verify(store.tier, 0, NULL, NULL,
-						 &report),
-			 KILN_OK);
+	assert_int_equal(
+		store.tier->ops->verify(store.tier, 0, NULL, NULL, &report),
+		KILN_OK);
 	assert_int_equal(report.n_damaged, 0);
 	for (i = 10000; i < 10100; i++)
 		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);

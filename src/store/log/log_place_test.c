@@ -14,7 +14,7 @@
 
 #include "store/log/log_test.h"
 
-/* ---- Wipe and disappearance ------------------------------------------------------ */
+/* ---- Wipe and disappearance ------------------------------------------ */
 
 static void a_wipe_is_seen_by_another_handle(void **state)
 {
@@ -141,7 +141,7 @@ static void a_newer_format_is_left_alone(void **state)
 	store_free(&store);
 }
 
-/* ---- Odd places -------------------------------------------------------------------- */
+/* ---- Odd places ------------------------------------------------------ */
 
 static enum kiln_status try_open(const char *directory, uint32_t flags)
 {
@@ -176,9 +176,9 @@ static void places_that_are_not_ours_are_refused(void **state)
 	assert_int_equal(try_open(real, 0), KILN_OK);
 	assert_int_equal(try_open(link, 0), KILN_E_OWNER);
 	assert_int_equal(try_open(slashed, 0), KILN_E_OWNER);
-	assert_int_equal(try_open(link,
-				  KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER),
-			 KILN_OK);
+	assert_int_equal(
+		try_open(link, KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER),
+		KILN_OK);
 	assert_int_equal(try_open(file, 0), KILN_E_OWNER);
 	assert_int_equal(try_open(below, 0), KILN_E_IO);
 	assert_int_equal(try_open(deep, 0), KILN_OK);
@@ -197,7 +197,8 @@ static void places_that_are_not_ours_are_refused(void **state)
 	assert_int_equal(try_open(inside, 0), KILN_OK);
 	if (!geteuid() && !chown(real, 12345, 12345)) {
 		assert_int_equal(try_open(real, 0), KILN_E_OWNER);
-		assert_int_equal(try_open(real, KILN_OPEN_READONLY), KILN_E_OWNER);
+		assert_int_equal(try_open(real, KILN_OPEN_READONLY),
+				 KILN_E_OWNER);
 		assert_int_equal(try_open(real, KILN_OPEN_READONLY |
 							KILN_OPEN_ANY_OWNER),
 				 KILN_OK);
@@ -258,7 +259,7 @@ static void foreign_things_under_our_names_are_left_alone(void **state)
 		}
 }
 
-/* ---- Read only, full, no locks -------------------------------------------------------- */
+/* ---- Read only, full, no locks --------------------------------------- */
 
 static unsigned n_writes;
 static int write_error;
@@ -336,9 +337,9 @@ static void a_read_only_store_is_read_without_any_write(void **state)
 		assert_int_equal(other.tier->ops->set_limit(other.tier, 0),
 				 KILN_E_READONLY);
 		memset(&cursor, 0, sizeof(cursor));
-		assert_int_equal(other.tier->ops->list(other.tier, &cursor,
-						       &entry),
-				 KILN_OK);
+		assert_int_equal(
+			other.tier->ops->list(other.tier, &cursor, &entry),
+			KILN_OK);
 		kiln_blob_unref(entry.record);
 		kiln_blob_unref(entry.metadata);
 		assert_int_equal(other.tier->ops->verify(other.tier, 0, NULL,
@@ -400,17 +401,16 @@ static void without_locks_what_is_there_is_used(void **state)
 		assert_int_equal(store_get(&store, 2, 100), KILN_OK);
 		assert_int_equal(store_put(&other, 3, 3 << 20, 0),
 				 KILN_E_UNSUPPORTED);
-		assert_int_equal(other.tier->ops->lock(other.tier, key, 10,
-						       &lock),
-				 KILN_E_UNSUPPORTED);
+		assert_int_equal(
+			other.tier->ops->lock(other.tier, key, 10, &lock),
+			KILN_E_UNSUPPORTED);
 		store_close(&other);
 		kiln_key_free(key);
 
 		/* Nothing can be made without. */
 		store_close(&store);
 		harness_remove(store.directory);
-		assert_int_equal(ki_store_log_open(&other.options,
-						   &other.tier),
+		assert_int_equal(ki_store_log_open(&other.options, &other.tier),
 				 KILN_E_UNSUPPORTED);
 		store_free(&store);
 	}
@@ -457,7 +457,7 @@ static void a_full_medium_makes_room_or_drops_the_put(void **state)
 	store_free(&store);
 }
 
-/* ---- Time ------------------------------------------------------------------------------- */
+/* ---- Time ------------------------------------------------------------ */
 
 static uint64_t clock_offset_s;
 
@@ -494,7 +494,7 @@ static void entries_unused_for_too_long_go(void **state)
 	store_free(&store);
 }
 
-/* ---- Locks and forks ------------------------------------------------------------------------ */
+/* ---- Locks and forks ------------------------------------------------- */
 
 static void a_build_lock_excludes_and_ends_with_its_holder(void **state)
 {
@@ -509,8 +509,7 @@ static void a_build_lock_excludes_and_ends_with_its_holder(void **state)
 	assert_int_equal(a.tier->ops->lock(a.tier, key, 0, &lock), KILN_OK);
 	assert_int_equal(b.tier->ops->lock(b.tier, key, 5, &second),
 			 KILN_E_TIMEOUT);
-	assert_int_equal(b.tier->ops->lock(b.tier, other, 0, &second),
-			 KILN_OK);
+	assert_int_equal(b.tier->ops->lock(b.tier, other, 0, &second), KILN_OK);
 	b.tier->ops->unlock(b.tier, second);
 	/* S40, S41: a child that lives on keeps no lock. */
 	assert_int_equal(pipe(gate), 0);
@@ -723,7 +722,8 @@ int main(void)
 		cmocka_unit_test(without_locks_what_is_there_is_used),
 		cmocka_unit_test(a_full_medium_makes_room_or_drops_the_put),
 		cmocka_unit_test(entries_unused_for_too_long_go),
-		cmocka_unit_test(a_build_lock_excludes_and_ends_with_its_holder),
+		cmocka_unit_test(
+			a_build_lock_excludes_and_ends_with_its_holder),
 		cmocka_unit_test(a_forked_child_may_close),
 		cmocka_unit_test(who_builds_is_known_and_the_dead_do_not_count),
 		cmocka_unit_test(in_a_guest_no_descriptor_outlives_a_call),

@@ -11,12 +11,13 @@
 
 #include "store/log/log_test.h"
 
-/* ---- Contract ------------------------------------------------------------------- */
+/* ---- Contract -------------------------------------------------------- */
 
 static void what_was_put_is_found(void **state)
 {
-	static const size_t sizes[] = { 0,     1,     63,     64,      4096,
-					65536, 70001, 300000, 1 << 21, 5000001 };
+	static const size_t sizes[] = {
+		0, 1, 63, 64, 4096, 65536, 70001, 300000, 1 << 21, 5000001
+	};
 	struct store store = store_new(64 << 20, 0);
 	size_t i;
 

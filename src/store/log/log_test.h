@@ -15,7 +15,7 @@
 struct store {
 	struct ki_store_options options;
 	struct kiln_tier *tier;
-	char *directory;	/* NULL: another's */
+	char *directory; /* NULL: another's */
 };
 
 static inline struct kiln_key *test_key(unsigned number)
@@ -141,8 +141,7 @@ static inline enum kiln_status store_put(struct store *store, unsigned number,
 
 /* Whatever size the value has; wrong bytes abort. */
 static inline enum kiln_status store_get_any(struct store *store,
-					     unsigned number,
-					     size_t *out_size)
+					     unsigned number, size_t *out_size)
 {
 	struct kiln_key *key = test_key(number);
 	struct kiln_blob *blob;

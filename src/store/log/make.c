@@ -19,8 +19,9 @@
  *	5  rename
  * A writer swaps its word, then reads RETIRED; all four are sequentially
  * consistent.  If it reads 0, its word was there before step 3 and step 4 sees
- * it; if not, it publishes again in the new index.  Killed between 3 and 5: whoever takes byte 0 next finds the
- * retired index still in its place and takes the mark off.
+ * it; if not, it publishes again in the new index.  Killed between 3 and 5:
+ * whoever takes byte 0 next finds the retired index still in its place and
+ * takes the mark off.
  *
  * A wipe sets RETIRED before the first file goes.  Killed on the way, the
  * index that says so is still there, and the next one finishes.
@@ -34,7 +35,7 @@
 
 #include "base/map.h"
 
-/* ---- Filling ---------------------------------------------------------------------- */
+/* ---- Filling --------------------------------------------------------- */
 
 /* Put a word where its digest belongs; 0 if both buckets are full. */
 static int insert(struct log_index *index, uint64_t digest_low,
@@ -144,7 +145,7 @@ static enum kiln_status draft_finish(struct ki_log *log, struct draft *draft,
 	return status;
 }
 
-/* ---- Again, from the records -------------------------------------------------------- */
+/* ---- Again, from the records ----------------------------------------- */
 
 struct digest {
 	uint64_t low;
@@ -154,8 +155,8 @@ struct digest {
 struct rebuild {
 	struct ki_log *log;
 	struct log_index *index;
-	struct digest *digests;		/* of each slot */
-	struct ki_map removed;		/* low halves of removed keys' digests */
+	struct digest *digests; /* of each slot */
+	struct ki_map removed;	/* low halves of removed keys' digests */
 };
 
 static int find_digest(const struct rebuild *rebuild, struct digest digest,
@@ -185,9 +186,9 @@ static void replay(struct rebuild *rebuild, const struct log_record *record,
 	struct digest digest = { ki_digest_low(record->digest),
 				 ki_digest_high(record->digest) };
 	uintptr_t name = (uintptr_t)digest.low | 1;
-	uint64_t word = log_word(ki_log_tag_of(digest.low),
-				 log_class_of(log_record_bytes(record)),
-				 number, units);
+	uint64_t word =
+		log_word(ki_log_tag_of(digest.low),
+			 log_class_of(log_record_bytes(record)), number, units);
 	uint64_t slot;
 	int there = find_digest(rebuild, digest, &slot);
 
@@ -278,7 +279,7 @@ out:
 	return status;
 }
 
-/* ---- Making -------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------- */
 
 static void wanted_limits(const struct ki_log *log,
 			  struct log_limit_values *out_limits)
@@ -303,10 +304,10 @@ static enum kiln_status make_locked(struct ki_log *log)
 	uint32_t next;
 
 	wanted_limits(log, &limits);
-	if (limits.bytes_max &&
-	    ki_log_index_bytes(n_buckets) + 2 * limits.segment_bytes +
-			    ki_log_other_bytes() >
-		    limits.bytes_max)
+	if (limits.bytes_max && ki_log_index_bytes(n_buckets) +
+						2 * limits.segment_bytes +
+						ki_log_other_bytes() >
+					limits.bytes_max)
 		return KILN_E_FULL;
 	status = ki_log_census_take(log, 0, 1, &census);
 	if (status)
@@ -315,10 +316,9 @@ static enum kiln_status make_locked(struct ki_log *log)
 	if (status)
 		goto out;
 	next = census.n_files ? census.files[census.n_files - 1].number + 1 : 1;
-	status = fill_header(log, draft.index.header, n_buckets,
-			     log->user_version,
-			     census.n_files ? census.files[0].number : next,
-			     &limits);
+	status = fill_header(
+		log, draft.index.header, n_buckets, log->user_version,
+		census.n_files ? census.files[0].number : next, &limits);
 	draft.index.header->next_number = log_number_word(next);
 	if (!status && census.n_files)
 		status = replay_all(log, &draft.index, &census);
@@ -345,8 +345,7 @@ static void retire_damaged(struct ki_log *log)
 	(void)sys->close(sys, fd);
 }
 
-static enum kiln_status wipe_locked(struct ki_log *log,
-				    struct log_index *index,
+static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
 				    uint32_t user_version);
 
 static enum kiln_status repair_locked(struct ki_log *log,
@@ -399,7 +398,7 @@ enum kiln_status ki_log_make(struct ki_log *log)
 	return status;
 }
 
-/* ---- Growing --------------------------------------------------------------------------- */
+/* ---- Growing --------------------------------------------------------- */
 
 static void carry(struct ki_log *log, struct log_index *old,
 		  struct log_index *next, uint64_t slot, uint64_t *copied)
@@ -438,8 +437,7 @@ static void copy_header(struct log_header *to, const struct log_header *from)
 	to->generation++;
 }
 
-static enum kiln_status grow_locked(struct ki_log *log,
-				    struct log_index *index)
+static enum kiln_status grow_locked(struct ki_log *log, struct log_index *index)
 {
 	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot, tail;
 	uint64_t n_buckets = index->n_buckets * 2;
@@ -501,7 +499,7 @@ enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index)
 	return status == LOG_AGAIN ? KILN_OK : status;
 }
 
-/* ---- Wiping ------------------------------------------------------------------------------- */
+/* ---- Wiping ---------------------------------------------------------- */
 
 /* Every regular file of a directory, and the directory. */
 static void remove_inside(const struct ki_sys *sys, const char *path)
@@ -546,8 +544,7 @@ static void remove_others(struct ki_log *log)
 	sys->closedir(sys, dir);
 }
 
-static enum kiln_status wipe_locked(struct ki_log *log,
-				    struct log_index *index,
+static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
 				    uint32_t user_version)
 {
 	struct log_limit_values limits;

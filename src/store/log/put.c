@@ -32,12 +32,12 @@ struct put {
 
 	/* Set once the record is written. */
 	int written;
-	uint32_t epoch;		/* of the index it was written under */
+	uint32_t epoch; /* of the index it was written under */
 	uint32_t number;
 	uint64_t word;
 };
 
-/* ---- Writing ------------------------------------------------------------------ */
+/* ---- Writing --------------------------------------------------------- */
 
 enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
 				uint64_t size, uint64_t bytes,
@@ -141,8 +141,8 @@ static enum kiln_status write_to_tail(struct ki_log *log,
 	return status;
 }
 
-static enum kiln_status write_small(struct ki_log *log,
-				    struct log_index *index, struct put *put)
+static enum kiln_status write_small(struct ki_log *log, struct log_index *index,
+				    struct put *put)
 {
 	enum kiln_status status = LOG_AGAIN;
 	int tries, force;
@@ -163,8 +163,8 @@ static enum kiln_status write_small(struct ki_log *log,
 	return KILN_E_TIMEOUT;
 }
 
-static enum kiln_status write_large(struct ki_log *log,
-				    struct log_index *index, struct put *put)
+static enum kiln_status write_large(struct ki_log *log, struct log_index *index,
+				    struct put *put)
 {
 	uint32_t number;
 	enum kiln_status status;
@@ -206,12 +206,11 @@ static void unlink_own_file(struct ki_log *log, uint32_t number)
 		(void)log->sys->unlink(log->sys, path);
 }
 
-/* ---- Publishing ------------------------------------------------------------------- */
+/* ---- Publishing ------------------------------------------------------ */
 
 /* Where to put a word when no word of the key is there: a free or dead slot,
    else the one that will be missed least. */
-static enum kiln_status choose_slot(struct ki_log *log,
-				    struct log_index *index,
+static enum kiln_status choose_slot(struct ki_log *log, struct log_index *index,
 				    const uint64_t slots[2], int refuse,
 				    uint64_t *out_slot, uint64_t *out_word)
 {
@@ -260,10 +259,10 @@ static enum kiln_status choose_slot(struct ki_log *log,
 static int other_wins(const struct put *put, uint64_t other, uint32_t min_live)
 {
 	uint32_t theirs = log_word_segment(other, min_live);
-	int other_is_older = theirs != put->number
-				     ? log_is_before(theirs, put->number)
-				     : log_word_units(other) <
-					       log_word_units(put->word);
+	int other_is_older =
+		theirs != put->number
+			? log_is_before(theirs, put->number)
+			: log_word_units(other) < log_word_units(put->word);
 
 	return put->replaces ? !other_is_older : other_is_older;
 }
@@ -374,7 +373,7 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 	return settle(log, index, put, slots, slot);
 }
 
-/* ---- The operation ----------------------------------------------------------------- */
+/* ---- The operation --------------------------------------------------- */
 
 static enum kiln_status check_limits(struct ki_log *log,
 				     struct log_index *index,
@@ -521,7 +520,7 @@ out:
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
 
-/* ---- Remove ------------------------------------------------------------------------- */
+/* ---- Remove ---------------------------------------------------------- */
 
 /* So that an index made anew from the records does not find it again.  Where
    there is no room without a roll, it goes without. */
@@ -538,8 +537,7 @@ static void write_tombstone(struct ki_log *log, struct log_index *index,
 }
 
 /* Clear every word of the key.  LOG_AGAIN: the index was retired. */
-static enum kiln_status clear_words(struct ki_log *log,
-				    struct log_index *index,
+static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
 				    const struct kiln_key *key, int *removed)
 {
 	struct log_found found;

@@ -21,7 +21,7 @@
 
 #define GUESS_BYTES_MAX ((uint64_t)1 << 20)
 
-/* ---- Writing --------------------------------------------------------------------- */
+/* ---- Writing --------------------------------------------------------- */
 
 void ki_log_record_init(struct log_record *record, const struct kiln_key *key,
 			uint64_t metadata_size, uint64_t value_size,
@@ -49,7 +49,7 @@ void ki_log_record_seal(struct log_record *record, uint32_t segment)
 	record->header_sum = header_sum(record);
 }
 
-/* ---- Reading ---------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------- */
 
 int ki_log_record_is_sound(const struct log_record *record, uint32_t segment,
 			   uint32_t units)
@@ -243,8 +243,8 @@ static enum kiln_status header_read(struct ki_log *log, uint32_t number,
 	return err == -ENODATA ? KILN_E_FORMAT : ki_log_status(err);
 }
 
-enum kiln_status ki_log_header_read(struct ki_log *log,
-				    struct log_index *index, uint64_t word,
+enum kiln_status ki_log_header_read(struct ki_log *log, struct log_index *index,
+				    uint64_t word,
 				    struct log_record *out_record)
 {
 	uint32_t min_live = ki_log_min_live(index);
@@ -263,8 +263,8 @@ enum kiln_status ki_log_header_read(struct ki_log *log,
 	if (view.segment && view.segment->data) {
 		status = view_mapped(&view);
 	} else {
-		status = header_read(log, view.number, view.units,
-				     &view.record);
+		status =
+			header_read(log, view.number, view.units, &view.record);
 		if (!status)
 			status = accept(&view, UINT64_MAX);
 	}
@@ -314,13 +314,13 @@ int ki_log_view_check(struct ki_log *log, struct log_view *view)
 	return 1;
 }
 
-/* ---- Handing out ------------------------------------------------------------------- */
+/* ---- Handing out ----------------------------------------------------- */
 
 /* Where a blob lies: "copied" 1 | epoch 31 | segment 32. */
 static uint64_t place_of(const struct log_index *index,
 			 const struct log_view *view)
 {
-	return (uint64_t)!!view->container << 63 |
+	return (uint64_t) !!view->container << 63 |
 	       (uint64_t)(index->epoch & 0x7ffffffe) << 32 | view->number;
 }
 

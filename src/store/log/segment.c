@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* ---- Letting go ----------------------------------------------------------------- */
+/* ---- Letting go ------------------------------------------------------ */
 
 void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
 			  void (*release)(struct log_retired *retired))
@@ -84,12 +84,14 @@ void ki_log_segment_unref(struct log_segment *segment)
 
 static void release(struct log_retired *retired)
 {
-	ki_log_segment_unref((struct log_segment *)(void *)(
-		(char *)retired - offsetof(struct log_segment, retired)));
+	ki_log_segment_unref(
+		(struct log_segment *)(void *)((char *)retired -
+					       offsetof(struct log_segment,
+							retired)));
 }
 
 static void take_out_locked(struct ki_log *log, struct log_segments *segments,
-			    unsigned place)
+			    unsigned place) KI_REQUIRES(&log->mutex)
 {
 	struct log_segment *segment =
 		atomic_exchange(&segments->slots[place], NULL);
@@ -98,7 +100,7 @@ static void take_out_locked(struct ki_log *log, struct log_segments *segments,
 		ki_log_retire_locked(log, &segment->retired, release);
 }
 
-/* ---- The table ------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------- */
 
 struct log_segments *ki_log_segments_new(void)
 {
@@ -162,8 +164,8 @@ static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 	segment->refs = 1;
 	err = ki_log_segment_path(log, number, path);
 	if (!err)
-		err = fd = sys->open(sys, path,
-				     KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+		err = fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW,
+				     0);
 	if (fd >= 0)
 		err = sys->fstat(sys, fd, &info);
 	if (err == -ENOENT || (!err && (!S_ISREG(info.mode) || !info.size))) {
@@ -180,8 +182,8 @@ static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 	segment->verified = calloc(1, (size_t)(info.size / LOG_UNIT / 8 + 1));
 	if (!segment->verified)
 		goto out;
-	if (log->maps_values && !sys->map(sys, fd, 0, (size_t)info.size, 0,
-					  &data)) {
+	if (log->maps_values &&
+	    !sys->map(sys, fd, 0, (size_t)info.size, 0, &data)) {
 		segment->data = data;
 	} else {
 		segment->fd = fd;
@@ -200,8 +202,8 @@ out:
 	return status;
 }
 
-enum kiln_status ki_log_segment_get(struct ki_log *log,
-				    struct log_index *index, uint32_t number,
+enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
+				    uint32_t number,
 				    struct log_segment **out_segment)
 {
 	unsigned place = number & (LOG_SEGMENTS_OPEN - 1);
@@ -227,7 +229,7 @@ enum kiln_status ki_log_segment_get(struct ki_log *log,
 	return status;
 }
 
-/* ---- Writing ---------------------------------------------------------------------- */
+/* ---- Writing --------------------------------------------------------- */
 
 static int open_for_writing(struct ki_log *log, uint32_t number,
 			    struct ki_file_info *out_info)
@@ -235,10 +237,11 @@ static int open_for_writing(struct ki_log *log, uint32_t number,
 	const struct ki_sys *sys = log->sys;
 	char path[KI_PATH_MAX];
 	int err = ki_log_segment_path(log, number, path);
-	int fd = err ? err
-		     : sys->open(sys, path,
-				 KI_OPEN_READ | KI_OPEN_WRITE |
-					 KI_OPEN_NOFOLLOW, 0);
+	int fd =
+		err ? err
+		    : sys->open(sys, path,
+				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
+				0);
 
 	if (fd < 0)
 		return fd;
@@ -257,9 +260,9 @@ static int open_for_writing(struct ki_log *log, uint32_t number,
  * by now: it is looked at before every write, and left alone if it is not
  * ours any more.
  */
-enum kiln_status ki_log_target_open(struct ki_log *log,
-				    struct log_index *index, uint32_t number,
-				    int *out_fd, uint64_t *out_size)
+enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
+				    uint32_t number, int *out_fd,
+				    uint64_t *out_size)
 {
 	const struct ki_sys *sys = log->sys;
 	struct log_segment *segment;

@@ -26,10 +26,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LOCK_BYTES (LOG_HOLDERS * sizeof(struct log_holder))
-#define SLACK_BYTES 8192	/* blocks that a file system adds of its own */
+#define LOCK_BYTES  (LOG_HOLDERS * sizeof(struct log_holder))
+#define SLACK_BYTES 8192 /* blocks that a file system adds of its own */
 
-/* ---- Census ------------------------------------------------------------------------ */
+/* ---- Census ---------------------------------------------------------- */
 
 uint64_t ki_log_other_bytes(void)
 {
@@ -56,8 +56,8 @@ static int parse_number(const char *text, uint32_t *out_number)
 	return !strcmp(text + 8, ".val");
 }
 
-int ki_log_census_add(struct log_census *census, uint32_t number,
-		      uint64_t size, uint64_t bytes, uint64_t inode)
+int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
+		      uint64_t bytes, uint64_t inode)
 {
 	size_t n_max = census->n_files_max ? census->n_files_max * 2 : 64;
 	struct log_file *files;
@@ -247,7 +247,7 @@ void ki_log_count_evicted(struct ki_log *log, uint64_t n)
 	ki_counters_add(log->sys, log->stats_path, deltas);
 }
 
-/* ---- New files ----------------------------------------------------------------------- */
+/* ---- New files ------------------------------------------------------- */
 
 int ki_log_temporary(struct ki_log *log, uint64_t size,
 		     char out_path[KI_PATH_MAX], int *out_fd)
@@ -256,8 +256,8 @@ int ki_log_temporary(struct ki_log *log, uint64_t size,
 	int fd, err;
 
 	if (snprintf(out_path, KI_PATH_MAX, "%s/%s.tmp.%d.%u", log->directory,
-		     log->name, ki_process_id(), ++log->n_temporaries) >=
-	    KI_PATH_MAX)
+		     log->name, ki_process_id(),
+		     ++log->n_temporaries) >= KI_PATH_MAX)
 		return -ENAMETOOLONG;
 	(void)sys->unlink(sys, out_path);
 	fd = sys->open(sys, out_path,
@@ -318,7 +318,7 @@ static int take_number(struct ki_log *log, struct log_index *index,
 	return ki_log_segment_path(log, number, out_path);
 }
 
-/* ---- Eviction -------------------------------------------------------------------------- */
+/* ---- Eviction -------------------------------------------------------- */
 
 static int is_of_segment(uint64_t word, uint32_t number, uint32_t min_live)
 {
@@ -368,8 +368,7 @@ static int body_is_sound(const uint8_t *data)
 	struct ki_piece pieces[] = {
 		{ key, record->key_size },
 		{ key + record->key_size, record->metadata_size },
-		{ data + log_value_offset(record),
-		  (size_t)record->value_size },
+		{ data + log_value_offset(record), (size_t)record->value_size },
 	};
 
 	return record->body_sum == ki_xxh3_64_pieces(pieces, 3);
@@ -400,8 +399,7 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 	    !body_is_sound(data))
 		goto out;
 	to = log_tail_segment(index->header->tail);
-	if (to == number ||
-	    ki_log_target_open(log, index, to, &to_fd, &size))
+	if (to == number || ki_log_target_open(log, index, to, &to_fd, &size))
 		goto out;
 	if (ki_log_reserve(index, to, size, bytes, &to_units)) {
 		census->copy_bytes_left = 0;
@@ -487,8 +485,7 @@ static int is_own_file(struct ki_log *log, int fd, uint32_t number)
 /* Carry over what was used of a segment, drop the rest.  1: the file lives on
    under another name. */
 static int empty_segment(struct ki_log *log, struct log_index *index,
-			 struct log_census *census,
-			 const struct log_file *file)
+			 struct log_census *census, const struct log_file *file)
 {
 	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
 	uint32_t min_live = ki_log_min_live(index);
@@ -623,7 +620,7 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 	return KILN_OK;
 }
 
-/* ---- Rolling ------------------------------------------------------------------------------- */
+/* ---- Rolling --------------------------------------------------------- */
 
 static uint64_t next_segment_bytes(const struct log_limit_values *limits,
 				   const struct log_census *census)
@@ -790,8 +787,7 @@ static int has_room(const struct log_census *census, uint64_t tail,
 	return 0;
 }
 
-static enum kiln_status roll_locked(struct ki_log *log,
-				    struct log_index *index,
+static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 				    uint64_t seen_tail, uint64_t bytes,
 				    int force, uint64_t *out_n_evicted)
 {
@@ -843,7 +839,7 @@ enum kiln_status ki_log_roll(struct ki_log *log, struct log_index *index,
 	return status;
 }
 
-/* ---- Large values ------------------------------------------------------------------------- */
+/* ---- Large values ---------------------------------------------------- */
 
 static enum kiln_status large_locked(struct ki_log *log,
 				     struct log_index *index, uint64_t bytes,
@@ -893,14 +889,14 @@ enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 
 	if (status)
 		return status;
-	status = large_locked(log, index, bytes, out_number, out_fd,
-			      &n_evicted);
+	status =
+		large_locked(log, index, bytes, out_number, out_fd, &n_evicted);
 	ki_log_structure_end(log, &lock);
 	ki_log_count_evicted(log, n_evicted);
 	return status;
 }
 
-/* ---- Limits --------------------------------------------------------------------------------- */
+/* ---- Limits ---------------------------------------------------------- */
 
 static enum kiln_status limit_locked(struct ki_log *log,
 				     struct log_index *index,
@@ -916,9 +912,9 @@ static enum kiln_status limit_locked(struct ki_log *log,
 	ki_log_limits_get(log, index, &limits);
 	limits.bytes_max = bytes_max;
 	limits.segment_bytes = ki_log_segment_bytes_for(bytes_max);
-	if (bytes_max && index->size + 2 * limits.segment_bytes +
-				 ki_log_other_bytes() >
-			 bytes_max)
+	if (bytes_max &&
+	    index->size + 2 * limits.segment_bytes + ki_log_other_bytes() >
+		    bytes_max)
 		return KILN_E_FULL;
 	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
 	if (status)
