@@ -602,32 +602,43 @@ static int status_with_layers(const char *layers)
 
 enum { CACHED = 0, UNKNOWN_LAYER = 1, OTHERWISE = 2 };
 
+static int outcome_of(const struct ki_cl_build *build)
+{
+	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
+	enum kiln_status status;
+	struct kiln_key *key = NULL;
+	struct kiln_field field;
+	const void *record;
+	size_t size;
+	int outcome = OTHERWISE;
+
+	status = ki_cl_key(identities, build, &key, &reason);
+	if (status == KILN_E_UNSUPPORTED &&
+	    reason == KILN_COUNT_MISS_UNKNOWN_LAYER)
+		outcome = UNKNOWN_LAYER;
+	if (!status) {
+		record = kiln_key_record(key, &size);
+		if (kiln_record_find(record, size, "layer 0", &field) ==
+		    KILN_MISS)
+			outcome = CACHED;
+	}
+	kiln_key_free(key);
+	return outcome;
+}
+
 static int report_layers(void)
 {
 	const char *source = "k";
 	size_t length = 1;
 	struct ki_cl_build build;
-	enum kiln_counter reason;
-	struct kiln_key *key;
-	struct kiln_field field;
-	const void *record;
-	enum kiln_status status;
-	size_t size;
+	int outcome;
 
 	driver = load(library_path);
 	identities = ki_cl_identities_new(driver.calls);
 	build = build_of(&source, &length, 1, "");
-	status = ki_cl_key(identities, &build, &key, &reason);
-	if (status)
-		return status == KILN_E_UNSUPPORTED &&
-				       reason == KILN_COUNT_MISS_UNKNOWN_LAYER
-			       ? UNKNOWN_LAYER
-			       : OTHERWISE;
-	record = kiln_key_record(key, &size);
-	status = kiln_record_find(record, size, "layer 0", &field);
-	kiln_key_free(key);
+	outcome = outcome_of(&build);
 	ki_cl_identities_free(identities);
-	return status == KILN_MISS ? CACHED : OTHERWISE;
+	return outcome;
 }
 
 static void an_unknown_layer_below_ends_caching(void **state)

@@ -349,26 +349,31 @@ static void scan_pragma(struct cursor *at)
 	}
 }
 
+/* Only what stands behind #include is taken: all other words are looked at once
+   more like those of any line (R"( may stand anywhere). */
 static void scan_directive(struct cursor *at)
 {
 	static const char *const REFUSED[] = { "import", "include_next",
 					       "embed", "__include_macros",
 					       NULL };
+	struct cursor rest = *at;
 	const char *word;
 	size_t size;
 
-	skip_blanks(at);
-	size = take_word(at, &word);
-	if (is(word, size, "include"))
-		scan_include(at);
-	else if (is_one_of(word, size, REFUSED))
+	skip_blanks(&rest);
+	size = take_word(&rest, &word);
+	if (is(word, size, "include")) {
+		scan_include(&rest);
+		at->p = rest.p;
+	} else if (is_one_of(word, size, REFUSED)) {
 		find(at->scan, KI_CL_SCAN_DIRECTIVE);
-	else if (is(word, size, "define") || is(word, size, "undef"))
-		scan_define(at);
-	else if (is(word, size, "error") || is(word, size, "warning"))
-		scan_message(at);
-	else if (is(word, size, "pragma"))
-		scan_pragma(at);
+	} else if (is(word, size, "define") || is(word, size, "undef")) {
+		scan_define(&rest);
+	} else if (is(word, size, "error") || is(word, size, "warning")) {
+		scan_message(&rest);
+	} else if (is(word, size, "pragma")) {
+		scan_pragma(&rest);
+	}
 }
 
 static void scan_token(struct cursor *at)
