@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_TESTS_FAULT_FAULT_H
+#define KI_TESTS_FAULT_FAULT_H
+
+/*
+ * A system that fails at its n-th call:
+ *
+ *	for (fault_begin(&fault, -ENOSPC); fault_next(&fault);) {
+ *		...prepare...
+ *		fault_arm(&fault);
+ *		status = ...what is tested, with &fault.sys...
+ *		fault_disarm(&fault);
+ *		...check...
+ *	}
+ *
+ * Each round fails a call further on, first that call alone, then, once no call
+ * is left, from that call on.  The last round of each kind fails nothing.  No
+ * call is listed by name.  `stride` leaves some out: of the first 32 calls none,
+ * then ever more; 0 tries all.
+ *
+ * It tells the truth: a close that fails has closed, a write that fails may
+ * have written half, and a call that fails has done nothing else.
+ *
+ * -ENOMEM stands for allocations (by --wrap), FAULT_SHORT for transfers of one
+ * byte.
+ */
+
+#include "sys/sys.h"
+
+#define FAULT_SHORT 1
+
+struct fault {
+	struct ki_sys sys;
+	int err;
+	unsigned stride;
+	int lasting;		/* all calls from n on, or the n-th alone */
+	unsigned n;		/* the call to fail, from 1 */
+	unsigned n_calls;	/* while armed */
+	int armed;
+	unsigned n_fired;
+	const char *fired;	/* name of the first call that failed */
+};
+
+void fault_begin(struct fault *fault, int err);
+int fault_next(struct fault *fault);
+void fault_arm(struct fault *fault);
+void fault_disarm(struct fault *fault);
+
+#endif /* KI_TESTS_FAULT_FAULT_H */
