@@ -72,6 +72,15 @@ KILN_API enum kiln_status kiln_list(struct kiln *kiln,
 				    struct kiln_cursor *cursor,
 				    struct kiln_entry *out_entry);
 
+/*
+ * As kiln_get_entry(), for a look that is not a look-up: nothing is counted,
+ * and the memory tier is not asked.
+ */
+KILN_API enum kiln_status kiln_peek(struct kiln *kiln,
+				    const struct kiln_key *key,
+				    struct kiln_blob **out_blob,
+				    struct kiln_blob **out_metadata);
+
 /* ---- Verify --------------------------------------------------------------- */
 
 typedef void kiln_progress_fn(void *arg, uint64_t done, uint64_t total);

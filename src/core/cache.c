@@ -626,6 +626,25 @@ enum kiln_status kiln_get_entry(struct kiln *kiln, const struct kiln_key *key,
 	return status;
 }
 
+enum kiln_status kiln_peek(struct kiln *kiln, const struct kiln_key *key,
+			   struct kiln_blob **out_blob,
+			   struct kiln_blob **out_metadata)
+{
+	enum kiln_status status;
+
+	if (!key || !key->finished)
+		return KILN_E_INVALID;
+	status = ki_kiln_enter(kiln);
+	if (status)
+		return status;
+	status = KILN_MISS;
+	for (size_t i = 0; i < kiln->n_tiers && status; i++)
+		status = kiln->tiers[i]->ops->get(kiln->tiers[i], key,
+						  out_blob, out_metadata);
+	ki_kiln_leave(kiln);
+	return status ? KILN_MISS : KILN_OK;
+}
+
 /* For a kiln whose store, if any, cannot have it. */
 static enum kiln_status put_in_memory(struct kiln *kiln,
 				      const struct kiln_key *key,

@@ -211,6 +211,8 @@ static void end_run(struct run *run, cl_int result)
 	capture = run->capture;
 	run->program = NULL;
 	run->capture = NULL;
+	if (program)
+		program->n_runs--;
 	ki_mutex_unlock(&ki_cl_lock);
 	has_failed = result || (run->notify && capture && !is_built(program));
 	if (run->guest)
@@ -290,7 +292,10 @@ static cl_int build_natively(const struct ki_cl_guest *guest,
 	if (program) {
 		ki_cl_program_await(program);
 		ki_cl_program_capture(program, NULL);
-		ki_cl_program_ref(program);
+		ki_mutex_lock(&ki_cl_lock);
+		program->refs++;
+		program->n_runs++;
+		ki_mutex_unlock(&ki_cl_lock);
 	}
 	shadow = put_shadow_aside(program);
 	run->guest = guest;
@@ -461,22 +466,38 @@ static void trace(const struct ki_cl_guest *guest, const char *what,
 		  (unsigned long long)(now_ns() - began_ns) / 1000);
 }
 
-/* Why the key was not found: the first thing that differs from the latest
-   build of the same source. */
-static enum kiln_counter reason_of_miss(struct kiln *kiln,
-					const struct kiln_key *key)
+static uint64_t count_of(struct kiln *kiln, enum kiln_counter counter)
+{
+	struct kiln_stats stats;
+
+	kiln_stats_init(&stats);
+	return kiln_stats(kiln, &stats) ? 0 : stats.counters[counter];
+}
+
+/*
+ * Why the key was not found: the first thing that differs from the latest
+ * build of the same source.  What the library has counted by itself (the entry
+ * is damaged, the store cannot be used) is not counted again.
+ */
+static enum kiln_counter count_miss(struct kiln *kiln,
+				    const struct kiln_key *key,
+				    uint64_t n_damaged)
 {
 	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
+	struct kiln_blob *record = NULL, *metadata = NULL;
 	struct kiln_key *family = NULL;
-	struct kiln_blob *record = NULL;
 
 	if (kiln_store_status(kiln) != KILN_OK)
 		return KILN_COUNT_MISS_UNAVAILABLE;
+	if (count_of(kiln, KILN_COUNT_MISS_DAMAGED) != n_damaged)
+		return KILN_COUNT_MISS_DAMAGED;
 	if (!ki_cl_family_key(key, &family) &&
-	    !kiln_get(kiln, family, &record))
+	    !kiln_peek(kiln, family, &record, &metadata))
 		reason = ki_cl_miss_reason(key, kiln_blob_data(record),
 					   kiln_blob_size(record));
+	kiln_count(kiln, reason, 1);
 	kiln_blob_unref(record);
+	kiln_blob_unref(metadata);
 	kiln_key_free(family);
 	return reason;
 }
@@ -489,14 +510,14 @@ static int build_from_entry(const struct ki_cl_guest *guest,
 {
 	struct kiln_blob *value = NULL, *metadata = NULL;
 	struct ki_cl_shadow *shadow = NULL;
-	enum kiln_counter reason;
-	uint64_t build_ns = 0;
+	uint64_t n_damaged = count_of(guest->kiln, KILN_COUNT_MISS_DAMAGED);
 	int result = -1;
 
 	if (kiln_get_entry(guest->kiln, key, &value, &metadata)) {
-		reason = reason_of_miss(guest->kiln, key);
-		kiln_count(guest->kiln, reason, 1);
-		trace(guest, kiln_counter_words(reason), key, began_ns);
+		trace(guest,
+		      kiln_counter_words(count_miss(guest->kiln, key,
+						    n_damaged)),
+		      key, began_ns);
 		return -1;
 	}
 	if (wants_kernels(request->options)) {
@@ -524,12 +545,6 @@ static int build_from_entry(const struct ki_cl_guest *guest,
 	ki_cl_program_shadow(program, shadow);
 	if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS)
 		(void)ki_cl_go_native(program);
-	if (!kiln_metadata_find_u64(kiln_blob_data(metadata),
-				    kiln_blob_size(metadata),
-				    KILN_META_BUILD_TIME, &build_ns) &&
-	    build_ns > now_ns() - began_ns)
-		kiln_count(guest->kiln, KILN_COUNT_SAVED_NS,
-			   build_ns - (now_ns() - began_ns));
 	trace(guest, "hit", key, began_ns);
 	result = CL_SUCCESS;
 out:
@@ -636,6 +651,7 @@ static struct ki_cl_capture *capture_new(const struct ki_cl_guest *guest,
 	add_variables(&capture->environment, driver->code_variables);
 	add_variables(&capture->environment, driver->place_variables);
 	add_variables(&capture->environment, ki_cl_loader_variables);
+	add_variables(&capture->environment, ki_cl_loader_variables);
 	if (!capture->options || !capture->directory ||
 	    capture->environment.failed) {
 		ki_cl_capture_unref(capture);
@@ -644,12 +660,14 @@ static struct ki_cl_capture *capture_new(const struct ki_cl_guest *guest,
 	return capture;
 }
 
-static int has_kernels(struct ki_cl_program *program, int *out_of_shadow)
+/* Whether kernels, or a build that still runs, stand in the way of a new one;
+   the driver says so by itself, unless the kernels are of a shadow. */
+static int is_in_use(struct ki_cl_program *program, int *out_of_shadow)
 {
 	int found;
 
 	ki_mutex_lock(&ki_cl_lock);
-	found = program->n_kernels != 0;
+	found = program->n_kernels || program->n_runs;
 	*out_of_shadow = program->n_shadow_kernels != 0;
 	ki_mutex_unlock(&ki_cl_lock);
 	return found;
@@ -683,7 +701,7 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 	coverage = coverage_of(program, request);
 	if (coverage == FOREIGN_DEVICES)
 		return build_natively(guest, program, request, NULL);
-	if (has_kernels(program, &of_shadow))
+	if (is_in_use(program, &of_shadow))
 		return of_shadow ? CL_INVALID_OPERATION :
 				   build_natively(guest, program, request,
 						  NULL);
@@ -742,7 +760,7 @@ ki_clBuildProgram(cl_program handle, cl_uint num_devices,
 
 /* ---- Not handled yet: compiling and linking ------------------------------------------ */
 
-void ki_cl_count_unsupported(void)
+static void count_unsupported(void)
 {
 	const struct ki_cl_guest *guest = ki_cl_guest();
 
@@ -760,25 +778,33 @@ ki_clCompileProgram(cl_program handle, cl_uint num_devices,
 		    void *user_data)
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);
+	struct ki_cl_capture *capture = NULL;
+	struct ki_cl_shadow *shadow = NULL;
 	int of_shadow = 0;
-	cl_int result;
+	cl_int result = CL_INVALID_OPERATION;
 
-	ki_cl_count_unsupported();
-	if (program && has_kernels(program, &of_shadow) && of_shadow) {
-		ki_cl_program_unref(program);
-		return CL_INVALID_OPERATION;
-	}
+	count_unsupported();
+	if (program && is_in_use(program, &of_shadow) && of_shadow)
+		goto out;
 	if (program) {
 		ki_cl_program_await(program);
-		(void)ki_cl_go_native(program);
-		ki_cl_program_capture(program, NULL);
-		ki_cl_program_shadow(program, NULL);
+		capture = ki_cl_capture_of(program);
+		shadow = put_shadow_aside(program);
 	}
 	result = ki_cl_next.clCompileProgram(handle, num_devices, device_list,
 					     options, num_input_headers,
 					     input_headers,
 					     header_include_names, pfn_notify,
 					     user_data);
+	if (shadow && never_began(result)) {
+		ki_cl_program_shadow(program, shadow);
+		shadow = NULL;
+	} else if (capture && !never_began(result)) {
+		ki_cl_program_captured(program, capture);
+	}
+out:
+	ki_cl_capture_unref(capture);
+	ki_cl_shadow_unref(shadow);
 	ki_cl_program_unref(program);
 	return result;
 }
@@ -793,7 +819,7 @@ ki_clLinkProgram(cl_context context, cl_uint num_devices,
 {
 	cl_uint i;
 
-	ki_cl_count_unsupported();
+	count_unsupported();
 	for (i = 0; input_programs && i < num_input_programs; i++) {
 		struct ki_cl_program *program =
 			ki_cl_program_get(input_programs[i]);

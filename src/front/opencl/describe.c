@@ -127,7 +127,7 @@ static void add_work_group(struct ki_bytes *bytes, const cl_icd_dispatch *calls,
 /* Kernel information, as far as this layer keeps it, is OpenCL 1.2. */
 static int tells_kernels(const cl_icd_dispatch *calls, cl_device_id device)
 {
-	char version[64] = "";
+	char version[1024] = "";
 	unsigned major = 0, minor = 0;
 
 	if (!calls->clGetKernelArgInfo ||

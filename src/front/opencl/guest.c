@@ -23,6 +23,7 @@ static int tried;				/* under `opening` */
 static struct ki_cl_guest guest;		/* fixed once `opened` is set */
 static _Atomic(const struct ki_cl_guest *) opened;
 static _Atomic int is_off;
+static int is_opening, n_complaints;		/* under `opening` */
 
 void ki_cl_guest_hold(void)
 {
@@ -61,12 +62,17 @@ static void write_line(const char *path, const char *words)
 	(void)sys->close(sys, fd);
 }
 
+/* The library's own traces say less than the layer's; of what it complains
+   about while it opens, the first line has the reason. */
 static void log_words(void *arg, enum kiln_log_level level, const char *words)
 {
 	const char *path = kiln_config_value(arg, KILN_SET_LOG);
 
-	if (path && *path && (level != KILN_LOG_TRACE || guest.trace))
-		write_line(path, words);
+	if (!path || !*path || level == KILN_LOG_TRACE)
+		return;
+	if (is_opening && level <= KILN_LOG_WARNING && n_complaints++)
+		return;
+	write_line(path, words);
 }
 
 void ki_cl_log(const struct ki_cl_guest *to, const char *format, ...)
@@ -87,6 +93,7 @@ static int open_kiln(void)
 	struct kiln_options options;
 	char message[1024] = "";
 	const char *name_space;
+	enum kiln_status status;
 	size_t i;
 
 	if (kiln_config_load(&guest.config, message, sizeof(message))) {
@@ -107,7 +114,10 @@ static int open_kiln(void)
 	options.flags |= KILN_OPEN_GUEST;
 	options.log = log_words;
 	options.log_arg = guest.config;
-	if (kiln_open(&options, &guest.kiln))
+	is_opening = 1;
+	status = kiln_open(&options, &guest.kiln);
+	is_opening = 0;
+	if (status)
 		return -1;
 	if (!kiln_config_number(guest.config, KILN_SET_READONLY))
 		guest.spool = kiln_config_spool(guest.config);

@@ -102,6 +102,7 @@ struct ki_cl_program {
 	struct ki_cl_shadow *of_kernels; /* their shadow; they hold it */
 	struct ki_cl_shadow *shadow;	/* answers for the program, or NULL */
 	struct ki_cl_capture *capture;	/* of its last build, or NULL */
+	unsigned n_runs;		/* builds by the driver, not over yet */
 	int listed;			/* can be found by handle */
 	int dies_by_callback;		/* the driver will say when */
 	int holds;			/* we keep one reference in the driver */
@@ -193,8 +194,6 @@ void ki_cl_platform_set(cl_platform_id platform, unsigned bits);
 /* Let the driver build what the shadow answers for, then do without it.
    0, or -1 if it would not: the shadow stays. */
 int ki_cl_go_native(struct ki_cl_program *program);
-/* Count a call that is not cached. */
-void ki_cl_count_unsupported(void);
 
 /* ---- Capturing (background.c) ------------------------------------------------------- */
 

@@ -177,7 +177,7 @@ static void CL_CALLBACK forget(cl_program handle, void *arg)
 
 static int platform_calls_back(cl_platform_id platform)
 {
-	char version[64] = "";
+	char version[1024] = "";
 	unsigned major = 0, minor = 0;
 
 	return ki_cl_next.clSetProgramReleaseCallback &&

@@ -3,6 +3,8 @@
 /* From a fetched binary to an entry: only a higher stage replaces. */
 
 #include "front/opencl/capture.h"
+#include <kiln/inspect.h>
+
 #include "front/opencl/key.h"
 
 /* The stage of the entry that is there. */
@@ -11,7 +13,7 @@ static enum kiln_status present_stage(struct kiln *kiln,
 				      uint64_t *out_stage)
 {
 	struct kiln_blob *blob = NULL, *metadata = NULL;
-	enum kiln_status status = kiln_get_entry(kiln, key, &blob, &metadata);
+	enum kiln_status status = kiln_peek(kiln, key, &blob, &metadata);
 	uint64_t stage = 0;
 
 	if (status)

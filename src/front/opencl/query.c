@@ -263,34 +263,53 @@ cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
 						     param_value_size_ret);
 }
 
+/* Answers for an argument of a shadow's kernel, asked of the entry first. */
+static cl_int arg_of_shadow(const struct owner *owner, cl_kernel kernel,
+			    cl_uint arg, cl_kernel_arg_info what,
+			    size_t param_value_size, void *param_value,
+			    size_t *param_value_size_ret)
+{
+	const struct ki_cl_shadow *shadow = owner->shadow;
+	struct ki_cl_answer kept;
+	cl_int result;
+
+	if (!ki_cl_described_arg(shadow->kernels, shadow->kernels_size,
+				 owner->name, arg, what, &kept))
+		return answer_again(&kept, param_value_size, param_value,
+				    param_value_size_ret);
+	result = ki_cl_next.clGetKernelArgInfo(kernel, arg, what,
+					       param_value_size, param_value,
+					       param_value_size_ret);
+	/* Where there was information, the question must be the fault. */
+	if (result == CL_KERNEL_ARG_INFO_NOT_AVAILABLE &&
+	    !ki_cl_described_arg(shadow->kernels, shadow->kernels_size,
+				 owner->name, arg, CL_KERNEL_ARG_TYPE_NAME,
+				 &kept) &&
+	    !kept.result)
+		result = CL_INVALID_VALUE;
+	return result;
+}
+
 cl_int CL_API_CALL ki_clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_index,
 					 cl_kernel_arg_info param_name,
 					 size_t param_value_size,
 					 void *param_value,
 					 size_t *param_value_size_ret)
 {
-	struct ki_cl_answer kept;
 	struct owner owner;
-	int answered = 0;
-	cl_int result = CL_SUCCESS;
+	cl_int result;
 
-	if (owner_init(&owner, kernel)) {
-		answered = !ki_cl_described_arg(owner.shadow->kernels,
-						owner.shadow->kernels_size,
-						owner.name, arg_index,
-						param_name, &kept);
-		if (answered)
-			result = answer_again(&kept, param_value_size,
-					      param_value,
-					      param_value_size_ret);
-		owner_fini(&owner);
-	}
-	return answered ? result :
-			  ki_cl_next.clGetKernelArgInfo(kernel, arg_index,
-							param_name,
-							param_value_size,
-							param_value,
-							param_value_size_ret);
+	if (!owner_init(&owner, kernel))
+		return ki_cl_next.clGetKernelArgInfo(kernel, arg_index,
+						     param_name,
+						     param_value_size,
+						     param_value,
+						     param_value_size_ret);
+	result = arg_of_shadow(&owner, kernel, arg_index, param_name,
+			       param_value_size, param_value,
+			       param_value_size_ret);
+	owner_fini(&owner);
+	return result;
 }
 
 /* The kept numbers as the program's own type. */

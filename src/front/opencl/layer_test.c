@@ -1,0 +1,696 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The layer in a program that nobody changed (tests/opencl/calls.c), through
+ * the system's loader, on the driver stand-in.  What counts is that the
+ * program prints the same natively, cold and warm; what the driver was asked
+ * tells that warm was warm.
+ */
+
+#include "harness/harness.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#include "front/opencl/capture.h"
+
+#define VARIABLES_MAX 32
+
+/* Where one test keeps its things, and the environment of its programs. */
+struct place {
+	char *directory;
+	char *store;
+	char *log;
+	char *calls;
+	char *variables[VARIABLES_MAX];
+	size_t n_variables;
+};
+
+static void set(struct place *place, const char *name, const char *value)
+{
+	char *variable;
+	size_t i, size = strlen(name);
+
+	assert_true(asprintf(&variable, "%s=%s", name, value) > 0);
+	for (i = 0; i < place->n_variables; i++)
+		if (!strncmp(place->variables[i], variable, size + 1)) {
+			free(place->variables[i]);
+			place->variables[i] = variable;
+			return;
+		}
+	assert_true(place->n_variables < VARIABLES_MAX - 1);
+	place->variables[place->n_variables++] = variable;
+}
+
+/* "NAME=VALUE NAME=VALUE": the stand-in's switches. */
+static void set_all(struct place *place, const char *switches)
+{
+	char *copy = strdup(switches ? switches : ""), *save = NULL, *word;
+
+	for (word = strtok_r(copy, " ", &save); word;
+	     word = strtok_r(NULL, " ", &save)) {
+		char name[64], *equals = strchr(word, '=');
+
+		assert_non_null(equals);
+		snprintf(name, sizeof(name), "KILN_TEST_ICD_%.*s",
+			 (int)(equals - word), word);
+		set(place, name, equals + 1);
+	}
+	free(copy);
+}
+
+static void place_init(struct place *place)
+{
+	memset(place, 0, sizeof(*place));
+	place->directory = harness_directory();
+	place->store = harness_path(place->directory, "store");
+	place->log = harness_path(place->directory, "log");
+	place->calls = harness_path(place->directory, "calls");
+	set(place, "OCL_ICD_VENDORS", getenv("KILN_TEST_ICD"));
+	set(place, "KILN_DIR", place->store);
+	set(place, "KILN_LOG", place->log);
+	set(place, "HOME", place->directory);
+	set(place, "PATH", "/usr/bin:/bin");
+	set(place, "KILN_TEST_ICD_CALLS", place->calls);
+	if (getenv("LD_PRELOAD"))
+		set(place, "LD_PRELOAD", getenv("LD_PRELOAD"));
+	set(place, "ASAN_OPTIONS", "detect_leaks=0");
+}
+
+static void place_fini(struct place *place)
+{
+	harness_remove(place->directory);
+	while (place->n_variables)
+		free(place->variables[--place->n_variables]);
+	free(place->calls);
+	free(place->log);
+	free(place->store);
+	free(place->directory);
+}
+
+/* Run the program: what it printed, from malloc(), with "exit N" at the end. */
+static char *run_program(struct place *place, const char *program,
+			 const char *layer, const char *script,
+			 const char *options)
+{
+	char *out = harness_path(place->directory, "out"), *text;
+	const char *argv[] = { program, script, options, NULL };
+	char ending[32];
+	int status, fd;
+	pid_t pid;
+	size_t size;
+
+	unlink(place->calls);
+	if (layer)
+		set(place, "OPENCL_LAYERS", layer);
+	else
+		set(place, "OPENCL_LAYERS", "");
+	place->variables[place->n_variables] = NULL;
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		fd = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+		if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+			_exit(120);
+		alarm(30);
+		execve(program, (char *const *)argv, place->variables);
+		_exit(121);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		assert_int_equal(errno, EINTR);
+	text = harness_read(out, &size);
+	assert_non_null(text);
+	snprintf(ending, sizeof(ending), "exit %d\n",
+		 WIFEXITED(status) ? WEXITSTATUS(status) :
+				     128 + WTERMSIG(status));
+	text = realloc(text, size + sizeof(ending));
+	memcpy(text + size, ending, sizeof(ending));
+	free(out);
+	return text;
+}
+
+static char *run(struct place *place, int with_layer, const char *script,
+		 const char *options)
+{
+	return run_program(place, getenv("KILN_TEST_CALLS_PROGRAM"),
+			   with_layer ? getenv("KILN_TEST_LAYER") : NULL,
+			   script, options);
+}
+
+/* How many lines of a file begin with this. */
+static unsigned lines(const char *path, const char *what)
+{
+	char *text = harness_read(path, NULL), *save = text, *line;
+	unsigned n = 0;
+
+	while (text && (line = strsep(&save, "\n")))
+		n += !strncmp(line, what, strlen(what));
+	free(text);
+	return n;
+}
+
+static unsigned calls(const struct place *place, const char *what)
+{
+	return lines(place->calls, what);
+}
+
+static int log_has(const struct place *place, const char *words)
+{
+	char *text = harness_read(place->log, NULL);
+	int found = text && strstr(text, words);
+
+	free(text);
+	return found;
+}
+
+/* Lines of the log, but for those about the stand-in's own variables. */
+static unsigned n_complaints(const struct place *place)
+{
+	char *text = harness_read(place->log, NULL), *save = text, *line;
+	unsigned n = 0;
+
+	while (text && (line = strsep(&save, "\n")))
+		n += *line && !strstr(line, "KILN_TEST");
+	free(text);
+	return n;
+}
+
+static uint64_t counter(const struct place *place, enum kiln_counter which)
+{
+	struct kiln_store_counters *counters = calloc(1, sizeof(*counters));
+	struct kiln_options options;
+	struct kiln *kiln;
+	uint64_t value;
+	char *url;
+
+	assert_true(asprintf(&url, "log:%s", place->store) > 0);
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.flags = KILN_OPEN_READONLY;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	assert_int_equal(kiln_store_counters(kiln, counters), KILN_OK);
+	value = counters->total[which];
+	kiln_close(kiln);
+	free(counters);
+	free(url);
+	return value;
+}
+
+/* Fill the store: an application that fetches binaries is captured. */
+static void prime(struct place *place, const char *options)
+{
+	char *text = run(place, 1, "binaries", options);
+
+	assert_non_null(strstr(text, "exit 0"));
+	assert_true(calls(place, "fetch") > 0);
+	free(text);
+}
+
+/* The first line that differs says more than the whole. */
+static void same(const char *expected, const char *text)
+{
+	size_t i = 0, start;
+
+	while (expected[i] && expected[i] == text[i])
+		i++;
+	for (start = i; start && expected[start - 1] != '\n'; start--)
+		;
+	if (expected[i] != text[i])
+		print_error("expected: %.*s\nbut got:  %.*s\n",
+			    (int)strcspn(expected + start, "\n"),
+			    expected + start,
+			    (int)strcspn(text + start, "\n"), text + start);
+	assert_true(expected[i] == text[i]);
+	assert_non_null(strstr(text, "exit 0\n"));
+}
+
+/* ---- Cold and warm are alike ---------------------------------------------------- */
+
+struct row {
+	const char *name;
+	const char *script;
+	const char *options;
+	const char *switches;
+	unsigned n_from_source;		/* builds of this kind when warm */
+	unsigned n_from_binary;
+};
+
+static const struct row rows[] = {
+	{ "everything that can be asked", "everything", "-DK=2", NULL, 0, 1 },
+	{ "without options", "everything", NULL, NULL, 0, 1 },
+	{ "with argument information", "everything",
+	  "-cl-kernel-arg-info -DK=2", NULL, 0, 1 },
+	{ "with debugging", "everything", "-g", NULL, 0, 1 },
+	{ "with a log of warnings (S10)", "everything", "-DK=2", "WARN=1", 0,
+	  1 },
+	{ "binaries that tell all", "everything", "-g", "POOR_BINARIES=0", 0,
+	  1 },
+	{ "two devices", "everything", "-g", "DEVICES=2", 0, 1 },
+	{ "two devices of different names (S05)", "everything", "-g",
+	  "DEVICES=2 NAMES=first,second", 0, 1 },
+	{ "built again with other options", "again", "-DK=2", NULL, 1, 4 },
+	{ "what any driver refuses", "errors", "-DK=2", NULL, 1, 1 },
+	{ "a notification (S57)", "notify", "-DK=2", NULL, 0, 1 },
+	{ "a notification from a thread (S57)", "notify", "-DK=2", "ASYNC=1",
+	  0, 1 },
+	{ "the context released first", "context-first", "-DK=2", NULL, 0, 1 },
+	{ "a subset of the devices", "subsets", "-DK=2", "DEVICES=2", 2, 2 },
+	{ "compiled and linked", "linked", "-DK=2", NULL, 1, 1 },
+	{ "an extension that nobody knows", "extension", "-DK=2", NULL, 2, 1 },
+	{ "a forked child (S40)", "forked", "-DK=2", NULL, 1, 1 },
+	{ "four threads", "threads", "-DK=2", NULL, 0, 81 },
+};
+
+static void a_program_cannot_tell_cold_from_warm_from_native(void **state)
+{
+	const struct row *row = *state;
+	struct place place;
+	char *native, *cold, *warm;
+
+	place_init(&place);
+	set_all(&place, row->switches);
+	native = run(&place, 0, row->script, row->options);
+	assert_non_null(strstr(native, "exit 0\n"));
+	cold = run(&place, 1, row->script, row->options);
+	same(native, cold);
+	prime(&place, row->options);
+	warm = run(&place, 1, row->script, row->options);
+	same(native, warm);
+	assert_int_equal(calls(&place, "build-source"), row->n_from_source);
+	assert_int_equal(calls(&place, "build-binary"), row->n_from_binary);
+	assert_int_equal(calls(&place, "fetch"),
+			 !strcmp(row->script, "subsets"));
+	free(native);
+	free(cold);
+	free(warm);
+	place_fini(&place);
+}
+
+/* ---- When something is wrong ------------------------------------------------------- */
+
+/* S09. */
+static void a_refused_binary_is_dropped_and_the_source_built(void **state)
+{
+	static const char *const refusals[] = { "REFUSE_BINARIES=1",
+						"FAIL_BINARY_BUILDS=1" };
+	static const char *const consents[] = { "REFUSE_BINARIES=0",
+						"FAIL_BINARY_BUILDS=0" };
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		struct place place;
+		char *native, *refused, *later;
+
+		place_init(&place);
+		native = run(&place, 0, "everything", "-DK=2");
+		prime(&place, "-DK=2");
+		set_all(&place, refusals[i]);
+		refused = run(&place, 1, "everything", "-DK=2");
+		same(native, refused);
+		assert_int_equal(calls(&place, "build-source"), 1);
+		assert_int_equal(counter(&place, KILN_COUNT_MISS_REFUSED), 1);
+		set_all(&place, consents[i]);
+		later = run(&place, 1, "everything", "-DK=2");
+		same(native, later);
+		assert_int_equal(calls(&place, "build-source"), 1);
+		assert_int_equal(counter(&place, KILN_COUNT_MISS_REFUSED), 1);
+		free(native);
+		free(refused);
+		free(later);
+		place_fini(&place);
+	}
+}
+
+/* Turn one bit in each 64 bytes of every file with values. */
+static void damage(const char *store)
+{
+	DIR *dir = opendir(store);
+	struct dirent *entry;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		char *path = harness_path(store, entry->d_name), *data;
+		size_t size, i;
+
+		if (strstr(entry->d_name, ".val")) {
+			data = harness_read(path, &size);
+			assert_non_null(data);
+			for (i = 128; i < size; i += 64)
+				data[i] ^= 4;
+			harness_write(path, data, size);
+			free(data);
+		}
+		free(path);
+	}
+	closedir(dir);
+}
+
+/* S13: bytes that did not verify never reach the driver, which would abort. */
+static void damaged_entries_never_reach_the_driver(void **state)
+{
+	struct place place;
+	char *native, *text;
+
+	place_init(&place);
+	set_all(&place, "DAMAGED=abort");
+	native = run(&place, 0, "everything", "-DK=2");
+	prime(&place, "-DK=2");
+	damage(place.store);
+	text = run(&place, 1, "everything", "-DK=2");
+	same(native, text);
+	assert_int_equal(calls(&place, "build-source"), 1);
+	assert_int_equal(calls(&place, "create-binary"), 0);
+	assert_int_equal(calls(&place, "damaged"), 0);
+	free(native);
+	free(text);
+	place_fini(&place);
+}
+
+/* S04, S05: the same driver from another build. */
+static void a_driver_from_another_build_gets_no_entry(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	prime(&place, "-DK=2");
+	set(&place, "OCL_ICD_VENDORS", getenv("KILN_TEST_ICD_TWIN"));
+	text = run(&place, 1, "everything", "-DK=2");
+	assert_int_equal(calls(&place, "create-binary"), 0);
+	assert_int_equal(calls(&place, "build-source"), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_COMPILER), 1);
+	free(text);
+	place_fini(&place);
+}
+
+/* S03. */
+static void other_options_get_no_entry(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	prime(&place, "-DK=2");
+	text = run(&place, 1, "everything", "-DK=3");
+	assert_int_equal(calls(&place, "create-binary"), 0);
+	assert_true(counter(&place, KILN_COUNT_MISS_OPTIONS) >= 1);
+	free(text);
+	place_fini(&place);
+}
+
+static void make_file(struct place *place)
+{
+	harness_write(place->store, "not a directory", 15);
+}
+
+static void make_link(struct place *place)
+{
+	char *target = harness_path(place->directory, "target");
+
+	assert_int_equal(mkdir(target, 0700), 0);
+	assert_int_equal(symlink(target, place->store), 0);
+	free(target);
+}
+
+static void make_open(struct place *place)
+{
+	assert_int_equal(mkdir(place->store, 0777), 0);
+	assert_int_equal(chmod(place->store, 0777), 0);
+}
+
+static void no_home(struct place *place)
+{
+	set(place, "KILN_DIR", "");
+	set(place, "HOME", "");
+	set(place, "XDG_CACHE_HOME", "relative");
+}
+
+static void home_is_root(struct place *place)
+{
+	set(place, "KILN_DIR", "/proc/kiln");
+}
+
+static void wrong_size(struct place *place)
+{
+	set(place, "KILN_MAX_SIZE", "many");
+}
+
+static void wrong_flag(struct place *place)
+{
+	set(place, "KILN_READONLY", "perhaps");
+}
+
+static void long_path(struct place *place)
+{
+	char path[6000];
+
+	memset(path, 'x', sizeof(path));
+	path[0] = '/';
+	path[sizeof(path) - 1] = '\0';
+	set(place, "KILN_DIR", path);
+}
+
+/* S28, S37 and wrong settings. */
+static const struct trouble {
+	const char *name;
+	void (*make)(struct place *place);
+	const char *in_log;
+} troubles[] = {
+	{ "the store is a file", make_file, "" },
+	{ "the store is a symbolic link", make_link, "symbolic link" },
+	{ "the store is open to all", make_open, "" },
+	{ "no home", no_home, NULL },
+	{ "a home where nothing can be made", home_is_root, "" },
+	{ "a wrong size", wrong_size, "KILN_MAX_SIZE" },
+	{ "a wrong flag", wrong_flag, "KILN_READONLY" },
+	{ "a path too long", long_path, "" },
+};
+
+static void trouble_costs_the_cache_and_one_line(void **state)
+{
+	const struct trouble *trouble = *state;
+	struct place place;
+	char *native, *text;
+
+	place_init(&place);
+	unsetenv("KILN_DIR");
+	native = run(&place, 0, "everything", "-DK=2");
+	trouble->make(&place);
+	text = run(&place, 1, "everything", "-DK=2");
+	same(native, text);
+	assert_int_equal(calls(&place, "build-source"), 1);
+	if (trouble->in_log) {
+		assert_true(log_has(&place, trouble->in_log));
+		assert_int_equal(n_complaints(&place), 1);
+	}
+	free(native);
+	free(text);
+	place_fini(&place);
+}
+
+static void a_store_that_vanishes_is_made_again(void **state)
+{
+	struct place place;
+	char *native, *text;
+
+	place_init(&place);
+	native = run(&place, 0, "everything", "-DK=2");
+	prime(&place, "-DK=2");
+	harness_remove(place.store);
+	text = run(&place, 1, "everything", "-DK=2");
+	same(native, text);
+	assert_int_equal(calls(&place, "build-source"), 1);
+	free(native);
+	free(text);
+	place_fini(&place);
+}
+
+static void switched_off_it_does_nothing(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	prime(&place, "-DK=2");
+	set(&place, "KILN_DISABLE", "1");
+	text = run(&place, 1, "everything", "-DK=2");
+	assert_int_equal(calls(&place, "create-binary"), 0);
+	assert_int_equal(calls(&place, "build-source"), 1);
+	free(text);
+	place_fini(&place);
+}
+
+static void a_read_only_store_is_read_and_not_written(void **state)
+{
+	struct place place;
+	char *native, *text;
+
+	place_init(&place);
+	native = run(&place, 0, "everything", "-DK=2");
+	prime(&place, "-DK=2");
+	set(&place, "KILN_READONLY", "1");
+	assert_int_equal(chmod(place.store, 0500), 0);
+	text = run(&place, 1, "everything", "-DK=2");
+	same(native, text);
+	assert_int_equal(calls(&place, "create-binary"), 1);
+	free(text);
+	text = run(&place, 1, "binaries", "-DK=9");
+	assert_non_null(strstr(text, "exit 0\n"));
+	free(text);
+	free(native);
+	place_fini(&place);
+}
+
+/* ---- Capturing ------------------------------------------------------------------- */
+
+static unsigned n_jobs(const struct place *place)
+{
+	char *spool = harness_path(place->store, "spool");
+	DIR *dir = opendir(spool);
+	struct dirent *entry;
+	unsigned n = 0;
+
+	while (dir && (entry = readdir(dir)))
+		n += strstr(entry->d_name, ".job") != NULL;
+	if (dir)
+		closedir(dir);
+	free(spool);
+	return n;
+}
+
+static void a_miss_leaves_a_job_and_fetches_nothing(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	text = run(&place, 1, "brief", "-DK=2");
+	assert_non_null(strstr(text, "exit 0\n"));
+	assert_int_equal(n_jobs(&place), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_JOBS_WRITTEN), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_NEW), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_MISSES), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_BUILDS), 1);
+	assert_int_equal(calls(&place, "fetch"), 0);
+	assert_int_equal(calls(&place, "binaries"), 0);
+	free(text);
+	place_fini(&place);
+}
+
+static void a_failed_build_leaves_no_job(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	text = run(&place, 1, "brief", "-DK=nowhere");
+	assert_int_equal(n_jobs(&place), 0);
+	assert_int_equal(counter(&place, KILN_COUNT_BUILD_FAILURES), 1);
+	free(text);
+	place_fini(&place);
+}
+
+static void jobs_can_be_forbidden(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	set(&place, "KILN_SPOOL", "0");
+	text = run(&place, 1, "brief", "-DK=2");
+	assert_non_null(strstr(text, "exit 0\n"));
+	assert_int_equal(n_jobs(&place), 0);
+	free(text);
+	place_fini(&place);
+}
+
+static void an_idle_program_is_fetched_from_in_the_background(void **state)
+{
+	struct place place;
+	char *native, *text;
+
+	place_init(&place);
+	native = run(&place, 0, "everything", "-DK=2");
+	text = run(&place, 1, "idle", "-DK=2");
+	assert_non_null(strstr(text, "exit 0\n"));
+	assert_int_equal(calls(&place, "binaries"), 1);
+	free(text);
+	text = run(&place, 1, "everything", "-DK=2");
+	same(native, text);
+	assert_int_equal(calls(&place, "build-source"), 0);
+	free(text);
+	free(native);
+	place_fini(&place);
+}
+
+static void every_look_up_is_traced_in_one_line(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	set(&place, "KILN_TRACE", "1");
+	text = run(&place, 1, "brief", "-DK=2");
+	free(text);
+	assert_true(log_has(&place, "miss: new key"));
+	prime(&place, "-DK=2");
+	unlink(place.log);
+	text = run(&place, 1, "brief", "-DK=2");
+	free(text);
+	assert_true(log_has(&place, " hit "));
+	place_fini(&place);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest others[] = {
+		cmocka_unit_test(
+			a_refused_binary_is_dropped_and_the_source_built),
+		cmocka_unit_test(damaged_entries_never_reach_the_driver),
+		cmocka_unit_test(a_driver_from_another_build_gets_no_entry),
+		cmocka_unit_test(other_options_get_no_entry),
+		cmocka_unit_test(a_store_that_vanishes_is_made_again),
+		cmocka_unit_test(switched_off_it_does_nothing),
+		cmocka_unit_test(a_read_only_store_is_read_and_not_written),
+		cmocka_unit_test(a_miss_leaves_a_job_and_fetches_nothing),
+		cmocka_unit_test(a_failed_build_leaves_no_job),
+		cmocka_unit_test(jobs_can_be_forbidden),
+		cmocka_unit_test(
+			an_idle_program_is_fetched_from_in_the_background),
+		cmocka_unit_test(every_look_up_is_traced_in_one_line),
+	};
+	enum {
+		N_ROWS = sizeof(rows) / sizeof(rows[0]),
+		N_TROUBLES = sizeof(troubles) / sizeof(troubles[0]),
+		N_OTHERS = sizeof(others) / sizeof(others[0]),
+	};
+	struct CMUnitTest tests[N_ROWS + N_TROUBLES + N_OTHERS];
+	size_t n = 0, i;
+
+	for (i = 0; i < N_ROWS; i++)
+		tests[n++] = (struct CMUnitTest){
+			.name = rows[i].name,
+			.test_func =
+				a_program_cannot_tell_cold_from_warm_from_native,
+			.initial_state = (void *)&rows[i],
+		};
+	for (i = 0; i < N_TROUBLES; i++)
+		tests[n++] = (struct CMUnitTest){
+			.name = troubles[i].name,
+			.test_func = trouble_costs_the_cache_and_one_line,
+			.initial_state = (void *)&troubles[i],
+		};
+	for (i = 0; i < N_OTHERS; i++)
+		tests[n++] = others[i];
+	return cmocka_run_group_tests_name("opencl-layer", tests, NULL, NULL);
+}

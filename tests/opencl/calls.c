@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A program that nobody changed: it makes OpenCL calls by a script from below
+ * and prints what each answers.  Run natively, cold and warm, it must print
+ * the same.
+ *
+ *	calls SCRIPT [OPTIONS]
+ *
+ * Handles and addresses are never printed, only whether they are the expected
+ * ones; of binaries only that there are some, unless by the script `binaries`.
+ */
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#define CL_USE_DEPRECATED_OPENCL_2_2_APIS
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+
+#define DEVICES_MAX 4
+
+static cl_platform_id platform;
+static cl_device_id devices[DEVICES_MAX];
+static cl_uint n_devices;
+static cl_context context;
+static cl_command_queue queue;
+static const char *options;
+
+static const char source[] =
+	"#ifndef K\n"
+	"#define K 3\n"
+	"#endif\n"
+	"__attribute__((reqd_work_group_size(4, 1, 1))) __kernel\n"
+	"void scale(__global int *out, __global const int *in, int d)\n"
+	"{ int i = get_global_id(0); out[i] = in[i] * K + d; }\n"
+	"__kernel void zero(__global int *out)\n"
+	"{ out[get_global_id(0)] = 0; }\n";
+
+static const char other_source[] =
+	"__kernel void one(__global int *out)\n"
+	"{ out[get_global_id(0)] = 1; }\n";
+
+static const char broken_source[] =
+	"__kernel void broken(__global int *out)\n"
+	"{ out[get_global_id(0)] = nowhere; }\n";
+
+static void say(const char *what, long long value)
+{
+	printf("%s: %lld\n", what, value);
+}
+
+static void say_bytes(const char *what, cl_int result, const void *data,
+		      size_t size, size_t told)
+{
+	const unsigned char *bytes = data;
+	size_t i;
+
+	printf("%s: %d, %zu bytes:", what, result, told);
+	for (i = 0; !result && i < size && i < told; i++)
+		if (bytes[i] >= 32 && bytes[i] < 127)
+			putchar(bytes[i]);
+		else
+			printf("\\%02x", bytes[i]);
+	putchar('\n');
+}
+
+/* ---- Asking everything --------------------------------------------------------- */
+
+#define ASK(call, what, ...) \
+	do { \
+		unsigned char data[4096] = { 0 }; \
+		size_t told = 0; \
+		cl_int result = call(__VA_ARGS__, what, sizeof(data), data, \
+				     &told); \
+		say_bytes(#what, result, data, sizeof(data), told); \
+		told = 0; \
+		result = call(__VA_ARGS__, what, 0, NULL, &told); \
+		printf("  size only: %d, %zu\n", result, told); \
+		result = call(__VA_ARGS__, what, 0, data, NULL); \
+		printf("  too small: %d\n", result); \
+	} while (0)
+
+static void show_binaries(cl_program program, int with_sizes)
+{
+	size_t sizes[DEVICES_MAX] = { 0 }, told = 0;
+	unsigned char *binaries[DEVICES_MAX] = { NULL };
+	cl_uint i;
+
+	say("BINARY_SIZES", clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
+					     sizeof(sizes), sizes, &told));
+	say("  told", (long long)told);
+	for (i = 0; i < n_devices; i++) {
+		if (with_sizes)
+			say("  size", (long long)sizes[i]);
+		else
+			say("  some", sizes[i] > 0);
+		binaries[i] = calloc(1, sizes[i] + 1);
+	}
+	say("BINARIES", clGetProgramInfo(program, CL_PROGRAM_BINARIES,
+					 n_devices * sizeof(binaries[0]),
+					 binaries, &told));
+	say("  told", (long long)told);
+	for (i = 0; i < n_devices; i++)
+		free(binaries[i]);
+}
+
+static void show_references(cl_program program)
+{
+	cl_uint n = 0;
+
+	say("program references",
+	    clGetProgramInfo(program, CL_PROGRAM_REFERENCE_COUNT, sizeof(n), &n,
+			     NULL) ? -1 : (long long)n);
+	n = 0;
+	say("context references",
+	    clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof(n), &n,
+			     NULL) ? -1 : (long long)n);
+}
+
+static void show_program(cl_program program)
+{
+	cl_device_id list[DEVICES_MAX] = { NULL };
+	cl_context of = NULL;
+	cl_uint i;
+
+	show_references(program);
+	say("CONTEXT", clGetProgramInfo(program, CL_PROGRAM_CONTEXT,
+					sizeof(of), &of, NULL));
+	say("  is ours", of == context);
+	ASK(clGetProgramInfo, CL_PROGRAM_NUM_DEVICES, program);
+	say("DEVICES", clGetProgramInfo(program, CL_PROGRAM_DEVICES,
+					sizeof(list), list, NULL));
+	say("  are ours", !memcmp(list, devices, n_devices * sizeof(*list)));
+	ASK(clGetProgramInfo, CL_PROGRAM_SOURCE, program);
+	ASK(clGetProgramInfo, CL_PROGRAM_NUM_KERNELS, program);
+	ASK(clGetProgramInfo, CL_PROGRAM_KERNEL_NAMES, program);
+	ASK(clGetProgramInfo, 0x4242, program);
+	for (i = 0; i < n_devices; i++) {
+		ASK(clGetProgramBuildInfo, CL_PROGRAM_BUILD_STATUS, program,
+		    devices[i]);
+		ASK(clGetProgramBuildInfo, CL_PROGRAM_BUILD_OPTIONS, program,
+		    devices[i]);
+		ASK(clGetProgramBuildInfo, CL_PROGRAM_BUILD_LOG, program,
+		    devices[i]);
+		ASK(clGetProgramBuildInfo, CL_PROGRAM_BINARY_TYPE, program,
+		    devices[i]);
+		ASK(clGetProgramBuildInfo,
+		    CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, program,
+		    devices[i]);
+	}
+	ASK(clGetProgramBuildInfo, CL_PROGRAM_BUILD_STATUS, program, NULL);
+}
+
+static void show_kernel(cl_kernel kernel, cl_program program)
+{
+	cl_program of = NULL;
+	cl_uint arg, i;
+
+	ASK(clGetKernelInfo, CL_KERNEL_FUNCTION_NAME, kernel);
+	ASK(clGetKernelInfo, CL_KERNEL_NUM_ARGS, kernel);
+	ASK(clGetKernelInfo, CL_KERNEL_REFERENCE_COUNT, kernel);
+	ASK(clGetKernelInfo, CL_KERNEL_ATTRIBUTES, kernel);
+	say("KERNEL_PROGRAM", clGetKernelInfo(kernel, CL_KERNEL_PROGRAM,
+					      sizeof(of), &of, NULL));
+	say("  is ours", of == program);
+	say("  too small", clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, 1, &of,
+					   NULL));
+	for (i = 0; i < n_devices; i++)
+		ASK(clGetKernelWorkGroupInfo,
+		    CL_KERNEL_COMPILE_WORK_GROUP_SIZE, kernel, devices[i]);
+	ASK(clGetKernelWorkGroupInfo, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, kernel,
+	    NULL);
+	for (arg = 0; arg < 4; arg++) {
+		ASK(clGetKernelArgInfo, CL_KERNEL_ARG_ADDRESS_QUALIFIER, kernel,
+		    arg);
+		ASK(clGetKernelArgInfo, CL_KERNEL_ARG_ACCESS_QUALIFIER, kernel,
+		    arg);
+		ASK(clGetKernelArgInfo, CL_KERNEL_ARG_TYPE_NAME, kernel, arg);
+		ASK(clGetKernelArgInfo, CL_KERNEL_ARG_TYPE_QUALIFIER, kernel,
+		    arg);
+		ASK(clGetKernelArgInfo, CL_KERNEL_ARG_NAME, kernel, arg);
+		ASK(clGetKernelArgInfo, 0x4242, kernel, arg);
+	}
+}
+
+/* ---- Doing ----------------------------------------------------------------------- */
+
+static cl_program make(const char *text)
+{
+	cl_int result = 1;
+	cl_program program =
+		clCreateProgramWithSource(context, 1, &text, NULL, &result);
+
+	say("create", result);
+	return program;
+}
+
+static cl_kernel make_kernel(cl_program program, const char *name)
+{
+	cl_int result = 1;
+	cl_kernel kernel = clCreateKernel(program, name, &result);
+
+	printf("kernel %s: %d\n", name, result);
+	return kernel;
+}
+
+static void build(cl_program program, const char *with)
+{
+	say("build", clBuildProgram(program, 0, NULL, with, NULL, NULL));
+}
+
+static void run_scale(cl_kernel kernel)
+{
+	int in[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, out[8] = { 0 }, d = 4, i;
+	size_t global = 8, local = 4;
+	cl_mem from = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof(in),
+				     in, NULL);
+	cl_mem to = clCreateBuffer(context, 0, sizeof(out), NULL, NULL);
+
+	clSetKernelArg(kernel, 0, sizeof(to), &to);
+	clSetKernelArg(kernel, 1, sizeof(from), &from);
+	clSetKernelArg(kernel, 2, sizeof(d), &d);
+	say("launch", clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global,
+					     &local, 0, NULL, NULL));
+	say("read", clEnqueueReadBuffer(queue, to, CL_TRUE, 0, sizeof(out), out,
+					0, NULL, NULL));
+	for (i = 0; i < 8; i++)
+		say("out", out[i]);
+	clReleaseMemObject(from);
+	clReleaseMemObject(to);
+}
+
+static void CL_CALLBACK on_release(cl_program program, void *arg)
+{
+	printf("gone: %s\n", (const char *)arg);
+}
+
+static void CL_CALLBACK on_context_release(cl_context of, void *arg)
+{
+	printf("context gone: %s\n", (const char *)arg);
+}
+
+static void end(void)
+{
+	clReleaseCommandQueue(queue);
+	say("release context", clReleaseContext(context));
+}
+
+/* ---- Scripts ------------------------------------------------------------------------ */
+
+/* Everything about one program, from its making to its end. */
+static void everything(void)
+{
+	cl_program program = make(source), of = NULL;
+	cl_kernel kernel, again[4] = { NULL };
+	cl_uint n = 0;
+
+	clSetProgramReleaseCallback(program, on_release, "program");
+	show_program(program);
+	build(program, options);
+	show_program(program);
+	say("unknown", make_kernel(program, "nothing") == NULL);
+	kernel = make_kernel(program, "scale");
+	show_references(program);
+	show_kernel(kernel, program);
+	run_scale(kernel);
+	build(program, options);
+	say("compile", clCompileProgram(program, 0, NULL, NULL, 0, NULL, NULL,
+					NULL, NULL));
+	show_program(program);
+	say("kernels", clCreateKernelsInProgram(program, 4, again, &n));
+	say("  n", n);
+	say("  too few", clCreateKernelsInProgram(program, 1, again + 3, NULL));
+	show_references(program);
+	show_kernel(again[1], program);
+	say("release kernel", clReleaseKernel(again[0]));
+	say("release kernel", clReleaseKernel(again[1]));
+	say("retain kernel", clRetainKernel(kernel));
+	say("release kernel", clReleaseKernel(kernel));
+	show_references(program);
+	say("retain", clRetainProgram(program));
+	show_references(program);
+	say("release", clReleaseProgram(program));
+	say("release", clReleaseProgram(program));
+	clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof(of), &of, NULL);
+	say("still there", of == program);
+	show_program(program);
+	run_scale(kernel);
+	say("release kernel", clReleaseKernel(kernel));
+	end();
+}
+
+/* Built again with other options, kernels gone, and failing in between. */
+static void again(void)
+{
+	cl_program program = make(source);
+	cl_kernel kernel;
+
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+	clReleaseKernel(kernel);
+	build(program, "-DK=7");
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+	clReleaseKernel(kernel);
+	build(program, "-DK=nowhere");
+	show_program(program);
+	say("none", make_kernel(program, "scale") == NULL);
+	build(program, "--no-such-option");
+	show_program(program);
+	build(program, options);
+	show_program(program);
+	say("compile", clCompileProgram(program, 0, NULL, NULL, 0, NULL, NULL,
+					NULL, NULL));
+	show_program(program);
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+	clReleaseKernel(kernel);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
+static void CL_CALLBACK on_context_error(const char *words, const void *data,
+					 size_t size, void *arg)
+{
+}
+
+/* Calls that any driver refuses. */
+static void errors(void)
+{
+	cl_program program = make(source), broken = make(broken_source);
+	int ours = 0;
+
+	build(program, options);
+	say("no list", clBuildProgram(program, 1, NULL, NULL, NULL, NULL));
+	say("no count", clBuildProgram(program, 0, devices, NULL, NULL, NULL));
+	say("data only", clBuildProgram(program, 0, NULL, NULL, NULL, &ours));
+	say("no program", clBuildProgram(NULL, 0, NULL, NULL, NULL, NULL));
+	say("still built", make_kernel(program, "zero") != NULL);
+	show_program(program);
+	build(broken, options);
+	show_program(broken);
+	say("none", make_kernel(broken, "broken") == NULL);
+	say("release", clReleaseProgram(broken));
+	say("release", clReleaseProgram(NULL));
+	say("retain", clRetainProgram(NULL));
+	say("release", clReleaseKernel(NULL));
+	say("info", clGetProgramInfo(NULL, CL_PROGRAM_NUM_DEVICES, 0, NULL,
+				     NULL));
+}
+
+static pthread_mutex_t notified_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t notified_cond = PTHREAD_COND_INITIALIZER;
+static int n_notified;
+static cl_program notified_program;
+static cl_build_status notified_status;
+
+static void CL_CALLBACK on_built(cl_program program, void *arg)
+{
+	pthread_mutex_lock(&notified_mutex);
+	n_notified += *(int *)arg;
+	notified_program = program;
+	clGetProgramBuildInfo(program, devices[0], CL_PROGRAM_BUILD_STATUS,
+			      sizeof(notified_status), &notified_status, NULL);
+	pthread_cond_signal(&notified_cond);
+	pthread_mutex_unlock(&notified_mutex);
+}
+
+static void build_notified(const char *text)
+{
+	cl_program program = make(text);
+	cl_uint references = 0;
+	int one = 1;
+	cl_kernel kernel;
+
+	n_notified = 0;
+	say("build", clBuildProgram(program, 0, NULL, options, on_built, &one)
+			     == CL_SUCCESS);
+	pthread_mutex_lock(&notified_mutex);
+	while (!n_notified)
+		pthread_cond_wait(&notified_cond, &notified_mutex);
+	pthread_mutex_unlock(&notified_mutex);
+	/* A driver's thread may hold the program a little longer. */
+	while (!clGetProgramInfo(program, CL_PROGRAM_REFERENCE_COUNT,
+				 sizeof(references), &references, NULL) &&
+	       references > 1)
+		sched_yield();
+	say("with the program", notified_program == program);
+	say("status then", notified_status);
+	show_program(program);
+	kernel = make_kernel(program, "scale");
+	if (kernel) {
+		run_scale(kernel);
+		clReleaseKernel(kernel);
+	}
+	say("release", clReleaseProgram(program));
+	say("notified", n_notified);
+}
+
+/* Callbacks of builds: once, and late enough. */
+static void notify(void)
+{
+	build_notified(source);
+	end();
+}
+
+/* The context goes first, then the program, then the kernel. */
+static void context_first(void)
+{
+	cl_program program = make(source);
+	cl_kernel kernel;
+
+	clSetContextDestructorCallback(context, on_context_release, "context");
+	clSetProgramReleaseCallback(program, on_release, "program");
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+	end();
+	show_program(program);
+	say("release", clReleaseProgram(program));
+	printf("only the kernel now\n");
+	say("release kernel", clReleaseKernel(kernel));
+	printf("nothing now\n");
+}
+
+/* Several devices: all, then one, then the other way round. */
+static void subsets(void)
+{
+	cl_device_id turned[2] = { devices[1], devices[0] };
+	cl_program program = make(source);
+
+	build(program, options);
+	show_program(program);
+	say("turned", clBuildProgram(program, 2, turned, options, NULL, NULL));
+	show_program(program);
+	say("one", clBuildProgram(program, 1, devices + 1, "-DK=5", NULL,
+				  NULL));
+	show_program(program);
+	show_binaries(program, 0);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
+/* A program that is built is linked all the same. */
+static void linked(void)
+{
+	cl_program program = make(source), more = make(other_source), both[2];
+	cl_program result;
+	cl_int code = 1;
+
+	build(program, options);
+	say("compile", clCompileProgram(more, 0, NULL, NULL, 0, NULL, NULL,
+					NULL, NULL));
+	both[0] = program;
+	both[1] = more;
+	result = clLinkProgram(context, 0, NULL, NULL, 2, both, NULL, NULL,
+			       &code);
+	say("link", code);
+	show_program(program);
+	if (result)
+		clReleaseProgram(result);
+	say("compile", clCompileProgram(program, 0, NULL, options, 0, NULL,
+					NULL, NULL, NULL));
+	show_program(program);
+	both[0] = program;
+	result = clLinkProgram(context, 0, NULL, NULL, 2, both, NULL, NULL,
+			       &code);
+	say("link", code);
+	if (result) {
+		show_program(result);
+		run_scale(make_kernel(result, "scale"));
+	}
+}
+
+typedef cl_int count_kernels_fn(cl_program program, cl_uint *out_count);
+
+/* A function that the layer cannot know is given a program. */
+static void extension(void)
+{
+	cl_program program = make(source), later;
+	count_kernels_fn *count;
+	cl_kernel kernel;
+	cl_uint n = 0;
+
+	build(program, options);
+	say("safe", clGetExtensionFunctionAddressForPlatform(
+			    platform, "clGetPlatformInfo") != NULL);
+	say("none", clGetExtensionFunctionAddressForPlatform(
+			    platform, "clNoSuchFunctionKILN") == NULL);
+	count = (count_kernels_fn *)clGetExtensionFunctionAddressForPlatform(
+		platform, "clCountProgramKernelsKILN");
+	say("unknown", count != NULL);
+	if (count)
+		say("  counts", count(program, &n) ? -1 : (int)n);
+	show_program(program);
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+	later = make(source);
+	build(later, options);
+	if (count)
+		say("  counts", count(later, &n) ? -1 : (int)n);
+}
+
+/* A child goes on with what there is. */
+static void forked(void)
+{
+	cl_program program = make(source), later;
+	cl_kernel kernel;
+	pid_t child;
+	int status;
+
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		run_scale(kernel);
+		run_scale(make_kernel(program, "scale"));
+		show_program(program);
+		later = make(source);
+		build(later, options);
+		run_scale(make_kernel(later, "scale"));
+		fflush(stdout);
+		_exit(0);
+	}
+	say("child", waitpid(child, &status, 0) == child && !status);
+	run_scale(kernel);
+	clReleaseKernel(kernel);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
+/* Many threads, each with programs of its own and one that is everybody's. */
+static cl_program shared_program;
+
+static void *one_thread(void *arg)
+{
+	const char *text = source;
+	int i, d = 1;
+
+	for (i = 0; i < 20; i++) {
+		cl_program program = clCreateProgramWithSource(
+			context, 1, &text, NULL, NULL);
+		cl_kernel kernel, shared;
+
+		if (clBuildProgram(program, 0, NULL, options, NULL, NULL))
+			return "build";
+		kernel = clCreateKernel(program, "scale", NULL);
+		shared = clCreateKernel(shared_program, "scale", NULL);
+		if (!kernel || !shared)
+			return "kernel";
+		clRetainProgram(shared_program);
+		clReleaseProgram(program);
+		if (clSetKernelArg(kernel, 2, sizeof(d), &d) ||
+		    clSetKernelArg(shared, 2, sizeof(d), &d))
+			return "argument";
+		clReleaseKernel(shared);
+		clReleaseProgram(shared_program);
+		clReleaseKernel(kernel);
+	}
+	return "well";
+}
+
+static void threads(void)
+{
+	pthread_t ids[4];
+	void *result;
+	int i;
+
+	shared_program = make(source);
+	build(shared_program, options);
+	for (i = 0; i < 4; i++)
+		pthread_create(&ids[i], NULL, one_thread, NULL);
+	for (i = 0; i < 4; i++) {
+		pthread_join(ids[i], &result);
+		printf("thread: %s\n", (const char *)result);
+	}
+	show_references(shared_program);
+	say("release", clReleaseProgram(shared_program));
+	end();
+}
+
+/* What an application with a cache of its own does: this captures. */
+static void binaries(void)
+{
+	cl_program program = make(source);
+
+	build(program, options);
+	show_binaries(program, 0);
+	say("release", clReleaseProgram(program));
+	program = make(source);
+	build(program, "-DK=7");
+	show_binaries(program, 0);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
+/* Whether the stand-in has been asked for binaries. */
+static int was_fetched(void)
+{
+	const char *path = getenv("KILN_TEST_ICD_CALLS");
+	FILE *file = path ? fopen(path, "r") : NULL;
+	char line[256];
+	int found = 0;
+
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = !strcmp(line, "binaries\n");
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* One build and one kernel, then nothing until somebody fetches, but not
+   longer than five seconds. */
+static void idle(void)
+{
+	cl_program program = make(source);
+	cl_kernel kernel;
+	int i;
+
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+	for (i = 0; i < 100 && !was_fetched(); i++)
+		poll(NULL, 0, 50);
+	clReleaseKernel(kernel);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
+/* The same, but the program ends at once. */
+static void brief(void)
+{
+	cl_program program = make(source);
+	cl_kernel kernel;
+
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+}
+
+static const struct script {
+	const char *name;
+	void (*run)(void);
+} scripts[] = {
+	{ "everything", everything }, { "again", again },
+	{ "errors", errors },	      { "notify", notify },
+	{ "context-first", context_first },
+	{ "subsets", subsets },	      { "linked", linked },
+	{ "extension", extension },   { "forked", forked },
+	{ "threads", threads },	      { "binaries", binaries },
+	{ "idle", idle },	      { "brief", brief },
+};
+
+static int set_up(void)
+{
+	cl_int result;
+
+	if (clGetPlatformIDs(1, &platform, NULL) ||
+	    clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX, devices,
+			   &n_devices))
+		return -1;
+	if (n_devices > DEVICES_MAX)
+		n_devices = DEVICES_MAX;
+	context = clCreateContext(NULL, n_devices, devices, on_context_error,
+				  NULL, &result);
+	queue = clCreateCommandQueue(context, devices[0], 0, &result);
+	return queue ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+
+	if (argc < 2 || set_up()) {
+		fprintf(stderr, "calls: no script, or no OpenCL\n");
+		return 2;
+	}
+	options = argc > 2 ? argv[2] : NULL;
+	for (i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+		if (!strcmp(scripts[i].name, argv[1])) {
+			scripts[i].run();
+			return 0;
+		}
+	fprintf(stderr, "calls: no script named %s\n", argv[1]);
+	return 2;
+}
