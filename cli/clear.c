@@ -11,6 +11,7 @@
 
 struct removed {
 	uint64_t n_entries;
+	uint64_t n_hidden; /* bookkeeping, which `ls` does not show */
 	uint64_t bytes;
 	uint64_t n_jobs;
 };
@@ -28,6 +29,7 @@ static int print(const struct ki_command *command,
 		ki_json_object(&json, NULL);
 		ki_json_number(&json, "schema", 1);
 		ki_json_number(&json, "entries_removed", removed->n_entries);
+		ki_json_number(&json, "hidden_removed", removed->n_hidden);
 		ki_json_number(&json, "bytes_freed", removed->bytes);
 		ki_json_number(&json, "jobs_removed", removed->n_jobs);
 		ki_json_end(&json);
@@ -45,17 +47,28 @@ static int print(const struct ki_command *command,
 	return ki_out_write(&out, KI_EXIT_OK);
 }
 
-static uint64_t count_entries(struct kiln *kiln)
+static int is_hidden(const struct kiln_entry *entry)
+{
+	uint64_t flags = 0;
+
+	(void)kiln_metadata_find_u64(kiln_blob_data(entry->metadata),
+				     kiln_blob_size(entry->metadata),
+				     KILN_META_FLAGS, &flags);
+	return flags & KILN_ENTRY_HIDDEN ? 1 : 0;
+}
+
+static void count_entries(struct kiln *kiln, struct removed *removed)
 {
 	struct kiln_cursor cursor = { { 0 } };
 	struct kiln_entry entry;
-	uint64_t n = 0;
 
 	while (kiln_list(kiln, &cursor, &entry) == KILN_OK) {
+		if (is_hidden(&entry))
+			removed->n_hidden++;
+		else
+			removed->n_entries++;
 		kiln_entry_fini(&entry);
-		n++;
 	}
-	return n;
 }
 
 static int wipe(struct kiln *kiln, struct removed *removed)
@@ -63,7 +76,7 @@ static int wipe(struct kiln *kiln, struct removed *removed)
 	struct kiln_store_info before = { 0 }, after = { 0 };
 	enum kiln_status status;
 
-	removed->n_entries = count_entries(kiln);
+	count_entries(kiln, removed);
 	(void)kiln_store_info(kiln, &before);
 	status = kiln_wipe(kiln);
 	if (status)

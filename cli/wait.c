@@ -12,8 +12,19 @@
 #include "store.h"
 #include "verbs.h"
 
+/* Another worker may have been there first: what it made counts as well. */
+static uint64_t count_done(const struct ki_jobs_report *report, size_t n_before,
+			   size_t n_left)
+{
+	uint64_t n_gone = n_before > n_left ? n_before - n_left : 0;
+
+	n_gone -= report->n_failed < n_gone ? report->n_failed : n_gone;
+	return n_gone > report->n_done ? n_gone : report->n_done;
+}
+
 static int print(const struct ki_command *command,
-		 const struct ki_jobs_report *report, size_t n_left, int status)
+		 const struct ki_jobs_report *report, uint64_t n_done,
+		 size_t n_left, int status)
 {
 	struct ki_bytes out;
 	struct ki_json json;
@@ -23,15 +34,15 @@ static int print(const struct ki_command *command,
 		ki_json_begin(&json, &out);
 		ki_json_object(&json, NULL);
 		ki_json_number(&json, "schema", 1);
-		ki_json_number(&json, "done", report->n_done);
+		ki_json_number(&json, "done", n_done);
 		ki_json_number(&json, "failed", report->n_failed);
 		ki_json_number(&json, "skipped", report->n_skipped);
 		ki_json_number(&json, "left", n_left);
 		ki_json_end(&json);
-	} else if (report->n_done) {
+	} else if (n_done) {
 		ki_bytes_printf(&out, "%llu job%s done\n",
-				(unsigned long long)report->n_done,
-				report->n_done == 1 ? "" : "s");
+				(unsigned long long)n_done,
+				n_done == 1 ? "" : "s");
 	} else if (!n_left) {
 		ki_bytes_add_string(&out, "nothing to wait for\n");
 	}
@@ -49,14 +60,16 @@ int ki_verb_wait(const struct ki_command *command)
 {
 	struct ki_jobs_report report;
 	struct ki_settings settings;
+	size_t n_before, n_left;
 	int status, err;
 
 	memset(&report, 0, sizeof(report));
 	status = ki_settings_load(&settings, command);
 	if (status)
 		goto out;
-	if (!ki_jobs_pending(settings.spool)) {
-		status = print(command, &report, 0, KI_EXIT_OK);
+	n_before = ki_jobs_pending(settings.spool);
+	if (!n_before) {
+		status = print(command, &report, 0, 0, KI_EXIT_OK);
 		goto out;
 	}
 	err = ki_jobs_wait(settings.spool, settings.options.store_url, 0,
@@ -69,8 +82,9 @@ int ki_verb_wait(const struct ki_command *command)
 	ki_jobs_complain(&report);
 	if (WIFSIGNALED(report.wait_status))
 		ki_parent_end(report.wait_status);
-	status = print(command, &report, ki_jobs_pending(settings.spool),
-		       exit_of(report.wait_status));
+	n_left = ki_jobs_pending(settings.spool);
+	status = print(command, &report, count_done(&report, n_before, n_left),
+		       n_left, exit_of(report.wait_status));
 out:
 	ki_jobs_report_fini(&report);
 	ki_settings_fini(&settings);
