@@ -277,7 +277,8 @@ struct walk {
 	struct ki_cl_includes *includes;
 	const struct ki_cl_search *search;
 	struct kiln_key *key;
-	struct ki_cl_words seen; /* labels */
+	struct ki_map seen; /* places, by their hash or a free slot behind */
+	size_t n_seen;
 	struct found *found;
 	size_t n_found;
 	uint64_t bytes;
@@ -375,6 +376,31 @@ static void walk_into(struct walk *walk, struct file *file, const char *path,
 	walk->found[walk->n_found++] = found;
 }
 
+/* 1: looked at before; 0: not, and noted now; -ENOMEM. */
+static int see(struct walk *walk, const char *place)
+{
+	uintptr_t slot = (uintptr_t)ki_xxh3_64(place, strlen(place));
+	const char *there;
+	char *copy;
+
+	for (;; slot++) {
+		if (!slot)
+			slot++;
+		there = ki_map_get(&walk->seen, slot);
+		if (!there)
+			break;
+		if (!strcmp(there, place))
+			return 1;
+	}
+	copy = strdup(place);
+	if (!copy || ki_map_put(&walk->seen, slot, copy)) {
+		free(copy);
+		return -ENOMEM;
+	}
+	walk->n_seen++;
+	return 0;
+}
+
 enum doubt { CERTAIN, DOUBTFUL };
 
 /* Look at one place and put into the key what is there. */
@@ -385,15 +411,15 @@ static void look_at(struct walk *walk, enum doubt doubt, const char *path,
 	struct file *file;
 	int err;
 
-	if (walk->status || ki_cl_words_have(&walk->seen, place, strlen(place)))
+	if (walk->status)
 		return;
-	if (walk->seen.n == KI_CL_INCLUDE_FILES_MAX) {
-		refuse(walk, KILN_COUNT_MISS_UNRESOLVED);
+	err = see(walk, place);
+	if (err) {
+		fail(walk, err < 0 ? err : 0);
 		return;
 	}
-	err = ki_cl_words_add(&walk->seen, place, strlen(place));
-	if (err) {
-		fail(walk, err);
+	if (walk->n_seen > KI_CL_INCLUDE_FILES_MAX) {
+		refuse(walk, KILN_COUNT_MISS_UNRESOLVED);
 		return;
 	}
 	label_of(label, place);
@@ -571,7 +597,8 @@ static void walk_all(struct walk *walk, const struct ki_cl_scan *source)
 
 static void walk_fini(struct walk *walk)
 {
-	size_t i;
+	size_t i, position = 0;
+	char *place;
 
 	for (i = 0; i < walk->n_found; i++) {
 		file_unref(walk->includes, walk->found[i].file);
@@ -579,7 +606,9 @@ static void walk_fini(struct walk *walk)
 		free(walk->found[i].label);
 	}
 	free(walk->found);
-	ki_cl_words_fini(&walk->seen);
+	while ((place = ki_map_next(&walk->seen, &position)))
+		free(place);
+	ki_map_fini(&walk->seen);
 	ki_cl_words_fini(&walk->expanded);
 }
 
@@ -594,6 +623,7 @@ enum kiln_status ki_cl_includes_add(struct ki_cl_includes *includes,
 			     .key = key };
 	struct ki_cl_scan scan;
 
+	ki_map_init(&walk.seen);
 	ki_cl_scan_init(&scan);
 	ki_cl_scan_text(&scan, source, size);
 	fail(&walk, search->options->failed);

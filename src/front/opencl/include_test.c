@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,66 @@ static uint64_t realtime(const struct ki_sys *sys)
 }
 
 static struct ki_sys test_sys;
+
+/* ---- Calls that fail: the n-th from now, or it and all that follow ---------- */
+
+static unsigned fail_in; /* 0: none */
+static int fail_with, fail_lasts, has_failed;
+
+static int failure(void)
+{
+	if (!fail_in)
+		return 0;
+	if (fail_in > 1) {
+		fail_in--;
+		return 0;
+	}
+	has_failed = 1;
+	if (!fail_lasts)
+		fail_in = 0;
+	return fail_with;
+}
+
+static int fail_open(const struct ki_sys *sys, const char *path, unsigned flags,
+		     unsigned mode)
+{
+	int err = failure();
+
+	return err ? err : ki_sys_posix.open(sys, path, flags, mode);
+}
+
+static int fail_stat(const struct ki_sys *sys, const char *path,
+		     struct ki_file_info *out_info)
+{
+	int err = failure();
+
+	return err ? err : ki_sys_posix.stat(sys, path, out_info);
+}
+
+static int fail_fstat(const struct ki_sys *sys, int fd,
+		      struct ki_file_info *out_info)
+{
+	int err = failure();
+
+	return err ? err : ki_sys_posix.fstat(sys, fd, out_info);
+}
+
+static ssize_t fail_pread(const struct ki_sys *sys, int fd, void *data,
+			  size_t size, uint64_t offset)
+{
+	int err = failure();
+
+	return err ? err : ki_sys_posix.pread(sys, fd, data, size, offset);
+}
+
+/* What was to be closed is closed. */
+static int fail_close(const struct ki_sys *sys, int fd)
+{
+	int err = failure();
+
+	(void)ki_sys_posix.close(sys, fd);
+	return err;
+}
 
 /* ---- Files, and the key that they make ------------------------------------- */
 
@@ -421,6 +482,70 @@ static void the_working_directory_is_not_in_the_key(void **state)
 	free(second);
 }
 
+/* ---- Failing calls ---------------------------------------------------------------- */
+
+static unsigned count_descriptors(void)
+{
+	const char *name;
+	struct ki_dir *dir;
+	unsigned n = 0;
+
+	assert_int_equal(
+		ki_sys_posix.opendir(&ki_sys_posix, "/proc/self/fd", &dir), 0);
+	while (ki_sys_posix.readdir(&ki_sys_posix, dir, &name) > 0)
+		n++;
+	ki_sys_posix.closedir(&ki_sys_posix, dir);
+	return n;
+}
+
+/* Whatever fails, the key is the right one or there is none. */
+static void a_failing_call_never_changes_a_key(void **state)
+{
+	static const char SOURCE[] = "#include \"b.h\"\n#include <x.h>\n";
+	static const int ERRORS[] = { -EIO, -EACCES, -ENOMEM };
+	char *directory = enter(FILES);
+	unsigned descriptors = count_descriptors();
+	struct ki_cl_includes *includes;
+	struct kiln_key *right;
+
+	includes = ki_cl_includes_new(&ki_sys_posix);
+	right = key_of(includes, "-Iinc", SOURCE);
+	ki_cl_includes_free(includes);
+	for (unsigned i = 0; i < 6; i++) {
+		has_failed = 1;
+		fail_with = ERRORS[i / 2];
+		fail_lasts = (int)i % 2;
+		for (unsigned n = 1; has_failed; n++) {
+			struct outcome outcome;
+
+			includes = ki_cl_includes_new(&test_sys);
+			has_failed = 0;
+			fail_in = n;
+			outcome = outcome_of(includes, "-Iinc", SOURCE);
+			fail_in = 0;
+			if (!outcome.status)
+				assert_true(same(right, outcome.key));
+			else if (outcome.status == KILN_E_UNSUPPORTED)
+				assert_int_equal(outcome.reason,
+						 KILN_COUNT_MISS_UNRESOLVED);
+			else
+				assert_int_equal(outcome.status,
+						 KILN_E_NO_MEMORY);
+			kiln_key_free(outcome.key);
+
+			/* And nothing wrong is remembered. */
+			outcome = outcome_of(includes, "-Iinc", SOURCE);
+			assert_int_equal(outcome.status, KILN_OK);
+			assert_true(same(right, outcome.key));
+			kiln_key_free(outcome.key);
+			ki_cl_includes_free(includes);
+		}
+	}
+	assert_int_equal(count_descriptors(), descriptors);
+	kiln_key_free(right);
+	free(directory);
+}
+
 /* ---- Limits --------------------------------------------------------------------- */
 
 static void limits_end_in_no_caching(void **state)
@@ -556,6 +681,7 @@ int main(void)
 		cmocka_unit_test(a_fresh_file_is_read_again),
 		cmocka_unit_test(a_settled_file_is_read_once),
 		cmocka_unit_test(the_working_directory_is_not_in_the_key),
+		cmocka_unit_test(a_failing_call_never_changes_a_key),
 		cmocka_unit_test(limits_end_in_no_caching),
 		cmocka_unit_test(a_long_name_has_a_label_all_the_same),
 		cmocka_unit_test(names_are_expanded_or_refused),
@@ -563,5 +689,10 @@ int main(void)
 
 	test_sys = ki_sys_posix;
 	test_sys.realtime_ns = realtime;
+	test_sys.open = fail_open;
+	test_sys.stat = fail_stat;
+	test_sys.fstat = fail_fstat;
+	test_sys.pread = fail_pread;
+	test_sys.close = fail_close;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

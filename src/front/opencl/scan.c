@@ -232,9 +232,24 @@ static const char *const ASM_WORDS[] = { "asm", "__asm", "__asm__", NULL };
 static const char *const MACRO_STACK_WORDS[] = { "push_macro", "pop_macro",
 						 NULL };
 
+/* A beginning or an end of one, to be pasted together: a ## b. */
+static int is_piece_of_time(const char *word, size_t size)
+{
+	size_t i, whole;
+
+	for (i = 0; TIME_WORDS[i]; i++) {
+		whole = strlen(TIME_WORDS[i]);
+		if (size >= 4 && size < whole &&
+		    (!memcmp(word, TIME_WORDS[i], size) ||
+		     !memcmp(word, TIME_WORDS[i] + whole - size, size)))
+			return 1;
+	}
+	return 0;
+}
+
 static unsigned flags_of_word(const char *word, size_t size)
 {
-	if (is_one_of(word, size, TIME_WORDS))
+	if (is_one_of(word, size, TIME_WORDS) || is_piece_of_time(word, size))
 		return KI_CL_SCAN_TIME;
 	if (is_one_of(word, size, HAS_WORDS))
 		return KI_CL_SCAN_DIRECTIVE;
@@ -248,9 +263,10 @@ static void scan_word(struct cursor *at)
 	const char *word;
 	size_t size = take_word(at, &word);
 
-	if (!strchr("_paRuUL", *word))
+	if (*word == '_' || *word == 'p' || word[size - 1] == '_')
+		find(at->scan, flags_of_word(word, size));
+	if (!strchr("_aRuUL", *word))
 		return;
-	find(at->scan, flags_of_word(word, size));
 	if (is_one_of(word, size, ASM_WORDS))
 		at->has_asm = 1;
 	if (at->p < at->end && *at->p == '"' &&
