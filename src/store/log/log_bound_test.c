@@ -104,9 +104,9 @@ static void the_bound_is_never_exceeded(void **state)
 		uint64_t fill;
 	} rows[] = {
 		{ 1 << 20, 3000, 5 << 20 },
-		{ 1 << 20, 200000, 8 << 20 },
-		{ 4 << 20, 40000, 20 << 20 },
-		{ 24 << 20, 3 << 20, 96 << 20 },
+		{ 1 << 20, 200000, 4 << 20 },
+		{ 4 << 20, 40000, 12 << 20 },
+		{ 24 << 20, 3 << 20, 48 << 20 },
 	};
 	size_t i;
 
@@ -155,7 +155,7 @@ static void entries_in_use_survive_eviction(void **state)
 	assert_int_equal(store_put(&store, 100, 2 << 20, 0), KILN_OK);
 	for (i = 0; i < 10; i++)
 		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
-	for (i = 1000; i < 9000; i++) {
+	for (i = 1000; i < 5000; i++) {
 		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
 		if (i % 50 == 0) {
 			/* 0 to 4 and the large one are used, 5 to 9 not. */
@@ -213,7 +213,7 @@ static void a_bound_that_can_hold_nothing_is_an_error(void **state)
 /* S47 */
 static void a_lower_limit_holds_at_once_and_for_everyone(void **state)
 {
-	struct store store = store_new(40 << 20, 0);
+	struct store store = store_new(20 << 20, 0);
 	struct store other = store_beside(&store, 0);
 	unsigned i, found = 0;
 	size_t size;

@@ -483,7 +483,6 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 			   .value_size = value_size,
 			   .replaces = !!(flags & KILN_PUT_REPLACE) };
 	struct log_publication publication;
-	struct log_index *index;
 	_Atomic uint64_t *stripe;
 	enum kiln_status status;
 	int tries, locked = 0;
@@ -499,10 +498,6 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 	sum_body(&put);
 
 	stripe = ki_log_enter(log);
-	/* First, because the lock's file may have vanished with the rest. */
-	status = ki_log_current(log, LOG_WRITE, &index);
-	if (status)
-		goto out;
 	status = ki_log_publication_begin(log, key, &publication);
 	locked = !status;
 	/* A replacing put goes on without: two of them settle it. */
@@ -514,7 +509,6 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 	}
 	if (locked)
 		ki_log_publication_end(log, &publication);
-out:
 	ki_log_leave(stripe);
 	ki_log_reclaim(log);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
