@@ -152,6 +152,7 @@ enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 	struct log_index *index;
 	enum kiln_status status = ki_log_current(log, LOG_READ, &index);
 
+	ki_log_trust_unplaced(&log->unplaced);
 	if (!status) {
 		ki_log_segments_sweep(log, index);
 		status = get(log, index, key, out_value, out_metadata);

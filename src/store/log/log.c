@@ -176,6 +176,8 @@ static enum kiln_status switch_locked(struct ki_log *log,
 		}
 		if (!same)
 			log->epoch += 2;
+		if (!same && log->epoch > 2)
+			log->unplaced = LOG_UNPLACED_DEAD;
 		index->epoch = log->epoch;
 		page->next = log->pages;
 		log->pages = page;
@@ -298,10 +300,16 @@ static int is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 	struct log_index *index;
 	int live;
 
-	if (place == KI_BLOB_NOWHERE)
-		return 1;
 	stripe = ki_log_enter(log);
-	live = !ki_log_current(log, LOG_READ, &index) &&
+	live = !ki_log_current(log, LOG_READ, &index);
+	if (place == KI_BLOB_NOWHERE) {
+		live = live && log->unplaced == LOG_UNPLACED_LIVE;
+		if (!live)
+			log->unplaced = LOG_UNPLACED_SWEPT;
+		ki_log_leave(stripe);
+		return live;
+	}
+	live = live &&
 	       (place >> 32 & 0x7fffffff) == (index->epoch & 0x7ffffffe) &&
 	       (place >> 63 ||
 		!log_is_before((uint32_t)place, ki_log_min_live(index)));

@@ -109,6 +109,20 @@ struct log_stripe {
 	_Alignas(64) _Atomic uint64_t n_inside;
 };
 
+/*
+ * Blobs that came from no tier (put, not got) carry no place, so nothing tells
+ * those of before a wipe from those of after.  From the wipe on they count as
+ * dead, until they were asked about and the store is used again.
+ */
+enum log_unplaced { LOG_UNPLACED_LIVE, LOG_UNPLACED_DEAD, LOG_UNPLACED_SWEPT };
+
+static inline void ki_log_trust_unplaced(_Atomic int *unplaced)
+{
+	if (atomic_load_explicit(unplaced, memory_order_relaxed) ==
+	    LOG_UNPLACED_SWEPT)
+		atomic_store(unplaced, LOG_UNPLACED_LIVE);
+}
+
 struct ki_log {
 	struct kiln_tier tier; /* first */
 
@@ -137,7 +151,7 @@ struct ki_log {
 	_Atomic(struct log_index *) index; /* NULL: the store is gone */
 	_Atomic uint64_t checked_ns;	   /* last look at the index's path */
 	_Atomic uint64_t min_live_seen;
-	_Atomic int must_roll;
+	_Atomic int unplaced; /* enum log_unplaced */
 	_Atomic unsigned n_building;
 	_Atomic unsigned grow_pause; /* puts until growing is tried again */
 	struct log_stripe stripes[LOG_STRIPES];

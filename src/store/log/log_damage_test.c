@@ -287,6 +287,44 @@ static void a_damaged_record_is_told_apart_from_a_miss(void **state)
 	free_picture(&picture);
 }
 
+/* Removed, replaced and carried over by eviction: what an index that is made
+   anew finds is what the old one found. */
+static void an_index_made_anew_finds_the_same(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+	char *path = harness_path(store.directory, "kiln.idx");
+	static size_t before[500], after;
+	unsigned i, n = 0;
+
+	for (i = 0; i < 500; i++) {
+		assert_int_equal(store_put(&store, i, 100 + i, 0), KILN_OK);
+		if (i % 3 == 1)
+			assert_int_equal(
+				store_put(&store, i, 5000, KILN_PUT_REPLACE),
+				KILN_OK);
+		if (i % 10 == 7)
+			assert_int_equal(store_remove(&store, i), KILN_OK);
+		/* Keep every fifth in use, also across removals. */
+		for (n = 0; n < i; n += 5)
+			(void)store_get_any(&store, n, &after);
+	}
+	for (i = 0; i < 500; i++)
+		if (store_get_any(&store, i, &before[i]))
+			before[i] = SIZE_MAX;
+	store_close(&store);
+	assert_int_equal(unlink(path), 0);
+	store_open(&store);
+	for (i = 0, n = 0; i < 500; i++) {
+		if (store_get_any(&store, i, &after))
+			after = SIZE_MAX;
+		assert_int_equal(before[i], after);
+		n += after != SIZE_MAX;
+	}
+	assert_in_range(n, 100, 450);
+	free(path);
+	store_free(&store);
+}
+
 /* Only 8 bits of the digest are left. */
 static struct kiln_key *colliding_key(unsigned number)
 {
@@ -345,6 +383,7 @@ int main(void)
 		cmocka_unit_test(a_truncated_file_costs_what_was_cut_off),
 		cmocka_unit_test(appended_junk_costs_nothing),
 		cmocka_unit_test(a_damaged_record_is_told_apart_from_a_miss),
+		cmocka_unit_test(an_index_made_anew_finds_the_same),
 		cmocka_unit_test(equal_digests_never_mix_up_values),
 	};
 

@@ -23,17 +23,20 @@ static void a_wipe_is_seen_by_another_handle(void **state)
 	struct kiln_key *key = test_key(1);
 	const uint64_t *generation;
 	uint64_t before;
-	struct kiln_blob *blob;
+	struct kiln_blob *blob, *own;
 	unsigned i;
 
+	assert_int_equal(kiln_blob_copy("own", 3, &own), KILN_OK);
 	for (i = 0; i < 10; i++)
 		assert_int_equal(store_put(&a, i, 100, 0), KILN_OK);
+	assert_true(b.tier->is_live(b.tier, own));
 	assert_int_equal(b.tier->ops->get(b.tier, key, &blob, NULL), KILN_OK);
 	generation = b.tier->generation;
 	before = *generation;
 	assert_int_equal(a.tier->ops->wipe(a.tier), KILN_OK);
 	assert_int_not_equal(*generation, before);
 	assert_false(b.tier->is_live(b.tier, blob));
+	assert_false(b.tier->is_live(b.tier, own));
 	assert_ptr_not_equal(b.tier->generation, generation);
 	for (i = 0; i < 10; i++) {
 		assert_int_equal(store_get(&a, i, 100), KILN_MISS);
@@ -42,6 +45,8 @@ static void a_wipe_is_seen_by_another_handle(void **state)
 	assert_int_equal(store_put(&b, 1, 60, 0), KILN_OK);
 	assert_int_equal(store_get(&a, 1, 60), KILN_OK);
 	assert_true(test_value_is(blob, 1));
+	assert_true(b.tier->is_live(b.tier, own));
+	kiln_blob_unref(own);
 	kiln_blob_unref(blob);
 	kiln_key_free(key);
 	store_free(&b);

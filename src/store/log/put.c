@@ -498,6 +498,7 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 	sum_body(&put);
 
 	stripe = ki_log_enter(log);
+	ki_log_trust_unplaced(&log->unplaced);
 	status = ki_log_publication_begin(log, key, &publication);
 	locked = !status;
 	/* A replacing put goes on without: two of them settle it. */
