@@ -11,13 +11,16 @@
  * ones; of binaries only that there are some, unless by the script `binaries`.
  */
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -251,8 +254,29 @@ static void CL_CALLBACK on_context_release(cl_context of, void *arg)
 	printf("context gone: %s\n", (const char *)arg);
 }
 
+/* What a guest must leave alone: open files, signals, threads' masks. */
+static void show_process(void)
+{
+	struct sigaction action;
+	sigset_t mask;
+	int i, n_files = 0, n_handlers = 0, n_blocked = 0;
+
+	for (i = 0; i < 256; i++)
+		n_files += fcntl(i, F_GETFD) >= 0;
+	sigprocmask(SIG_BLOCK, NULL, &mask);
+	for (i = 1; i < 32; i++) {
+		sigaction(i, NULL, &action);
+		n_handlers += action.sa_handler != SIG_DFL;
+		n_blocked += sigismember(&mask, i) == 1;
+	}
+	say("files", n_files);
+	say("handlers", n_handlers);
+	say("blocked", n_blocked);
+}
+
 static void end(void)
 {
+	show_process();
 	clReleaseCommandQueue(queue);
 	say("release context", clReleaseContext(context));
 }
@@ -608,8 +632,8 @@ static void binaries(void)
 	end();
 }
 
-/* Whether the stand-in has been asked for binaries. */
-static int was_fetched(void)
+/* Whether the stand-in has had a call. */
+static int was_called(const char *what)
 {
 	const char *path = getenv("KILN_TEST_ICD_CALLS");
 	FILE *file = path ? fopen(path, "r") : NULL;
@@ -617,7 +641,7 @@ static int was_fetched(void)
 	int found = 0;
 
 	while (file && !found && fgets(line, sizeof(line), file))
-		found = !strcmp(line, "binaries\n");
+		found = !strcmp(line, what);
 	if (file)
 		fclose(file);
 	return found;
@@ -634,11 +658,54 @@ static void idle(void)
 	build(program, options);
 	kernel = make_kernel(program, "scale");
 	run_scale(kernel);
-	for (i = 0; i < 100 && !was_fetched(); i++)
+	for (i = 0; i < 100 && !was_called("binaries\n"); i++)
 		poll(NULL, 0, 50);
 	clReleaseKernel(kernel);
 	say("release", clReleaseProgram(program));
 	end();
+}
+
+static void on_alarm(int number)
+{
+}
+
+/* Calls are interrupted all the time. */
+static void alarms(void)
+{
+	struct sigaction action = { .sa_handler = on_alarm };
+	struct itimerval often = { { 0, 500 }, { 0, 500 } };
+	struct itimerval never = { { 0, 0 }, { 0, 0 } };
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	again();
+	setitimer(ITIMER_REAL, &never, NULL);
+}
+
+/* Two builds at once, then nothing until somebody fetches and half a second
+   more. */
+static void idle_twice(void)
+{
+	cl_program one = make(source), two = make(source);
+	int i, n_left = 10;
+
+	build(one, options);
+	build(two, "-DK=8");
+	for (i = 0; i < 100 && n_left; i++) {
+		n_left -= was_called("binaries\n");
+		poll(NULL, 0, 50);
+	}
+}
+
+/* It ends while somebody fetches. */
+static void hurried(void)
+{
+	cl_program program = make(source);
+	int i;
+
+	build(program, options);
+	for (i = 0; i < 100 && !was_called("fetch\n"); i++)
+		poll(NULL, 0, 50);
 }
 
 /* The same, but the program ends at once. */
@@ -663,6 +730,8 @@ static const struct script {
 	{ "extension", extension },   { "forked", forked },
 	{ "threads", threads },	      { "binaries", binaries },
 	{ "idle", idle },	      { "brief", brief },
+	{ "alarms", alarms },	      { "hurried", hurried },
+	{ "idle-twice", idle_twice },
 };
 
 static int set_up(void)

@@ -42,13 +42,34 @@ static uint64_t now_ns(void)
 	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
 }
 
+/* Whether files and settings are still those of the key: they may have changed
+   between the look-up and the driver's reading. */
+static int is_still(const struct ki_cl_guest *guest,
+		    const struct ki_cl_program *program,
+		    const struct ki_cl_capture *capture)
+{
+	enum kiln_counter reason;
+	struct kiln_key *key;
+	int same;
+
+	if (ki_cl_build_key(guest, program, capture->options, &key, &reason))
+		return 0;
+	same = !memcmp(kiln_key_digest(key), kiln_key_digest(capture->key),
+		       KILN_DIGEST_BYTES);
+	kiln_key_free(key);
+	return same;
+}
+
 static void publish(const struct ki_cl_guest *guest,
 		    const struct ki_cl_program *program,
 		    const struct ki_cl_capture *capture,
 		    const struct ki_bytes *value, enum ki_cl_stage stage)
 {
-	struct kiln_metadata *metadata = kiln_metadata_new();
+	struct kiln_metadata *metadata;
 
+	if (!is_still(guest, program, capture))
+		return;
+	metadata = kiln_metadata_new();
 	kiln_metadata_add_u64(metadata, KILN_META_CREATED, capture->created);
 	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME,
 			      capture->build_ns);

@@ -160,6 +160,14 @@ static void keep(const struct ki_cl_guest *guest,
 		 struct ki_cl_program *program, struct ki_cl_capture *capture,
 		 uint64_t build_ns)
 {
+	const char *why;
+
+	/* What the driver has loaded meanwhile may not be what was asked. */
+	if (ki_cl_platform_status(guest->identities, program->platform,
+				  &why)) {
+		ki_cl_capture_unref(capture);
+		return;
+	}
 	capture->build_ns = build_ns;
 	capture->created =
 		ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u;
@@ -595,34 +603,41 @@ static void pass_over(const struct ki_cl_guest *guest,
 	trace(guest, why ? why : kiln_counter_words(reason), NULL, now_ns());
 }
 
-/* The key, or NULL after having counted why there is none. */
-static struct kiln_key *key_of(const struct ki_cl_guest *guest,
-			       const struct ki_cl_program *program,
-			       const struct request *request)
+enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
+				 const struct ki_cl_program *program,
+				 const char *options, struct kiln_key **out_key,
+				 enum kiln_counter *out_reason)
 {
-	struct ki_cl_build build = {
+	const struct ki_cl_build build = {
 		.platform = program->platform,
 		.devices = program->devices,
 		.n_devices = program->n_devices,
 		.strings = program->strings,
 		.lengths = program->lengths,
 		.n_strings = program->n_strings,
-		.options = request->options ? request->options : "",
+		.options = options ? options : "",
 	};
+
+	return ki_cl_key(guest->identities, &build, out_key, out_reason);
+}
+
+/* The key, or NULL after having counted why there is none. */
+static struct kiln_key *key_of(const struct ki_cl_guest *guest,
+			       const struct ki_cl_program *program,
+			       const struct request *request)
+{
 	enum kiln_counter reason = KILN_COUNT_MISS_UNSUPPORTED;
 	struct kiln_key *key = NULL;
 	const char *why = NULL;
 
 	if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS) {
-		pass_over(guest, reason, "unknown extension in use");
+		pass_over(guest, reason, "an unknown extension is in use");
 		return NULL;
 	}
-	if (ki_cl_platform_status(guest->identities, program->platform, &why)) {
+	if (ki_cl_build_key(guest, program, request->options, &key, &reason)) {
+		(void)ki_cl_platform_status(guest->identities,
+					    program->platform, &why);
 		pass_over(guest, reason, why);
-		return NULL;
-	}
-	if (ki_cl_key(guest->identities, &build, &key, &reason)) {
-		pass_over(guest, reason, NULL);
 		return NULL;
 	}
 	return key;

@@ -195,6 +195,12 @@ void ki_cl_platform_set(cl_platform_id platform, unsigned bits);
    0, or -1 if it would not: the shadow stays. */
 int ki_cl_go_native(struct ki_cl_program *program);
 
+/* The key of a program of which the devices are known; as ki_cl_key(). */
+enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
+				 const struct ki_cl_program *program,
+				 const char *options, struct kiln_key **out_key,
+				 enum kiln_counter *out_reason);
+
 /* ---- Capturing (background.c) ------------------------------------------------------- */
 
 /* The application fetched all binaries itself, into these buffers. */

@@ -269,6 +269,7 @@ static const struct row rows[] = {
 	{ "an extension that nobody knows", "extension", "-DK=2", NULL, 2, 1 },
 	{ "a forked child (S40)", "forked", "-DK=2", NULL, 1, 1 },
 	{ "four threads", "threads", "-DK=2", NULL, 0, 81 },
+	{ "interrupted all the time (S43)", "alarms", "-DK=2", NULL, 1, 4 },
 };
 
 static void a_program_cannot_tell_cold_from_warm_from_native(void **state)
@@ -633,6 +634,38 @@ static void an_idle_program_is_fetched_from_in_the_background(void **state)
 	place_fini(&place);
 }
 
+/* S42: a fetch takes two seconds, the end of the program does not. */
+static void a_program_that_ends_does_not_wait_for_a_fetch(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	set_all(&place, "FETCH_MS=20000");
+	text = run(&place, 1, "hurried", "-DK=2");
+	assert_non_null(strstr(text, "exit 0\n"));
+	assert_int_equal(calls(&place, "fetch"), 1);
+	assert_int_equal(calls(&place, "binaries"), 0);
+	free(text);
+	place_fini(&place);
+}
+
+/* A slow fetch ends fetching in the background for its driver. */
+static void a_slow_fetch_is_the_last(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	set_all(&place, "FETCH_MS=30");
+	text = run(&place, 1, "idle-twice", "-DK=2");
+	assert_non_null(strstr(text, "exit 0\n"));
+	assert_int_equal(calls(&place, "build-source"), 2);
+	assert_int_equal(calls(&place, "binaries"), 1);
+	free(text);
+	place_fini(&place);
+}
+
 static void every_look_up_is_traced_in_one_line(void **state)
 {
 	struct place place;
@@ -667,6 +700,9 @@ int main(void)
 		cmocka_unit_test(jobs_can_be_forbidden),
 		cmocka_unit_test(
 			an_idle_program_is_fetched_from_in_the_background),
+		cmocka_unit_test(
+			a_program_that_ends_does_not_wait_for_a_fetch),
+		cmocka_unit_test(a_slow_fetch_is_the_last),
 		cmocka_unit_test(every_look_up_is_traced_in_one_line),
 	};
 	enum {
