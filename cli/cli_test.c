@@ -428,6 +428,42 @@ static void verify_counts_entries(void **state)
 	free(directory);
 }
 
+/* Turn one bit of the first entry's value. */
+static void damage(const char *directory)
+{
+	char *path = harness_path(directory, "kiln.00000001.val");
+	size_t size;
+	char *data = harness_read(path, &size);
+	char *value = memmem(data, size, "value", 5);
+
+	assert_non_null(value);
+	value[2] ^= 4;
+	harness_write(path, data, size);
+	free(data);
+	free(path);
+}
+
+/* S13 */
+static void verify_finds_damage_and_puts_it_aside(void **state)
+{
+	char *directory = filled();
+	struct ended ended;
+	json_t *json;
+
+	damage(directory);
+	json = ask_json(directory, "verify", 4);
+	assert_int_equal(number_of(json, "damaged"), 1);
+	assert_int_equal(number_of(json, "repaired"), 0);
+	json_decref(json);
+	ended = ask(directory, "verify", "--repair");
+	assert_int_equal(status_of(&ended), 4);
+	ended_free(&ended);
+	json = ask_json(directory, "verify", 0);
+	assert_int_equal(number_of(json, "entries"), 2);
+	json_decref(json);
+	free(directory);
+}
+
 /* ---- Circumstances -------------------------------------------------------------------- */
 
 /* A verb, and its exit status where there never was a cache. */
@@ -689,6 +725,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stats_have_every_counter),
 		cmocka_unit_test(clear_says_what_went),
 		cmocka_unit_test(verify_counts_entries),
+		cmocka_unit_test(verify_finds_damage_and_puts_it_aside),
 		cmocka_unit_test(a_closed_pipe_is_no_failure),
 		cmocka_unit_test(closed_and_full_outputs_are_failures),
 		cmocka_unit_test(nothing_is_made_by_looking),
