@@ -3,6 +3,7 @@
 /* The verbs that look into a store, as a shell sees them. */
 
 #include "testing.h"
+#include "harness/harness.h"
 
 #include <errno.h>
 #include <fcntl.h>

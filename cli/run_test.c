@@ -9,6 +9,7 @@
  */
 
 #include "testing.h"
+#include "harness/harness.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,8 +6,6 @@
 
 #include <sys/types.h>
 
-#include "harness/harness.h"
-
 #define VARIABLES_MAX 24
 
 struct spawn {

@@ -7,6 +7,7 @@
  */
 
 #include "testing.h"
+#include "harness/harness.h"
 
 #include <jansson.h>
 #include <stdio.h>
