@@ -287,7 +287,8 @@ static void digest_xxh3(const void *data, size_t size, uint8_t *out)
 static int read_content(const struct ki_sys *sys, int fd, uint64_t size,
 			digest_fn *digest, size_t digest_size, uint8_t *out)
 {
-	uint8_t *piece = malloc(PIECE_BYTES);
+	uint8_t *piece =
+		malloc(size < PIECE_BYTES ? (size_t)size + 1 : PIECE_BYTES);
 	struct ki_bytes digests;
 	uint64_t at;
 	int err = piece ? 0 : -ENOMEM;

@@ -282,6 +282,21 @@ static void copy_file(const char *from, const char *to)
 	free(data);
 }
 
+/* S07: where a driver lies does not matter. */
+static void the_same_driver_elsewhere_is_the_same_compiler(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "libkiln-test-icd.so");
+	struct driver elsewhere;
+
+	copy_file(library_path, path);
+	elsewhere = load(path);
+	assert_ptr_not_equal(elsewhere.platform, driver.platform);
+	assert_true(same(key_of_text("k", ""), key_with(&elsewhere, "k")));
+	free(path);
+	free(directory);
+}
+
 /* The same driver under a name that nobody has heard of, SONAME included. */
 static void a_driver_without_a_row_is_not_cached(void **state)
 {
@@ -719,6 +734,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_processor_says_the_same_on_every_core),
 		cmocka_unit_test(
 			another_build_of_the_driver_is_another_compiler),
+		cmocka_unit_test(
+			the_same_driver_elsewhere_is_the_same_compiler),
 		cmocka_unit_test(a_driver_without_a_row_is_not_cached),
 		cmocka_unit_test(
 			a_library_without_build_id_is_known_by_its_content),
