@@ -18,7 +18,7 @@
 
 #include "conform/kinds.h"
 
-#define BOUND ((uint64_t)4 << 20)
+#define BOUND	((uint64_t)4 << 20)
 #define HOUR_NS ((int64_t)3600 * 1000000000)
 
 static const struct kind *kind;
@@ -39,8 +39,7 @@ static struct ki_store_options options_of(const char *directory)
 
 	sys = ki_sys_posix;
 	sys.realtime_ns = shifted_realtime;
-	return (struct ki_store_options){ .sys = &sys,
-					  .directory = directory };
+	return (struct ki_store_options){ .sys = &sys, .directory = directory };
 }
 
 static struct kiln_tier *open_with(const struct ki_store_options *options)
@@ -213,9 +212,9 @@ static void replacing_keeps_the_last_value(void **state)
 		assert_int_equal(tier->ops->put(tier, key, "m", 1, "other", 5,
 						KILN_PUT_REPLACE),
 				 KILN_OK);
-		assert_int_equal(put_numbered(tier, 1, 100 + i * 1000,
-					      KILN_PUT_REPLACE),
-				 KILN_OK);
+		assert_int_equal(
+			put_numbered(tier, 1, 100 + i * 1000, KILN_PUT_REPLACE),
+			KILN_OK);
 		assert_int_equal(get_numbered(tier, 1), KILN_OK);
 	}
 	if (tier->ops->list) {
@@ -285,18 +284,16 @@ static void a_listing_shows_every_entry_once(void **state)
 		struct kiln_field field;
 		unsigned n;
 
-		assert_int_equal(
-			kiln_key_from_record(kiln_blob_data(entry.record),
-					     kiln_blob_size(entry.record),
-					     &key),
-			KILN_OK);
+		assert_int_equal(kiln_key_from_record(
+					 kiln_blob_data(entry.record),
+					 kiln_blob_size(entry.record), &key),
+				 KILN_OK);
 		assert_memory_equal(kiln_key_digest(key), entry.digest,
 				    KILN_DIGEST_BYTES);
-		assert_int_equal(
-			kiln_record_find(kiln_blob_data(entry.record),
-					 kiln_blob_size(entry.record), "number",
-					 &field),
-			KILN_OK);
+		assert_int_equal(kiln_record_find(kiln_blob_data(entry.record),
+						  kiln_blob_size(entry.record),
+						  "number", &field),
+				 KILN_OK);
 		n = ki_get_u32(field.data);
 		assert_true(n < 200);
 		assert_int_equal(entry.value_size, 100 + n);
@@ -330,11 +327,10 @@ static void a_listing_survives_changes_below_it(void **state)
 	while (!(status = tier->ops->list(tier, &cursor, &entry))) {
 		struct kiln_key *key;
 
-		assert_int_equal(
-			kiln_key_from_record(kiln_blob_data(entry.record),
-					     kiln_blob_size(entry.record),
-					     &key),
-			KILN_OK);
+		assert_int_equal(kiln_key_from_record(
+					 kiln_blob_data(entry.record),
+					 kiln_blob_size(entry.record), &key),
+				 KILN_OK);
 		assert_int_equal(tier->ops->remove(tier, key), KILN_OK);
 		kiln_key_free(key);
 		kiln_blob_unref(entry.record);
@@ -352,10 +348,11 @@ static void a_listing_survives_changes_below_it(void **state)
 /* S14 */
 static void every_size_comes_back(void **state)
 {
-	static const size_t sizes[] = { 0,    1,     7,	     8,	     9,
-					63,   64,    65,     4095,   4096,
-					4097, 65535, 65536,  65537,  1048575,
-					1048576,     1048577, 5000000 };
+	static const size_t sizes[] = { 0,	 1,	 7,	  8,
+					9,	 63,	 64,	  65,
+					4095,	 4096,	 4097,	  65535,
+					65536,	 65537,	 1048575, 1048576,
+					1048577, 5000000 };
 	char *directory = harness_directory();
 	struct kiln_tier *tier = open_in(directory);
 
@@ -425,9 +422,9 @@ static void keys_may_hold_any_bytes(void **state)
 			kiln_key_add(keys[i], "large",
 				     memset(large, 0x5a, 300000), 300000);
 		assert_int_equal(kiln_key_finish(keys[i]), KILN_OK);
-		assert_int_equal(tier->ops->put(tier, keys[i], NULL, 0, &value,
-						1, 0),
-				 KILN_OK);
+		assert_int_equal(
+			tier->ops->put(tier, keys[i], NULL, 0, &value, 1, 0),
+			KILN_OK);
 	}
 	for (unsigned i = 0; i <= n_rows; i++) {
 		struct kiln_blob *blob;
@@ -515,6 +512,22 @@ static void the_bound_is_never_passed_and_the_newest_stays(void **state)
 	free(directory);
 }
 
+/* Nothing but values so large that they have files of their own. */
+static void large_values_alone_make_room_for_each_other(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_bounded(directory, BOUND, 0);
+
+	assert_int_equal(put_numbered(tier, 0, 100, 0), KILN_OK);
+	for (unsigned n = 1; n < 40; n++) {
+		assert_int_equal(put_numbered(tier, n, 500000 + n, 0), KILN_OK);
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+		assert_true(bytes_of(tier) <= BOUND);
+	}
+	tier->ops->close(tier);
+	free(directory);
+}
+
 static void what_is_used_is_not_evicted(void **state)
 {
 	char *directory = harness_directory();
@@ -563,8 +576,7 @@ static void what_can_never_fit_is_refused_and_costs_nothing(void **state)
 	struct kiln_tier *tier = open_bounded(directory, BOUND, 0);
 
 	assert_int_equal(put_numbered(tier, 1, 1000, 0), KILN_OK);
-	assert_int_equal(put_numbered(tier, 2, 2 * BOUND, 0),
-			 KILN_E_TOO_LARGE);
+	assert_int_equal(put_numbered(tier, 2, 2 * BOUND, 0), KILN_E_TOO_LARGE);
 	assert_int_equal(get_numbered(tier, 1), KILN_OK);
 	assert_int_equal(get_numbered(tier, 2), KILN_MISS);
 	tier->ops->close(tier);
@@ -594,7 +606,7 @@ static void a_lower_limit_holds_at_once(void **state)
 struct crowd {
 	struct kiln_tier *tier;
 	const char *directory;
-	_Atomic int *n_won;	/* shared by processes */
+	_Atomic int *n_won; /* shared by processes */
 };
 
 /* Returns how many creations it won; 1000 for anything wrong. */
@@ -612,8 +624,7 @@ static int create_and_get(unsigned index, void *arg)
 		won += status == KILN_OK;
 		if (get_numbered(tier, n) != KILN_OK)
 			return 1000;
-		if (put_numbered(tier, 1000 + index, 500 + n,
-				 KILN_PUT_REPLACE))
+		if (put_numbered(tier, 1000 + index, 500 + n, KILN_PUT_REPLACE))
 			return 1000;
 		if (get_numbered(tier, 1000 + index) != KILN_OK)
 			return 1000;
@@ -761,11 +772,13 @@ struct snapshot {
 static void add_file(const char *path, const struct stat *st, void *arg)
 {
 	struct snapshot *snapshot = arg;
-	uint64_t facts[] = { st->st_ino, (uint64_t)st->st_size,
+	uint64_t facts[] = { st->st_ino,
+			     (uint64_t)st->st_size,
 			     (uint64_t)st->st_mtim.tv_sec,
 			     (uint64_t)st->st_mtim.tv_nsec,
 			     (uint64_t)st->st_ctim.tv_sec,
-			     (uint64_t)st->st_ctim.tv_nsec, st->st_mode };
+			     (uint64_t)st->st_ctim.tv_nsec,
+			     st->st_mode };
 
 	snapshot->hash += ki_xxh3_64(facts, sizeof(facts));
 	if (S_ISREG(st->st_mode)) {
@@ -963,8 +976,7 @@ static int hold_and_die(unsigned index, void *arg)
 	struct kiln_tier_lock *lock;
 	struct kiln_tier *tier;
 
-	if (kind->open(&options, &tier) ||
-	    tier->ops->lock(tier, key, 0, &lock))
+	if (kind->open(&options, &tier) || tier->ops->lock(tier, key, 0, &lock))
 		return 1;
 	_exit(0);
 }
@@ -1020,8 +1032,8 @@ static void damage_file(const char *path, const struct stat *st, void *arg)
 			continue;
 		}
 		assert_int_equal(pread(fd, &byte, 1, place), 1);
-		byte ^= (unsigned char)(1 << harness_random(&damage->random) %
-						 8);
+		byte ^= (unsigned char)(1
+					<< harness_random(&damage->random) % 8);
 		assert_int_equal(pwrite(fd, &byte, 1, place), 1);
 	}
 	close(fd);
@@ -1127,21 +1139,24 @@ static void only_the_entry_that_is_hit_is_lost(void **state)
 /* ---- The list ------------------------------------------------------------------- */
 
 /* What a test needs; without it, it is left out. */
-#define DISK	(1u << 0)
-#define REMOVE	(1u << 1)
-#define WIPE	(1u << 2)
-#define LIST	(1u << 3)
-#define VERIFY	(1u << 4)
-#define LIMIT	(1u << 5)
-#define LOCK	(1u << 6)
-#define COUNT	(1u << 7)
+#define DISK   (1u << 0)
+#define REMOVE (1u << 1)
+#define WIPE   (1u << 2)
+#define LIST   (1u << 3)
+#define VERIFY (1u << 4)
+#define LIMIT  (1u << 5)
+#define LOCK   (1u << 6)
+#define COUNT  (1u << 7)
 
 struct row {
 	struct CMUnitTest test;
 	unsigned needs;
 };
 
-#define ROW(name, needs) { cmocka_unit_test(name), needs }
+#define ROW(name, needs)                                                       \
+	{                                                                      \
+		cmocka_unit_test(name), needs                                  \
+	}
 
 static const struct row rows[] = {
 	ROW(an_unknown_key_is_a_miss, 0),
@@ -1156,6 +1171,7 @@ static const struct row rows[] = {
 	ROW(keys_may_hold_any_bytes, 0),
 	ROW(verify_finds_nothing_wrong_with_a_sound_store, VERIFY),
 	ROW(the_bound_is_never_passed_and_the_newest_stays, 0),
+	ROW(large_values_alone_make_room_for_each_other, 0),
 	ROW(what_is_used_is_not_evicted, 0),
 	ROW(a_store_that_refuses_keeps_what_it_has, 0),
 	ROW(what_can_never_fit_is_refused_and_costs_nothing, 0),

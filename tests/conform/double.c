@@ -17,7 +17,7 @@
 
 struct entry {
 	struct entry *next;
-	uint64_t number;	/* in order of putting */
+	uint64_t number; /* in order of putting */
 	uint64_t used;
 	struct kiln_key *key;
 	struct kiln_blob *metadata;
@@ -75,8 +75,7 @@ static struct entry **find(struct double_tier *self, const struct kiln_key *key)
 	const void *record = kiln_key_record(key, &size);
 
 	for (place = &self->entries; *place; place = &(*place)->next) {
-		const void *other =
-			kiln_key_record((*place)->key, &other_size);
+		const void *other = kiln_key_record((*place)->key, &other_size);
 		if (size == other_size && !memcmp(record, other, size))
 			break;
 	}

@@ -88,10 +88,10 @@ int get_numbered(struct kiln_tier *tier, unsigned n)
 	struct kiln_blob *blob = NULL, *metadata = NULL;
 	int result = tier->ops->get(tier, key, &blob, &metadata);
 
-	if (!result && (!is_value_of(n, kiln_blob_data(blob),
-				     kiln_blob_size(blob)) ||
-			kiln_blob_size(metadata) != 8 ||
-			memcmp(kiln_blob_data(metadata), "metadata", 8) != 0))
+	if (!result &&
+	    (!is_value_of(n, kiln_blob_data(blob), kiln_blob_size(blob)) ||
+	     kiln_blob_size(metadata) != 8 ||
+	     memcmp(kiln_blob_data(metadata), "metadata", 8) != 0))
 		result = WRONG_BYTES;
 	kiln_blob_unref(blob);
 	kiln_blob_unref(metadata);

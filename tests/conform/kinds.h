@@ -14,10 +14,10 @@ struct kind {
 	const char *name;
 	enum kiln_status (*open)(const struct ki_store_options *options,
 				 struct kiln_tier **out_tier);
-	int persists;	/* in the directory, for every process */
+	int persists; /* in the directory, for every process */
 };
 
-extern const struct kind kinds[];	/* the last one has no name */
+extern const struct kind kinds[]; /* the last one has no name */
 
 /* NULL if there is none of this name. */
 const struct kind *kind_find(const char *name);

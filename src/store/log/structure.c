@@ -578,6 +578,10 @@ static int is_over(const struct log_index *index,
 
 static int use_spare(struct ki_log *log, struct log_index *index,
 		     struct log_census *census);
+static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
+				  struct log_census *census, uint64_t size);
+static uint64_t next_segment_bytes(const struct log_limit_values *limits,
+				   const struct log_census *census);
 
 enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 				  struct log_census *census, uint64_t bytes,
@@ -613,9 +617,15 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 		if (!may_take_tail && census->n_files &&
 		    !use_spare(log, index, census))
 			continue;
-		if (!census->has_spare)
+		if (census->has_spare) {
+			drop_spare(log, census);
+			continue;
+		}
+		/* Large files alone do not roll: the tail is the oldest. */
+		if (may_take_tail || census->n_files < 2 ||
+		    make_tail(log, index, census,
+			      next_segment_bytes(&limits, census)))
 			return KILN_E_FULL;
-		drop_spare(log, census);
 	}
 	return KILN_OK;
 }
