@@ -48,6 +48,8 @@ struct doctor {
 	struct kiln_config *config;
 	char layer[KI_PATH_MAX];
 	int layer_is_there;
+	char worker[KI_PATH_MAX];
+	int has_jobs;		       /* written, and made */
 	struct ki_probe_loader loader; /* under the layer */
 };
 
@@ -231,7 +233,7 @@ static void check_directory(struct doctor *doctor)
 	path = kiln_config_directory(doctor->config, &why);
 	if (!path) {
 		say(doctor, "directory", BAD,
-		    "set KILN_DIR to a directory of your own", "none: %s", why);
+		    "set KILN_DIR to a directory of your own", "%s", why);
 		return;
 	}
 	err = ki_sys_posix.lstat(&ki_sys_posix, path, &info);
@@ -291,6 +293,24 @@ static void check_loader(struct doctor *doctor)
 		say(doctor, "loader", FINE, NULL, "%s knows layers", name);
 }
 
+static void check_driver(struct doctor *doctor, int i)
+{
+	const char *name = doctor->loader.platforms[i].name;
+	int n_devices = doctor->loader.platforms[i].n_devices;
+
+	if (!n_devices)
+		say(doctor, "drivers", NOTE, NULL, "%s, but it has no device",
+		    name);
+	else if (doctor->has_jobs && ki_probe_worker(doctor->worker, name))
+		say(doctor, "drivers", FINE, NULL,
+		    "%s, devices: %d; kiln-worker makes jobs for its CPUs",
+		    name, n_devices);
+	else
+		say(doctor, "drivers", FINE, NULL,
+		    "%s, devices: %d; kept is what it hands out in passing",
+		    name, n_devices);
+}
+
 static void check_drivers(struct doctor *doctor)
 {
 	const struct ki_probe_loader *loader = &doctor->loader;
@@ -307,10 +327,7 @@ static void check_drivers(struct doctor *doctor)
 			      "pocl-opencl-icd",
 		    "none is found (looked in %s)", from);
 	for (i = 0; i < loader->n_named; i++)
-		say(doctor, "drivers",
-		    loader->platforms[i].n_devices ? FINE : NOTE, NULL,
-		    "%s, devices: %d", loader->platforms[i].name,
-		    loader->platforms[i].n_devices);
+		check_driver(doctor, i);
 }
 
 static void check_active(struct doctor *doctor)
@@ -350,24 +367,23 @@ static void check_opencl(struct doctor *doctor)
 static void check_jobs(struct doctor *doctor)
 {
 	const char *spool = kiln_config_spool(doctor->config);
-	char worker[KI_PATH_MAX];
+	const char *worker = doctor->worker;
 
-	if (!spool || !kiln_config_number(doctor->config, KILN_SET_SPOOL)) {
+	if (!kiln_config_number(doctor->config, KILN_SET_SPOOL))
 		say(doctor, "jobs", NOTE, NULL,
-		    "none are written (KILN_SPOOL, from: %s): only what "
-		    "drivers hand out quickly is kept",
+		    "none are written: KILN_SPOOL (from: %s)",
 		    kiln_config_origin(doctor->config, KILN_SET_SPOOL));
-		return;
-	}
-	if (ki_place_worker(worker))
+	else if (ki_place_worker(doctor->worker))
 		say(doctor, "jobs", BAD, "install kiln again",
 		    "%s, which makes them, is missing", worker);
 	else if (!may(worker, X_OK))
 		say(doctor, "jobs", BAD, "install kiln again",
 		    "%s, which makes them, cannot be executed", worker);
-	else
+	else if (spool) {
 		say(doctor, "jobs", FINE, NULL, "%zu pending; %s makes them",
 		    ki_jobs_pending(spool), worker);
+		doctor->has_jobs = 1;
+	}
 }
 
 /* ---- Saying it ------------------------------------------------------------------- */

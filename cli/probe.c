@@ -273,3 +273,25 @@ void ki_probe_loader(const char *layers, const char *layer,
 	if (try(&attempt, error))
 		memcpy(out->error, error, sizeof(error));
 }
+
+/* ---- The worker -------------------------------------------------------- */
+
+int ki_probe_worker(const char *worker, const char *platform)
+{
+	int status = 0;
+	pid_t child;
+
+	signal(SIGCHLD, SIG_DFL);
+	child = fork();
+	if (!child) {
+		make_harmless();
+		execl(worker, "kiln-worker", "--may-build", platform,
+		      (char *)NULL);
+		_exit(127);
+	}
+	if (child < 0)
+		return 0;
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) && !WEXITSTATUS(status);
+}

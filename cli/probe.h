@@ -41,4 +41,7 @@ struct ki_probe_loader {
 void ki_probe_loader(const char *layers, const char *layer,
 		     struct ki_probe_loader *out);
 
+/* Whether this worker may build for CPUs of the platform of this name. */
+int ki_probe_worker(const char *worker, const char *platform);
+
 #endif /* KI_CLI_PROBE_H */

@@ -19,6 +19,7 @@
 #include <kiln/inspect.h>
 
 #include "base/text.h"
+#include "front/opencl/driver.h"
 #include "worker.h"
 
 static const char help[] =
@@ -36,6 +37,9 @@ static const char help[] =
 	"                          own build, at least 300\n"
 	"  --memory-limit SIZE     of one try; 0: none; default: half of the\n"
 	"                          machine's\n"
+	"  --may-build PLATFORM    only say by exit status 0 or 1 whether jobs "
+	"for\n"
+	"                          CPUs of this platform may be made\n"
 	"  --help, --version\n"
 	"\n"
 	"Exit status: 0 no jobs left, 1 some were given up, 2 usage,\n"
@@ -83,6 +87,7 @@ enum {
 	OPTION_JSON,
 	OPTION_TIME_LIMIT,
 	OPTION_MEMORY_LIMIT,
+	OPTION_MAY_BUILD,
 	OPTION_HELP,
 	OPTION_VERSION,
 	OPTION_MAKE,
@@ -97,6 +102,7 @@ static const struct option options[] = {
 	{ "json", no_argument, NULL, OPTION_JSON },
 	{ "time-limit", required_argument, NULL, OPTION_TIME_LIMIT },
 	{ "memory-limit", required_argument, NULL, OPTION_MEMORY_LIMIT },
+	{ "may-build", required_argument, NULL, OPTION_MAY_BUILD },
 	{ "help", no_argument, NULL, OPTION_HELP },
 	{ "version", no_argument, NULL, OPTION_VERSION },
 	{ "make", required_argument, NULL, OPTION_MAKE },
@@ -162,6 +168,13 @@ static int parse_value(int option, const char *value,
 	return ok;
 }
 
+static int may_build(const char *platform)
+{
+	const struct ki_cl_driver_row *row = ki_cl_driver_of_platform(platform);
+
+	return row && row->driver.worker_may_build;
+}
+
 /* -1 to go on, else the exit status. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
@@ -175,6 +188,8 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 		case OPTION_JSON:
 			arguments->json = 1;
 			break;
+		case OPTION_MAY_BUILD:
+			return !may_build(optarg);
 		case OPTION_HELP:
 			fputs(help, stdout);
 			return 0;
