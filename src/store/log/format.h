@@ -80,7 +80,7 @@ struct log_limits {
 };
 
 struct log_builder {
-	_Atomic uint64_t pid;	   /* 0: free */
+	_Atomic uint64_t process;  /* namespace of pids 32, pid 32; 0: free */
 	_Atomic uint64_t start;	   /* clock ticks since boot */
 	_Atomic uint64_t begun_ns; /* monotonic; 0: builds nothing now */
 	_Atomic uint64_t reserved;
@@ -310,7 +310,7 @@ static inline uint64_t log_record_bytes(const struct log_record *record)
 struct log_holder {
 	uint64_t digest_low;
 	uint64_t digest_high;
-	uint64_t pid;
+	uint64_t process; /* as a builder's */
 	uint64_t start;
 };
 

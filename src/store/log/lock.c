@@ -195,6 +195,14 @@ static uint64_t holder_offset(const struct kiln_key *key)
 	return key->digest_low % LOG_HOLDERS * sizeof(struct log_holder);
 }
 
+/* Numbers of processes mean nothing in another namespace: those live. */
+static int is_alive(const struct ki_log *log, uint64_t process, uint64_t start)
+{
+	return process >> 32 != log->process >> 32 ||
+	       (uint32_t)process > INT32_MAX ||
+	       ki_process_alive((int)(uint32_t)process, start);
+}
+
 /* Whether the table says that the one who holds the key's lock is dead. */
 static int holder_is_dead(struct ki_log *log, const struct kiln_key *key)
 {
@@ -209,18 +217,16 @@ static int holder_is_dead(struct ki_log *log, const struct kiln_key *key)
 			   holder_offset(key));
 	(void)sys->close(sys, fd);
 	return !err && holder.digest_low == key->digest_low &&
-	       holder.digest_high == key->digest_high && holder.pid &&
-	       holder.pid <= INT32_MAX &&
-	       !ki_process_alive((int)holder.pid, holder.start);
+	       holder.digest_high == key->digest_high && holder.process &&
+	       !is_alive(log, holder.process, holder.start);
 }
 
 static void note_holder(struct ki_log *log, int fd, const struct kiln_key *key)
 {
-	int pid = ki_process_id();
 	struct log_holder holder = { .digest_low = key->digest_low,
 				     .digest_high = key->digest_high,
-				     .pid = (uint64_t)pid,
-				     .start = ki_process_start(pid) };
+				     .process = log->process,
+				     .start = log->process_start };
 
 	(void)ki_pwrite_all(log->sys, fd, &holder, sizeof(holder),
 			    holder_offset(key));
@@ -235,7 +241,7 @@ enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 	const struct ki_sys *sys = log->sys;
 	struct kiln_tier_lock *lock;
 	uint64_t deadline_ns, slice_ns;
-	int err;
+	int err, n_dead = 0;
 
 	if (log->readonly || log->guest)
 		return KILN_E_UNSUPPORTED;
@@ -244,13 +250,17 @@ enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 		return KILN_E_NO_MEMORY;
 	deadline_ns = sys->monotonic_ns(sys) + (uint64_t)timeout_ms * 1000000;
 
-	/* Between slices look whether we wait for a dead one. */
+	/* Between slices look whether we wait for a dead one; twice, because a
+	   new holder may not have written its name yet. */
 	slice_ns = 1;
 	do {
 		err = ki_log_lock(
 			log, &lock->lock, LOG_LOCK_BUILD(key->digest_low),
 			slice_ns < deadline_ns ? slice_ns : deadline_ns);
-		if (err == -ETIMEDOUT && holder_is_dead(log, key)) {
+		n_dead = err == -ETIMEDOUT && holder_is_dead(log, key)
+				 ? n_dead + 1
+				 : 0;
+		if (n_dead == 2) {
 			lock->lock.fd = -1;
 			*out_lock = lock;
 			return KILN_OK;
@@ -276,32 +286,30 @@ void ki_log_build_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 
 #define BUILD_NS_MAX ((uint64_t)600 * 1000000000)
 
-static struct log_builder *own_builder(struct log_header *header)
+static struct log_builder *own_builder(const struct ki_log *log,
+				       struct log_header *header)
 {
-	uint64_t pid = (uint64_t)ki_process_id();
-	uint64_t start = ki_process_start((int)pid);
 	int i, second;
 
 	for (i = 0; i < LOG_BUILDERS; i++)
-		if (header->builders[i].pid == pid &&
-		    header->builders[i].start == start)
+		if (header->builders[i].process == log->process &&
+		    header->builders[i].start == log->process_start)
 			return &header->builders[i];
 
 	/* A free one, else a dead one's. */
 	for (second = 0; second < 2; second++)
 		for (i = 0; i < LOG_BUILDERS; i++) {
 			struct log_builder *builder = &header->builders[i];
-			uint64_t other = builder->pid;
+			uint64_t other = builder->process;
 
 			if (other &&
-			    (!second || other > INT32_MAX ||
-			     ki_process_alive((int)other, builder->start)))
+			    (!second || is_alive(log, other, builder->start)))
 				continue;
-			if (!atomic_compare_exchange_strong(&builder->pid,
-							    &other, pid))
+			if (!atomic_compare_exchange_strong(
+				    &builder->process, &other, log->process))
 				continue;
 			builder->begun_ns = 0;
-			builder->start = start;
+			builder->start = log->process_start;
 			return builder;
 		}
 	return NULL;
@@ -321,7 +329,7 @@ void ki_log_note_build(struct kiln_tier *tier, int begins)
 	stripe = ki_log_enter(log);
 	index = log->index;
 	if (index && index->writable) {
-		builder = own_builder(index->header);
+		builder = own_builder(log, index->header);
 		if (builder)
 			builder->begun_ns =
 				begins ? log->sys->monotonic_ns(log->sys) : 0;
@@ -339,11 +347,12 @@ unsigned ki_log_builds_now(struct kiln_tier *tier)
 
 	for (i = 0; index && i < LOG_BUILDERS; i++) {
 		struct log_builder *builder = &index->header->builders[i];
-		uint64_t pid = builder->pid, begun_ns = builder->begun_ns;
+		uint64_t process = builder->process;
+		uint64_t begun_ns = builder->begun_ns;
 
-		n += pid && pid <= INT32_MAX && begun_ns &&
-		     begun_ns <= now_ns && now_ns - begun_ns < BUILD_NS_MAX &&
-		     ki_process_alive((int)pid, builder->start);
+		n += process && begun_ns && begun_ns <= now_ns &&
+		     now_ns - begun_ns < BUILD_NS_MAX &&
+		     is_alive(log, process, builder->start);
 	}
 	ki_log_leave(stripe);
 	return n;
@@ -352,13 +361,12 @@ unsigned ki_log_builds_now(struct kiln_tier *tier)
 void ki_log_forget_builder(struct ki_log *log)
 {
 	struct log_index *index = log->index;
-	uint64_t pid = (uint64_t)ki_process_id();
 	int i;
 
 	for (i = 0; index && index->writable && i < LOG_BUILDERS; i++) {
 		struct log_builder *builder = &index->header->builders[i];
 
-		if (builder->pid == pid && !builder->begun_ns)
-			builder->pid = 0;
+		if (builder->process == log->process && !builder->begun_ns)
+			builder->process = 0;
 	}
 }

@@ -189,6 +189,11 @@ static enum kiln_status switch_locked(struct ki_log *log,
 							   generation)),
 			__ATOMIC_SEQ_CST);
 	}
+	if (!index && old) {
+		log->gone_generation = ~old->header->generation;
+		__atomic_store_n(&log->tier.generation, &log->gone_generation,
+				 __ATOMIC_SEQ_CST);
+	}
 	log->index = index;
 	if (old)
 		ki_log_retire_locked(log, &old->retired, release_index);
@@ -427,6 +432,7 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 {
 	struct ki_log *log = calloc(1, sizeof(*log));
 	uint32_t flags = options->flags;
+	struct ki_file_info info;
 
 	if (!log)
 		return NULL;
@@ -450,6 +456,10 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 		!!(flags & (KILN_OPEN_GUEST | KILN_OPEN_VERIFY_ALWAYS |
 			    KILN_OPEN_SHARED));
 	ki_boot_id(log->sys, (uint8_t *)log->boot_id);
+	log->process = (uint64_t)ki_process_id();
+	log->process_start = ki_process_start((int)log->process);
+	if (!log->sys->stat(log->sys, "/proc/self/ns/pid", &info))
+		log->process |= info.inode << 32;
 	log->directory = strdup(options->directory);
 	log->name = strdup(options->name ? options->name : "kiln");
 	if (log->directory && log->name) {

@@ -43,9 +43,10 @@
 
 #define LOG_AGAIN ((enum kiln_status)1000)
 
-#define LOG_STRIPES	  16
-#define LOG_SEGMENTS_OPEN 1024 /* a power of two */
-#define LOG_TRIES	  16   /* of what another may always disturb */
+#define LOG_STRIPES	     16
+#define LOG_SEGMENTS_OPEN    1024 /* a power of two, as the next */
+#define LOG_DESCRIPTORS_OPEN 64
+#define LOG_TRIES	     16 /* of what another may always disturb */
 
 #define LOG_ROLL_TIMEOUT_MS    20
 #define LOG_PUBLISH_TIMEOUT_MS 250
@@ -142,6 +143,9 @@ struct ki_log {
 	void *log_arg;
 	uint64_t fork_generation;
 	uint64_t boot_id[2];
+	uint64_t process; /* pid namespace 32, pid 32 */
+	uint64_t process_start;
+	uint64_t gone_generation;
 	int readonly;
 	int guest; /* no descriptor outlives a call */
 	int maps_values;
@@ -320,6 +324,11 @@ enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 				    uint32_t number,
 				    struct log_segment **out_segment);
 void ki_log_segment_unref(struct log_segment *segment);
+/* Its file was unlinked: do not pin it for look-ups to come. */
+void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
+			   uint32_t number);
+/* Whether a kept descriptor still is this segment's. */
+int ki_log_is_ours(const struct log_segment *segment, int fd);
 /* Close those below min_live, if it has changed. */
 void ki_log_segments_sweep(struct ki_log *log, struct log_index *index);
 

@@ -378,8 +378,10 @@ enum kiln_status ki_log_make(struct ki_log *log)
 {
 	struct log_index *index = NULL;
 	struct log_lock lock;
-	enum kiln_status status =
-		ki_log_structure_begin(log, &lock, LOG_CHANGE_TIMEOUT_MS);
+	/* Making one is worth a wait; repairing happens on a put's way. */
+	enum kiln_status status = ki_log_structure_begin(
+		log, &lock,
+		log->index ? LOG_ROLL_TIMEOUT_MS : LOG_CHANGE_TIMEOUT_MS);
 	int damaged;
 
 	if (status)
@@ -421,16 +423,17 @@ static void carry(struct ki_log *log, struct log_index *old,
 
 static void copy_header(struct log_header *to, const struct log_header *from)
 {
-	uint64_t n_buckets = to->fixed.n_buckets;
+	const _Atomic uint64_t *source = (const void *)from;
+	_Atomic uint64_t *target = (void *)to;
+	uint64_t n_buckets = to->fixed.n_buckets, i;
 	uint64_t n_entries = to->n_entries, bytes_live = to->bytes_live;
 
 	to->fixed = *ki_log_fixed(from);
 	to->fixed.n_buckets = n_buckets;
 	ki_log_fixed_seal(to);
-	memcpy((char *)to + offsetof(struct log_header, generation),
-	       (const char *)from + offsetof(struct log_header, generation),
-	       offsetof(struct log_header, fixed_again) -
-		       offsetof(struct log_header, generation));
+	for (i = offsetof(struct log_header, generation) / 8;
+	     i < offsetof(struct log_header, fixed_again) / 8; i++)
+		target[i] = source[i];
 	to->n_entries = n_entries;
 	to->bytes_live = bytes_live;
 	to->n_grown++;

@@ -163,6 +163,17 @@ static enum kiln_status write_small(struct ki_log *log, struct log_index *index,
 	return KILN_E_TIMEOUT;
 }
 
+static void unlink_own_file(struct ki_log *log, struct log_index *index,
+			    uint32_t number)
+{
+	char path[KI_PATH_MAX];
+
+	if (!ki_log_segment_path(log, number, path))
+		(void)log->sys->unlink(log->sys, path);
+	if (!log->guest)
+		ki_log_segment_forget(log, index, number);
+}
+
 static enum kiln_status write_large(struct ki_log *log, struct log_index *index,
 				    struct put *put)
 {
@@ -179,6 +190,8 @@ static enum kiln_status write_large(struct ki_log *log, struct log_index *index,
 	(void)log->sys->close(log->sys, fd);
 	if (!status)
 		note_written(put, index, number, 0);
+	else
+		unlink_own_file(log, index, number);
 	return status;
 }
 
@@ -196,14 +209,6 @@ static int is_large(struct ki_log *log, struct log_index *index,
 	    put->value_size > segment_bytes / 16)
 		return 1;
 	return bytes > segment_bytes / 2;
-}
-
-static void unlink_own_file(struct ki_log *log, uint32_t number)
-{
-	char path[KI_PATH_MAX];
-
-	if (!ki_log_segment_path(log, number, path))
-		(void)log->sys->unlink(log->sys, path);
 }
 
 /* ---- Publishing ------------------------------------------------------ */
@@ -340,7 +345,7 @@ static enum kiln_status publish_once(struct ki_log *log,
 		return LOG_AGAIN;
 	index->marks[slot] = 0;
 	if (replaces_own_file)
-		unlink_own_file(log, own_file);
+		unlink_own_file(log, index, own_file);
 	*out_slot = slot;
 	return KILN_OK;
 }
@@ -452,7 +457,7 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	if (status && status != LOG_AGAIN) {
 		put->written = 0;
 		if (put->record.flags & LOG_OWN_FILE)
-			unlink_own_file(log, put->number);
+			unlink_own_file(log, index, put->number);
 		if (!number_is_live(index, put->number))
 			status = LOG_AGAIN;
 	}
@@ -548,7 +553,7 @@ static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
 		if (status)
 			break;
 		if (found.view.record.flags & LOG_OWN_FILE)
-			unlink_own_file(log, found.view.number);
+			unlink_own_file(log, index, found.view.number);
 		if (ki_log_word_swap(index, found.slot, found.word, 0))
 			*removed = 1;
 		ki_log_view_close(&found.view);

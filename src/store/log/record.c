@@ -212,10 +212,20 @@ static enum kiln_status open_view(struct ki_log *log, struct log_index *index,
 	return status;
 }
 
+/* A kept descriptor that the program closed reads another file by now: that
+   says nothing about the record. */
 enum kiln_status ki_log_view_open(struct ki_log *log, struct log_index *index,
 				  uint64_t word, struct log_view *out_view)
 {
-	return open_view(log, index, word, log->guest, out_view);
+	struct log_segment *segment;
+	enum kiln_status status =
+		open_view(log, index, word, log->guest, out_view);
+
+	segment = out_view->segment;
+	if ((status == KILN_E_FORMAT || status == KILN_E_IO) && segment &&
+	    segment->fd >= 0 && !ki_log_is_ours(segment, segment->fd))
+		status = open_view(log, index, word, 1, out_view);
+	return status;
 }
 
 enum kiln_status ki_log_view_open_alone(struct ki_log *log,

@@ -57,14 +57,19 @@ void ki_log_reclaim(struct ki_log *log)
 }
 
 /* A number that the program closed may be another file's by now. */
-static void close_ours(const struct log_segment *segment, int fd)
+int ki_log_is_ours(const struct log_segment *segment, int fd)
 {
 	const struct ki_sys *sys = segment->sys;
 	struct ki_file_info info;
 
-	if (fd >= 0 && !sys->fstat(sys, fd, &info) &&
-	    info.inode == segment->inode && info.device == segment->device)
-		(void)sys->close(sys, fd);
+	return fd >= 0 && !sys->fstat(sys, fd, &info) &&
+	       info.inode == segment->inode && info.device == segment->device;
+}
+
+static void close_ours(const struct log_segment *segment, int fd)
+{
+	if (ki_log_is_ours(segment, fd))
+		(void)segment->sys->close(segment->sys, fd);
 }
 
 void ki_log_segment_unref(struct log_segment *segment)
@@ -202,11 +207,31 @@ out:
 	return status;
 }
 
+static unsigned place_of(const struct ki_log *log, uint32_t number)
+{
+	return number &
+	       ((log->maps_values ? LOG_SEGMENTS_OPEN : LOG_DESCRIPTORS_OPEN) -
+		1);
+}
+
+void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
+			   uint32_t number)
+{
+	unsigned place = place_of(log, number);
+	struct log_segment *segment;
+
+	ki_mutex_lock(&log->mutex);
+	segment = index->segments->slots[place];
+	if (segment && segment->number == number)
+		take_out_locked(log, index->segments, place);
+	ki_mutex_unlock(&log->mutex);
+}
+
 enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 				    uint32_t number,
 				    struct log_segment **out_segment)
 {
-	unsigned place = number & (LOG_SEGMENTS_OPEN - 1);
+	unsigned place = place_of(log, number);
 	struct log_segment *segment = index->segments->slots[place];
 	enum kiln_status status = KILN_OK;
 
@@ -282,8 +307,7 @@ enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
 	if (status)
 		return status;
 	fd = segment->write_fd;
-	if (fd < 0 || sys->fstat(sys, fd, &info) ||
-	    info.inode != segment->inode || info.device != segment->device) {
+	if (!ki_log_is_ours(segment, fd)) {
 		none = fd;
 		fd = open_for_writing(log, number, &info);
 		if (fd < 0)

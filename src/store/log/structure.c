@@ -596,7 +596,9 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 	refuse = (limits.policy & LOG_REFUSE_FULL) ||
 		 (log->flags & KILN_OPEN_REFUSE_FULL);
 	if (limits.bytes_max &&
-	    bytes + index->size + ki_log_other_bytes() > limits.bytes_max)
+	    bytes + index->size + ki_log_other_bytes() +
+			    (may_take_tail ? 0 : limits.segment_bytes) >
+		    limits.bytes_max)
 		return KILN_E_TOO_LARGE;
 
 	while (is_over(index, census, bytes, limits.bytes_max)) {
@@ -814,9 +816,10 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 		return status;
 	repair_numbers(index, &census);
 	tail = index->header->tail;
-	is_same = log_tail_segment(tail) == log_tail_segment(seen_tail);
-	if (log_tail_is_sound(tail) && log_tail_is_sound(seen_tail) &&
-	    (force ? !is_same : !is_same || has_room(&census, tail, bytes)))
+	is_same = log_tail_is_sound(seen_tail) &&
+		  log_tail_segment(tail) == log_tail_segment(seen_tail);
+	if (log_tail_is_sound(tail) &&
+	    (!is_same || (!force && has_room(&census, tail, bytes))))
 		goto out;
 	ki_log_limits_get(log, index, &limits);
 	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
