@@ -719,6 +719,53 @@ static void run_wait_names_what_stays(void **state)
 	free(directory);
 }
 
+static void use_terminal_for_errors(void *arg)
+{
+	if (dup2(*(int *)arg, 2) != 2)
+		_exit(99);
+}
+
+/* S61: a bar that is gone at the end, and only where it can be drawn. */
+static void progress_is_for_terminals(void **state)
+{
+	static const char *const rows[] = { "TERM=xterm", "TERM=dumb", "TERM" };
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "spool.script");
+		struct spawn spawn = shell_under_kiln(directory, "exit 0");
+		int master, terminal;
+		char text[4096];
+		struct ended ended;
+		ssize_t n;
+
+		add_job(directory);
+		harness_write(path, script, sizeof(script) - 1);
+		assert_int_equal(openpty(&master, &terminal, NULL, NULL, NULL),
+				 0);
+		spawn.arguments[1] = "--wait";
+		spawn.variables[3] = rows[i];
+		spawn.before = use_terminal_for_errors;
+		spawn.arg = &terminal;
+		ended = spawn_run(&spawn);
+		assert_int_equal(status_of(&ended), 0);
+		n = read(master, text, sizeof(text) - 1);
+		assert_true(n > 0);
+		text[n] = '\0';
+		assert_int_equal(strstr(text, "\r[#####.....] 1/2 app") != NULL,
+				 i == 0);
+		assert_int_equal(strchr(text, '\033') != NULL, i == 0);
+		assert_int_equal(strstr(text, "\r\033[Kkiln: not made") != NULL,
+				 i == 0);
+		ended_free(&ended);
+		close(master);
+		close(terminal);
+		free(path);
+		free(directory);
+	}
+}
+
 static struct spawn verb(const char *directory, const char *name,
 			 const char *option)
 {
@@ -877,6 +924,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_worker_holds_nothing_of_ours),
 		cmocka_unit_test(no_worker_starts_without_reason),
 		cmocka_unit_test(run_wait_names_what_stays),
+		cmocka_unit_test(progress_is_for_terminals),
 		cmocka_unit_test(wait_counts_what_was_made),
 		cmocka_unit_test(waiting_can_be_ended),
 	};

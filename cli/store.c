@@ -116,7 +116,7 @@ int ki_settings_load(struct ki_settings *settings,
 	url = settings->options.store_url;
 	if (!url || directory_of(url, settings->directory)) {
 		(void)kiln_config_directory(settings->config, &why);
-		ki_complain("no directory for the store: %s", why);
+		ki_complain("store: %s", why);
 		return KI_EXIT_UNAVAILABLE;
 	}
 	settings->spool = kiln_config_spool(settings->config);
