@@ -242,6 +242,11 @@ static const char *const NEO_REFUSED[] = { "NEOReadDebugKeys",
 
 /* ---- The stand-in of the tests ------------------------------------------------------- */
 
+/* None that it loads: what tests put there stands for a compiler. */
+static const struct ki_cl_part TEST_PARTS[] = {
+	{ KI_CL_PART_LIBRARY, { "@/late" }, "libkiln-test-late", ".so", 0 },
+	{ KI_CL_PART_DATA, { "@/late" }, "builtins", ".bc", 0 },
+};
 static const char *const TEST_CODE[] = { "KILN_TEST_ICD_CODE",
 					 "KILN_TEST_ICD_BUILD_OPTIONS", NULL };
 static const char *const TEST_OPTIONS[] = { "KILN_TEST_ICD_BUILD_OPTIONS",
@@ -309,15 +314,15 @@ static const struct ki_cl_driver_row ROWS[] = {
 	{ { "kiln-test", 1, 1, TEST_CODE, TEST_PLACE },
 	  "libkiln-test-icd.so",
 	  NULL,
-	  NULL,
-	  0,
+	  TEST_PARTS,
+	  LENGTH(TEST_PARTS),
 	  TEST_OPTIONS,
 	  NONE },
 	{ { "kiln-test", 1, 1, TEST_CODE, TEST_PLACE },
 	  "libkiln-test-icd-twin.so",
 	  NULL,
-	  NULL,
-	  0,
+	  TEST_PARTS,
+	  LENGTH(TEST_PARTS),
 	  TEST_OPTIONS,
 	  NONE },
 };

@@ -437,7 +437,8 @@ static int platform_fill(struct platform *platform,
 				       &platform->files);
 	if (!err)
 		err = add_files(platform);
-	if (!err && ki_cl_parts_loaded_otherwise(sys, &platform->files, images))
+	if (!err && ki_cl_parts_loaded_otherwise(sys, platform->row,
+						 &platform->files, images))
 		err = -EAGAIN;
 	if (err && err != -ENOMEM) {
 		platform->why = "the driver's files could not be identified";
@@ -520,7 +521,7 @@ static void recheck(struct ki_cl_identities *identities,
 	if (!why && loaded != before) {
 		ki_cl_images_take(&images);
 		if (images.failed ||
-		    ki_cl_parts_loaded_otherwise(identities->sys,
+		    ki_cl_parts_loaded_otherwise(identities->sys, platform->row,
 						 &platform->files, &images))
 			why = "a library of the compiler is not the one that "
 			      "was there at first";

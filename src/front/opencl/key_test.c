@@ -405,8 +405,8 @@ static void parts_are_found_watched_and_missed(void **state)
 	assert_true(ki_cl_parts_changed(&ki_sys_posix, &files));
 	assert_non_null(dlopen(files.files[0].path, RTLD_NOW | RTLD_LOCAL));
 	ki_cl_images_take(&images);
-	assert_true(
-		ki_cl_parts_loaded_otherwise(&ki_sys_posix, &files, &images));
+	assert_true(ki_cl_parts_loaded_otherwise(&ki_sys_posix, &row, &files,
+						 &images));
 	ki_cl_images_fini(&images);
 	ki_cl_parts_fini(&files);
 
@@ -414,12 +414,57 @@ static void parts_are_found_watched_and_missed(void **state)
 	assert_int_equal(
 		ki_cl_parts_find(&ki_sys_posix, &row, driver_path, &files), 0);
 	ki_cl_images_take(&images);
-	assert_false(
-		ki_cl_parts_loaded_otherwise(&ki_sys_posix, &files, &images));
+	assert_false(ki_cl_parts_loaded_otherwise(&ki_sys_posix, &row, &files,
+						  &images));
 	ki_cl_images_fini(&images);
 	ki_cl_parts_fini(&files);
 	free(driver_path);
 	free(directory);
+}
+
+/* What changes below a running program: each ends caching for good. */
+static void a_compiler_that_changes_ends_caching(void **state)
+{
+	static const char *const FILES[] = { "late/libkiln-test-late-1.so",
+					     "late/builtins-1.bc" };
+
+	for (size_t i = 0; i < 3; i++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "libkiln-test-icd.so");
+		struct ki_cl_identities *theirs;
+		struct driver other;
+		const char *why = NULL;
+
+		assert_int_equal(chdir(directory), 0);
+		assert_int_equal(mkdir("late", 0700), 0);
+		copy_file(library_path, path);
+		copy_file(library_path, FILES[0]);
+		harness_write(FILES[1], "1234", 4);
+		other = load(path);
+		theirs = ki_cl_identities_new(other.calls);
+		assert_int_equal(
+			ki_cl_platform_status(theirs, other.platform, &why),
+			KILN_OK);
+		if (i < 2) {
+			copy_file(twin_path, FILES[i]);
+		} else { /* the name of a known one, from elsewhere */
+			copy_file(twin_path, "libkiln-test-late-2.so");
+			assert_non_null(dlopen("./libkiln-test-late-2.so",
+					       RTLD_NOW | RTLD_LOCAL));
+		}
+		assert_int_equal(
+			ki_cl_platform_status(theirs, other.platform, &why),
+			KILN_E_UNSUPPORTED);
+		assert_non_null(why);
+		if (i < 2)
+			copy_file(library_path, FILES[i]);
+		assert_int_equal(
+			ki_cl_platform_status(theirs, other.platform, &why),
+			KILN_E_UNSUPPORTED);
+		ki_cl_identities_free(theirs);
+		free(path);
+		free(directory);
+	}
 }
 
 static void a_builtin_library_is_found_by_its_device(void **state)
@@ -741,6 +786,7 @@ int main(int argc, char **argv)
 			a_library_without_build_id_is_known_by_its_content),
 		cmocka_unit_test(a_library_says_the_same_loaded_and_on_disk),
 		cmocka_unit_test(parts_are_found_watched_and_missed),
+		cmocka_unit_test(a_compiler_that_changes_ends_caching),
 		cmocka_unit_test(a_builtin_library_is_found_by_its_device),
 		cmocka_unit_test(drivers_are_known_by_their_libraries),
 		cmocka_unit_test(variables_that_change_code_are_in_the_key),

@@ -193,17 +193,20 @@ static int is_identified(const struct ki_sys *sys,
 }
 
 int ki_cl_parts_loaded_otherwise(const struct ki_sys *sys,
+				 const struct ki_cl_driver_row *row,
 				 const struct ki_cl_part_files *files,
 				 const struct ki_cl_images *images)
 {
+	const char *name;
 	size_t i, j;
 
-	for (i = 0; i < images->n; i++)
-		for (j = 0; j < files->n; j++)
-			if (files->files[j].part->kind == KI_CL_PART_LIBRARY &&
-			    matches(files->files[j].part,
-				    ki_cl_last_part(images->images[i].path)) &&
+	for (i = 0; i < images->n; i++) {
+		name = ki_cl_last_part(images->images[i].path);
+		for (j = 0; j < row->n_parts; j++)
+			if (row->parts[j].kind == KI_CL_PART_LIBRARY &&
+			    matches(&row->parts[j], name) &&
 			    !is_identified(sys, files, &images->images[i]))
 				return 1;
+	}
 	return 0;
 }

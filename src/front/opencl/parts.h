@@ -42,10 +42,11 @@ int ki_cl_parts_changed(const struct ki_sys *sys,
 			const struct ki_cl_part_files *files);
 
 /*
- * Whether a library was loaded that is not what was identified on disk: one of
- * the same name with another identity.
+ * Whether a library was loaded that was not identified on disk: one whose name
+ * fits a part, with another identity than all files.
  */
 int ki_cl_parts_loaded_otherwise(const struct ki_sys *sys,
+				 const struct ki_cl_driver_row *row,
 				 const struct ki_cl_part_files *files,
 				 const struct ki_cl_images *images);
 
