@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 struct ki_evictable {
-	uint64_t bytes;		/* that its end sets free */
-	int64_t used_ns;	/* last use; any clock, one for all */
-	uint64_t id;		/* the caller's; breaks ties, lower first */
+	uint64_t bytes;	 /* that its end sets free */
+	int64_t used_ns; /* last use; any clock, one for all */
+	uint64_t id;	 /* the caller's; breaks ties, lower first */
 };
 
 /*

@@ -38,9 +38,9 @@
 #include "base/status.h"
 
 #define PIECES_MAX 8
-#define TRIES_MAX 8
-#define HOUR_NS ((uint64_t)3600 * 1000000000)
-#define DAY_NS (24 * (int64_t)HOUR_NS)
+#define TRIES_MAX  8
+#define HOUR_NS	   ((uint64_t)3600 * 1000000000)
+#define DAY_NS	   (24 * (int64_t)HOUR_NS)
 
 /* ---- Writers --------------------------------------------------------------- */
 

@@ -37,9 +37,8 @@ static void holds(const char *directory, const char *name, const char *text)
 	free(path);
 }
 
-static enum kiln_status publish(const struct ki_sys *sys,
-				const char *directory, const char *text,
-				int replace)
+static enum kiln_status publish(const struct ki_sys *sys, const char *directory,
+				const char *text, int replace)
 {
 	struct ki_piece pieces[] = { { text, 1 },
 				     { "", 0 },
@@ -88,9 +87,9 @@ static void more_pieces_than_one_call_takes_are_refused(void **state)
 	struct ki_piece pieces[9] = { { "x", 1 } };
 	char *directory = harness_directory();
 
-	assert_int_equal(ki_publish(&ki_sys_posix, directory, "t", pieces, 9,
-				    0),
-			 KILN_E_INVALID);
+	assert_int_equal(
+		ki_publish(&ki_sys_posix, directory, "t", pieces, 9, 0),
+		KILN_E_INVALID);
 	assert_int_equal(n_files(directory), 0);
 	free(directory);
 }
@@ -101,8 +100,8 @@ static int no_link(const struct ki_sys *sys, const char *from, const char *to)
 	return -EPERM;
 }
 
-static int link_and_say_it_was_there(const struct ki_sys *sys,
-				     const char *from, const char *to)
+static int link_and_say_it_was_there(const struct ki_sys *sys, const char *from,
+				     const char *to)
 {
 	(void)ki_sys_posix.link(sys, from, to);
 	return -EEXIST;
@@ -155,7 +154,7 @@ static void only_a_dead_writers_temporary_is_abandoned(void **state)
 	static const struct row {
 		const char *name;
 		int other_boot, dead, unnamed;
-		uint64_t monotonic_h;	/* hours since the writing */
+		uint64_t monotonic_h; /* hours since the writing */
 		int64_t system_h, our_h;
 		int abandoned;
 	} rows[] = {
@@ -197,8 +196,8 @@ static void only_a_dead_writers_temporary_is_abandoned(void **state)
 		monotonic = (uint64_t)hour * (5 + rows[i].monotonic_h) + 1;
 		realtime = (uint64_t)(written + rows[i].our_h * hour);
 		if (ki_temporary_is_abandoned(&sys, &self, name, written,
-					      written +
-						      rows[i].system_h * hour) !=
+					      written + rows[i].system_h *
+								hour) !=
 		    rows[i].abandoned)
 			fail_msg("%s", rows[i].name);
 	}

@@ -35,8 +35,8 @@ void ki_envelope_seal(const struct ki_envelope *envelope,
 		      struct ki_piece pieces[KI_ENVELOPE_PIECES])
 {
 	pieces[0] = (struct ki_piece){ header, KI_ENVELOPE_HEADER_BYTES };
-	pieces[1] = (struct ki_piece){ envelope->record,
-				       envelope->record_size };
+	pieces[1] =
+		(struct ki_piece){ envelope->record, envelope->record_size };
 	pieces[2] = (struct ki_piece){ zeros, padding(envelope->record_size) };
 	pieces[3] = (struct ki_piece){ envelope->metadata,
 				       envelope->metadata_size };

@@ -29,9 +29,9 @@
 
 #include "base/hash.h"
 
-#define KI_ENVELOPE_VERSION 1
+#define KI_ENVELOPE_VERSION	 1
 #define KI_ENVELOPE_HEADER_BYTES 64
-#define KI_ENVELOPE_PIECES 6
+#define KI_ENVELOPE_PIECES	 6
 
 /* Pointers are borrowed: what they point to stays the caller's. */
 struct ki_envelope {

@@ -40,7 +40,9 @@ static void seal(const struct kiln_key *key, const char *metadata,
 static void what_is_sealed_opens(void **state)
 {
 	static const char *const rows[][2] = {
-		{ "", "" }, { "m", "v" }, { "eight by", "long value" },
+		{ "", "" },
+		{ "m", "v" },
+		{ "eight by", "long value" },
 	};
 	struct kiln_key *key = new_key();
 
@@ -49,9 +51,9 @@ static void what_is_sealed_opens(void **state)
 		struct ki_bytes bytes;
 
 		seal(key, rows[i][0], rows[i][1], &bytes);
-		assert_int_equal(ki_envelope_open(bytes.data, bytes.size,
-						  &envelope),
-				 KILN_OK);
+		assert_int_equal(
+			ki_envelope_open(bytes.data, bytes.size, &envelope),
+			KILN_OK);
 		assert_int_equal(envelope.record_size, key->record.size);
 		assert_memory_equal(envelope.record, key->record.data,
 				    key->record.size);

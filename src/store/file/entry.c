@@ -31,8 +31,8 @@ static int format_path(char out[KI_PATH_MAX], int n)
 int ki_file_fan_path(const struct ki_file_store *store, unsigned fan,
 		     char out[KI_PATH_MAX])
 {
-	return format_path(out, snprintf(out, KI_PATH_MAX, "%s/%02x",
-					 store->root, fan));
+	return format_path(
+		out, snprintf(out, KI_PATH_MAX, "%s/%02x", store->root, fan));
 }
 
 int ki_file_entry_path(const struct ki_file_store *store,
@@ -188,10 +188,10 @@ enum kiln_status ki_file_load(const struct ki_file_store *store,
 		goto out;
 	status = KILN_MISS;
 	if (!S_ISREG(loaded.info.mode) || !loaded.info.size)
-		goto out;	/* foreign, or a name that is just claimed */
+		goto out; /* foreign, or a name that is just claimed */
 	status = read_bytes(sys, fd, loaded.info.size, &loaded);
-	if (!status && memcmp(loaded.envelope.digest, digest,
-			      KILN_DIGEST_BYTES) != 0)
+	if (!status &&
+	    memcmp(loaded.envelope.digest, digest, KILN_DIGEST_BYTES) != 0)
 		status = KILN_E_FORMAT;
 out:
 	(void)sys->close(sys, fd);

@@ -22,11 +22,11 @@
 #include "base/status.h"
 #include "key/key.h"
 
-#define BYTES_MIN ((uint64_t)256 << 10)
-#define TOUCH_NS ((int64_t)60 * 1000000000)
-#define SECOND_NS ((int64_t)1000000000)
+#define BYTES_MIN     ((uint64_t)256 << 10)
+#define TOUCH_NS      ((int64_t)60 * 1000000000)
+#define SECOND_NS     ((int64_t)1000000000)
 #define PUTS_PER_TIDY 64
-#define TRIES_MAX 3
+#define TRIES_MAX     3
 
 struct kiln_tier_lock {
 	int fd;
@@ -157,7 +157,7 @@ static enum kiln_status judge_occupant(struct ki_file_store *store,
 		return ki_file_quarantine(store, key->digest) ? KILN_MISS
 							      : KILN_E_IO;
 	case KILN_E_UNSUPPORTED:
-		return KILN_EXISTS;	/* a newer version's */
+		return KILN_EXISTS; /* a newer version's */
 	default:
 		return status;
 	}
@@ -539,9 +539,9 @@ static enum kiln_status adopt_user_version(struct ki_file_store *store)
 static enum kiln_status open_directory(struct ki_file_store *store)
 {
 	const char *why = NULL;
-	enum kiln_status status = ki_directory_check(
-		store->sys, store->directory, store->flags,
-		!ki_file_is_readonly(store), &why);
+	enum kiln_status status =
+		ki_directory_check(store->sys, store->directory, store->flags,
+				   !ki_file_is_readonly(store), &why);
 
 	if (status && why)
 		ki_file_say(store, KILN_LOG_ERROR, store->directory, why);

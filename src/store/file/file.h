@@ -21,13 +21,13 @@
 #include "tier/envelope.h"
 
 #define KI_FILE_VERSION 1
-#define KI_FILE_N_FANS 256
+#define KI_FILE_N_FANS	256
 
 struct ki_file_settings {
 	uint64_t user_version;
-	uint64_t bytes_max;	/* 0: no bound */
-	uint64_t age_max_s;	/* 0: none */
-	uint64_t generation;	/* another one after each wipe */
+	uint64_t bytes_max;  /* 0: no bound */
+	uint64_t age_max_s;  /* 0: none */
+	uint64_t generation; /* another one after each wipe */
 };
 
 /* A bit for each fan that exists. */
@@ -40,8 +40,8 @@ struct ki_file_store {
 	/* Fixed after open. */
 	const struct ki_sys *sys;
 	char *directory;
-	char *root;		/* DIRECTORY/NAME.files */
-	char *stats;		/* DIRECTORY/NAME.stats */
+	char *root;  /* DIRECTORY/NAME.files */
+	char *stats; /* DIRECTORY/NAME.stats */
 	struct ki_file_settings wished;
 	uint32_t flags;
 	struct ki_writer writer;
@@ -49,21 +49,21 @@ struct ki_file_store {
 	kiln_log_fn *log;
 	void *log_arg;
 	/* Atomic, by __atomic builtins. */
-	uint64_t generation;	/* what tier.generation points to */
-	uint64_t checked_ns;	/* when the settings were last looked at */
+	uint64_t generation; /* what tier.generation points to */
+	uint64_t checked_ns; /* when the settings were last looked at */
 	uint64_t n_puts;
 	/* Under mutex, never held across a system call. */
 	struct ki_mutex mutex;
 	struct ki_file_settings settings;
-	uint64_t settings_inode;	/* 0: none seen */
+	uint64_t settings_inode; /* 0: none seen */
 	int64_t settings_mtime_ns;
 	uint64_t reserve;	/* bytes spoken for and not yet used */
-	uint64_t reserve_epoch;	/* sweep after which they were */
+	uint64_t reserve_epoch; /* sweep after which they were */
 	/* Which fans there are, as seen when a listing began. */
 	struct ki_file_fans fans;
 	int has_fans;
 	/* Names of one fan, sorted, kept between steps of a listing. */
-	unsigned listed_fan;	/* KI_FILE_N_FANS: none */
+	unsigned listed_fan; /* KI_FILE_N_FANS: none */
 	uint8_t (*listed)[KILN_DIGEST_BYTES];
 	size_t n_listed;
 };
@@ -94,14 +94,13 @@ enum ki_file_kind ki_file_kind_of(const char *name,
 				  uint8_t out_digest[KILN_DIGEST_BYTES]);
 
 /* Make a directory of this store.  0, or a negative errno. */
-int ki_file_make_directory(const struct ki_file_store *store,
-			   const char *path);
+int ki_file_make_directory(const struct ki_file_store *store, const char *path);
 
 /* ---- One entry (entry.c) --------------------------------------------------- */
 
 struct ki_file_loaded {
-	struct kiln_blob *bytes;	/* of the whole file */
-	struct ki_envelope envelope;	/* points into them */
+	struct kiln_blob *bytes;     /* of the whole file */
+	struct ki_envelope envelope; /* points into them */
 	struct ki_file_info info;
 };
 
@@ -177,8 +176,8 @@ typedef int ki_file_visit_fn(void *arg, enum ki_file_kind kind,
 int ki_file_walk(const struct ki_file_store *store, const char *directory,
 		 ki_file_visit_fn *visit, void *arg);
 /* The same for all fans. */
-int ki_file_walk_all(const struct ki_file_store *store,
-		     ki_file_visit_fn *visit, void *arg);
+int ki_file_walk_all(const struct ki_file_store *store, ki_file_visit_fn *visit,
+		     void *arg);
 
 /* Bytes of the files that are neither entries nor temporaries. */
 uint64_t ki_file_fixed_bytes(const struct ki_file_store *store);

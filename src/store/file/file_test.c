@@ -58,8 +58,8 @@ static struct kiln_key *key_of(unsigned n)
 	return key;
 }
 
-static enum kiln_status put(struct kiln_tier *tier, unsigned n, const void *value,
-			    size_t size, unsigned flags)
+static enum kiln_status put(struct kiln_tier *tier, unsigned n,
+			    const void *value, size_t size, unsigned flags)
 {
 	struct kiln_key *key = key_of(n);
 	enum kiln_status status =
@@ -253,8 +253,8 @@ static void an_entry_unused_for_too_long_is_gone(void **state)
 static void a_dead_writers_temporary_is_swept(void **state)
 {
 	char *directory = harness_directory();
-	struct kiln_tier *tier = open_store(&ki_sys_posix, directory,
-					    (uint64_t)1 << 20, 0);
+	struct kiln_tier *tier =
+		open_store(&ki_sys_posix, directory, (uint64_t)1 << 20, 0);
 	struct timespec old[2] = { { 1000, 0 }, { 1000, 0 } };
 	struct kiln_verify_report report;
 	char *entry = path_of(directory, 1);
@@ -285,8 +285,8 @@ static void a_lost_account_is_counted_anew(void **state)
 	char *directory = harness_directory();
 	char *usage = harness_path(directory, "kiln.files/usage");
 	const uint64_t bytes_max = (uint64_t)1 << 20;
-	struct kiln_tier *tier = open_store(&ki_sys_posix, directory, bytes_max,
-					    0);
+	struct kiln_tier *tier =
+		open_store(&ki_sys_posix, directory, bytes_max, 0);
 	struct kiln_store_info info;
 	static char value[30000];
 
@@ -321,9 +321,8 @@ static int no_links(const struct ki_sys *sys, const char *from, const char *to)
 static int stale_open(const struct ki_sys *sys, const char *path,
 		      unsigned flags, unsigned mode)
 {
-	return flags & KI_OPEN_WRITE
-		       ? ki_sys_posix.open(sys, path, flags, mode)
-		       : -ESTALE;
+	return flags & KI_OPEN_WRITE ? ki_sys_posix.open(sys, path, flags, mode)
+				     : -ESTALE;
 }
 
 static void without_locks_and_links_all_but_single_flight_works(void **state)

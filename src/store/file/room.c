@@ -34,9 +34,9 @@
 #include "base/status.h"
 #include "store/evict.h"
 
-#define USAGE_BYTES 40
-#define LOCK_NS ((uint64_t)20 * 1000000)
-#define BLOCK_BYTES 4096
+#define USAGE_BYTES   40
+#define LOCK_NS	      ((uint64_t)20 * 1000000)
+#define BLOCK_BYTES   4096
 #define TOTAL_UNKNOWN UINT64_MAX
 
 static const char usage_name[] = "usage";
@@ -51,7 +51,7 @@ struct usage {
 /* The file, open and, where there are locks, locked. */
 struct access {
 	int fd;
-	int64_t now_ns;		/* of the file system */
+	int64_t now_ns; /* of the file system */
 	struct ki_fork_close place;
 	struct usage usage;
 };
@@ -134,8 +134,7 @@ static int open_usage(const struct ki_file_store *store)
 	return sys->open(sys, path, flags, 0);
 }
 
-static void end_access(const struct ki_file_store *store,
-		       struct access *access)
+static void end_access(const struct ki_file_store *store, struct access *access)
 {
 	ki_fork_close_remove(&access->place);
 	(void)store->sys->close(store->sys, access->fd);
@@ -193,7 +192,7 @@ struct sweep {
 	struct candidate *candidates;
 	size_t n, capacity;
 	uint64_t total;
-	uint64_t fixed;		/* of what cannot be evicted */
+	uint64_t fixed; /* of what cannot be evicted */
 	uint64_t n_evicted;
 };
 
@@ -218,9 +217,8 @@ static int grow(struct sweep *sweep)
 }
 
 static int count_file(void *arg, enum ki_file_kind kind,
-		      const uint8_t digest[KILN_DIGEST_BYTES],
-		      const char *path, const char *name,
-		      const struct ki_file_info *info)
+		      const uint8_t digest[KILN_DIGEST_BYTES], const char *path,
+		      const char *name, const struct ki_file_info *info)
 {
 	struct sweep *sweep = arg;
 	const struct ki_file_store *store = sweep->store;
@@ -322,7 +320,7 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 					     : UINT64_MAX / 2;
 	uint64_t bytes_left = UINT64_MAX;
 	enum kiln_status status = KILN_OK;
-	int err = write_usage(store->sys, access);	/* for its time */
+	int err = write_usage(store->sys, access); /* for its time */
 
 	sweep.now_ns = access->now_ns;
 	if (!err)

@@ -15,7 +15,7 @@
 #include "base/status.h"
 
 #define SETTINGS_BYTES 64
-#define CHECK_NS ((uint64_t)1000000000)
+#define CHECK_NS       ((uint64_t)1000000000)
 
 static const char settings_name[] = "settings";
 static const uint8_t magic[4] = { 'K', 'F', 'S', 'T' };
@@ -117,10 +117,9 @@ static enum kiln_status publish(struct ki_file_store *store,
 	int err;
 
 	encode(settings, bytes);
-	err = ki_publish_file(store->sys, store->root, settings_name, &piece, 1,
-			      replace,
-			      store->flags & KILN_OPEN_SHARED ? 0660 : 0600,
-			      &store->writer);
+	err = ki_publish_file(
+		store->sys, store->root, settings_name, &piece, 1, replace,
+		store->flags & KILN_OPEN_SHARED ? 0660 : 0600, &store->writer);
 	if (err == -EEXIST)
 		return KILN_EXISTS;
 	return ki_status_from_errno(err);
@@ -164,7 +163,7 @@ enum kiln_status ki_file_settings_open(struct ki_file_store *store)
 			return status;
 		status = load(store);
 		if (status != KILN_MISS)
-			return status;	/* else: what exists is damaged */
+			return status; /* else: what exists is damaged */
 	}
 	return status == KILN_MISS ? KILN_E_IO : status;
 }

@@ -35,7 +35,7 @@ int ki_file_walk(const struct ki_file_store *store, const char *directory,
 			continue;
 		err = sys->lstat(sys, path, &info);
 		if (err == -ENOENT || err == -ESTALE)
-			continue;	/* gone meanwhile */
+			continue; /* gone meanwhile */
 		if (!err && !S_ISREG(info.mode))
 			continue;
 		if (!err)
@@ -73,8 +73,8 @@ static int has_fan(const struct ki_file_fans *fans, unsigned fan)
 	return (int)(fans->bits[fan / 64] >> fan % 64 & 1);
 }
 
-int ki_file_walk_all(const struct ki_file_store *store,
-		     ki_file_visit_fn *visit, void *arg)
+int ki_file_walk_all(const struct ki_file_store *store, ki_file_visit_fn *visit,
+		     void *arg)
 {
 	struct ki_file_fans fans;
 	char path[KI_PATH_MAX];
@@ -136,8 +136,8 @@ static int add_name(void *arg, enum ki_file_kind kind,
 		return 0;
 	if (names->n == names->capacity) {
 		size_t capacity = names->capacity ? names->capacity * 2 : 16;
-		void *digests = realloc(names->digests,
-					capacity * KILN_DIGEST_BYTES);
+		void *digests =
+			realloc(names->digests, capacity * KILN_DIGEST_BYTES);
 
 		if (!digests)
 			return -ENOMEM;
@@ -391,10 +391,9 @@ enum kiln_status ki_file_verify(struct kiln_tier *tier, unsigned flags,
 				struct kiln_verify_report *out_report)
 {
 	struct ki_file_store *store = (struct ki_file_store *)tier;
-	struct verification verification = { .store = store,
-					     .flags = flags,
-					     .progress = progress,
-					     .arg = arg };
+	struct verification verification = {
+		.store = store, .flags = flags, .progress = progress, .arg = arg
+	};
 	enum kiln_status status = KILN_OK;
 	int err;
 
