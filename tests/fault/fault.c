@@ -3,7 +3,9 @@
 #include "fault/fault.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const struct ki_sys *const real = &ki_sys_posix;
 
@@ -19,6 +21,8 @@ static int strike(struct fault *fault, const char *name)
 	if (fault->lasting ? fault->n_calls < fault->n
 			   : fault->n_calls != fault->n)
 		return 0;
+	if (fault->err == FAULT_DIE && !fault->dies_later)
+		kill(getpid(), SIGKILL);
 	if (!fault->n_fired++)
 		fault->fired = name;
 	return fault->err;
@@ -72,12 +76,18 @@ static ssize_t fault_pwritev(const struct ki_sys *sys, int fd,
 			     const struct ki_piece *pieces, int n_pieces,
 			     uint64_t offset)
 {
-	int err = strike_call(sys, "pwritev");
+	struct fault *fault = (struct fault *)(uintptr_t)sys;
 	struct ki_piece half = { pieces[0].data, pieces[0].size / 2 };
 	struct ki_piece one = { pieces[0].data, 1 };
+	int err;
 
+	fault->dies_later = 1;
+	err = strike_call(sys, "pwritev");
+	fault->dies_later = 0;
 	if (err) {
 		(void)real->pwritev(real, fd, &half, 1, offset);
+		if (err == FAULT_DIE)
+			kill(getpid(), SIGKILL);
 		return err;
 	}
 	if (pieces[0].size > 1 && is_short(sys, "pwritev"))
@@ -85,12 +95,12 @@ static ssize_t fault_pwritev(const struct ki_sys *sys, int fd,
 	return real->pwritev(real, fd, pieces, n_pieces, offset);
 }
 
-#define FORWARD(name, parameters, arguments) \
-	static int fault_##name parameters \
-	{ \
-		int err = strike_call(sys, #name); \
-\
-		return err ? err : real->name arguments; \
+#define FORWARD(name, parameters, arguments)                                   \
+	static int fault_##name parameters                                     \
+	{                                                                      \
+		int err = strike_call(sys, #name);                             \
+                                                                               \
+		return err ? err : real->name arguments;                       \
 	}
 
 FORWARD(fallocate,
@@ -188,12 +198,15 @@ void fault_begin(struct fault *fault, int err)
 {
 	*fault = (struct fault){ .sys = *real, .err = err };
 #define REPLACE(name) fault->sys.name = fault_##name;
-	REPLACE(open) REPLACE(close) REPLACE(pread) REPLACE(pwritev)
-	REPLACE(fallocate) REPLACE(punch_hole) REPLACE(fsync) REPLACE(fstat)
-	REPLACE(stat) REPLACE(lstat) REPLACE(link) REPLACE(rename)
-	REPLACE(unlink) REPLACE(mkdir) REPLACE(rmdir) REPLACE(chmod)
-	REPLACE(touch) REPLACE(opendir) REPLACE(readdir) REPLACE(map)
-	REPLACE(try_lock) REPLACE(unlock) REPLACE(file_system) REPLACE(random)
+	REPLACE(open)
+	REPLACE(close) REPLACE(pread) REPLACE(pwritev) REPLACE(fallocate)
+		REPLACE(punch_hole) REPLACE(fsync) REPLACE(fstat) REPLACE(
+			stat) REPLACE(lstat) REPLACE(link) REPLACE(rename)
+			REPLACE(unlink) REPLACE(mkdir) REPLACE(rmdir) REPLACE(
+				chmod) REPLACE(touch) REPLACE(opendir)
+				REPLACE(readdir) REPLACE(map) REPLACE(try_lock)
+					REPLACE(unlock) REPLACE(file_system)
+						REPLACE(random)
 #undef REPLACE
 }
 

@@ -29,16 +29,20 @@
 
 #define FAULT_SHORT 1
 
+/* The process dies by SIGKILL at its n-th call, a write half done. */
+#define FAULT_DIE 2
+
 struct fault {
 	struct ki_sys sys;
 	int err;
 	unsigned stride;
-	int lasting;		/* all calls from n on, or the n-th alone */
-	unsigned n;		/* the call to fail, from 1 */
-	unsigned n_calls;	/* while armed */
+	int lasting;	  /* all calls from n on, or the n-th alone */
+	unsigned n;	  /* the call to fail, from 1 */
+	unsigned n_calls; /* while armed */
 	int armed;
+	int dies_later; /* inside a write, which does half first */
 	unsigned n_fired;
-	const char *fired;	/* name of the first call that failed */
+	const char *fired; /* name of the first call that failed */
 };
 
 void fault_begin(struct fault *fault, int err);
