@@ -434,6 +434,7 @@ static void a_compiler_that_changes_ends_caching(void **state)
 		struct ki_cl_identities *theirs;
 		struct driver other;
 		const char *why = NULL;
+		void *late = NULL;
 
 		assert_int_equal(chdir(directory), 0);
 		assert_int_equal(mkdir("late", 0700), 0);
@@ -449,8 +450,9 @@ static void a_compiler_that_changes_ends_caching(void **state)
 			copy_file(twin_path, FILES[i]);
 		} else { /* the name of a known one, from elsewhere */
 			copy_file(twin_path, "libkiln-test-late-2.so");
-			assert_non_null(dlopen("./libkiln-test-late-2.so",
-					       RTLD_NOW | RTLD_LOCAL));
+			late = dlopen("./libkiln-test-late-2.so",
+				      RTLD_NOW | RTLD_LOCAL);
+			assert_non_null(late);
 		}
 		assert_int_equal(
 			ki_cl_platform_status(theirs, other.platform, &why),
@@ -458,6 +460,8 @@ static void a_compiler_that_changes_ends_caching(void **state)
 		assert_non_null(why);
 		if (i < 2)
 			copy_file(library_path, FILES[i]);
+		else
+			assert_int_equal(dlclose(late), 0);
 		assert_int_equal(
 			ki_cl_platform_status(theirs, other.platform, &why),
 			KILN_E_UNSUPPORTED);
