@@ -53,27 +53,30 @@ enum kiln_status kiln_blob_wrap(const void *data, size_t size,
 	return KILN_OK;
 }
 
-/* Whether somebody else counts this reference. */
-static int counted_elsewhere(struct kiln_blob *blob, int n)
+static ki_blob_count_fn *counter_of(const struct kiln_blob *blob)
 {
-	ki_blob_count_fn *counter =
-		atomic_load_explicit(&blob->counter, memory_order_acquire);
-
-	return counter && counter(blob, n);
+	return atomic_load_explicit(&blob->counter, memory_order_acquire);
 }
 
 struct kiln_blob *kiln_blob_ref(struct kiln_blob *blob)
 {
-	if (blob && !counted_elsewhere(blob, 1))
+	ki_blob_count_fn *counter = blob ? counter_of(blob) : NULL;
+
+	if (counter)
+		counter(blob, 1);
+	else if (blob)
 		atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
 	return blob;
 }
 
 void kiln_blob_unref(struct kiln_blob *blob)
 {
-	if (!blob || counted_elsewhere(blob, -1))
-		return;
-	ki_blob_drop(blob, 1);
+	ki_blob_count_fn *counter = blob ? counter_of(blob) : NULL;
+
+	if (counter)
+		counter(blob, -1);
+	else if (blob)
+		ki_blob_drop(blob, 1);
 }
 
 void ki_blob_drop(struct kiln_blob *blob, size_t n)

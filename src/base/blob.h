@@ -13,10 +13,10 @@
 #include <kiln/kiln.h>
 
 /*
- * Count n (1 or -1) references elsewhere: 1, or 0 if they must go to `refs`.
- * Called for a blob of which the caller has a reference.
+ * Count n (1 or -1) references, elsewhere or after all in `refs`.  Called for
+ * a blob of which the caller has a reference.
  */
-typedef int ki_blob_count_fn(struct kiln_blob *blob, int n);
+typedef void ki_blob_count_fn(struct kiln_blob *blob, int n);
 
 struct kiln_blob {
 	/* Fixed after creation. */

@@ -36,8 +36,11 @@
 
 #include "base/hash.h"
 #include "key/key.h"
+#include "memory/find.h"
 
-#define NS_PER_MS 1000000u
+/* Not worth a place beside the hot path. */
+#define COLD __attribute__((noinline, cold))
+#define HOT __attribute__((always_inline))
 
 /* ---- Calls ----------------------------------------------------------------- */
 
@@ -103,42 +106,57 @@ static int is_current(struct kiln *kiln)
 	return 1;
 }
 
-/*
- * A look at the memory tier.  KILN_MISS leaves the caller entered: it goes on
- * and calls ki_kiln_leave().
- */
-static enum kiln_status hot(struct kiln *kiln, const struct kiln_key *key,
-			    struct kiln_blob **out_blob)
+/* What a look-up may be asked with: KILN_OK, INVALID, FORKED. */
+static inline enum kiln_status check(const struct kiln *kiln,
+				     const struct kiln_key *key)
 {
-	enum kiln_status status = KILN_MISS;
-	struct ki_slot *slot;
-
-	if (!kiln || !key || !key->finished)
+	if (__builtin_expect(!kiln || !key || !key->finished, 0))
 		return KILN_E_INVALID;
-	if (is_forked(kiln))
-		return KILN_E_FORKED;
-	slot = ki_slot_enter();
-	if (slot && !atomic_load_explicit(&kiln->closing,
-					  memory_order_acquire)) {
-		if (is_current(kiln))
-			status = ki_memory_find(kiln->memory, key, slot,
-						out_blob);
-		if (!status) {
-			ki_slot_leave(slot);
-			return KILN_OK;
-		}
-	}
-	atomic_fetch_add(&kiln->calls, 1);
-	if (slot)
-		ki_slot_leave(slot);
-	if (atomic_load(&kiln->closing)) {
-		ki_kiln_leave(kiln);
-		return KILN_E_INVALID;
-	}
-	return KILN_MISS;
+	return __builtin_expect(is_forked(kiln), 0) ? KILN_E_FORKED : KILN_OK;
 }
 
-static void trace(struct kiln *kiln, const struct kiln_key *key,
+/*
+ * A look at the memory tier.  KILN_MISS: or something asks for attention, or
+ * the thread is new here; the caller enters and asks again.  It calls nothing,
+ * so that a hit saves no registers.
+ *
+ * A closing kiln is found out under the pin; the pin is held until the kiln is
+ * not touched any more, or `calls` says that somebody is there.
+ */
+HOT static inline enum kiln_status hot(struct kiln *kiln,
+				       const struct kiln_key *key,
+				       struct kiln_blob **out_blob,
+				       struct ki_slot **out_slot)
+{
+	struct ki_slot *slot = ki_slot_try_get();
+
+	*out_slot = slot;
+	if (__builtin_expect(!slot, 0))
+		return KILN_MISS;
+	ki_slot_pin(slot);
+	if (__builtin_expect(atomic_load_explicit(&kiln->attention,
+						  memory_order_acquire), 0) ||
+	    !is_current(kiln) ||
+	    ki_memory_find(kiln->memory, key, slot, out_blob))
+		return KILN_MISS;
+	ki_slot_leave(slot);
+	return KILN_OK;
+}
+
+/* Go on from a miss of hot(), with what it left in *out_slot. */
+static enum kiln_status enter_from(struct kiln *kiln, struct ki_slot *slot)
+{
+	if (!slot)
+		return ki_kiln_enter(kiln);
+	atomic_fetch_add(&kiln->calls, 1);
+	ki_slot_leave(slot);
+	if (!atomic_load(&kiln->closing))
+		return KILN_OK;
+	ki_kiln_leave(kiln);
+	return KILN_E_INVALID;
+}
+
+COLD static void trace(struct kiln *kiln, const struct kiln_key *key,
 		  const char *what)
 {
 	char hex[2 * KILN_DIGEST_BYTES + 1];
@@ -147,16 +165,6 @@ static void trace(struct kiln *kiln, const struct kiln_key *key,
 		return;
 	ki_hex(key->digest, KILN_DIGEST_BYTES, hex);
 	ki_kiln_log(kiln, KILN_LOG_TRACE, "%s: %s", hex, what);
-}
-
-static enum kiln_status end_hot(struct kiln *kiln, const struct kiln_key *key)
-{
-	if (__builtin_expect(kiln->log != NULL, 0))
-		trace(kiln, key, "hit in memory");
-	if (__builtin_expect(atomic_load_explicit(&kiln->due,
-						  memory_order_relaxed), 0))
-		ki_kiln_tick(kiln);
-	return KILN_OK;
 }
 
 void ki_kiln_log(const struct kiln *kiln, enum kiln_log_level level,
@@ -505,15 +513,32 @@ static void hand_out(struct kiln_build_result *to,
 	to->source = from->source;
 }
 
-static enum kiln_status get_or_build_slowly(struct kiln *kiln,
-					    const struct kiln_key *key,
-					    kiln_build_fn *build, void *arg,
-					    struct kiln_build_result *result)
+static const char *words_of_source(enum kiln_source source)
+{
+	switch (source) {
+	case KILN_FROM_MEMORY:
+		return "hit in memory";
+	case KILN_FROM_FLIGHT:
+		return "waited for another thread's build";
+	case KILN_FROM_FAILURE:
+		return "a kept failure";
+	case KILN_FROM_STORE:
+	case KILN_FROM_BUILD:
+		break;
+	}
+	return "found";
+}
+
+COLD static enum kiln_status get_or_build_slowly(
+	struct kiln *kiln, const struct kiln_key *key, kiln_build_fn *build,
+	void *arg, struct kiln_build_result *result, struct ki_slot *slot)
 {
 	struct kiln_build_result mine;
 	struct ki_flight *flight;
-	enum kiln_status status;
+	enum kiln_status status = enter_from(kiln, slot);
 
+	if (status)
+		return status;
 	kiln_build_result_init(&mine);
 	follow_generations(kiln);
 	status = ki_memory_begin(kiln->memory, key, &mine, &flight);
@@ -522,8 +547,10 @@ static enum kiln_status get_or_build_slowly(struct kiln *kiln,
 		ki_memory_finish(kiln->memory, flight,
 				 status == KILN_E_BUILD ? KILN_OK : status,
 				 &mine);
-	} else if (!status && mine.kind != KILN_BUILD_OK) {
-		status = KILN_E_BUILD;
+	} else if (!status) {
+		trace(kiln, key, words_of_source(mine.source));
+		if (mine.kind != KILN_BUILD_OK)
+			status = KILN_E_BUILD;
 	}
 	kiln_metadata_free(mine.metadata);
 	mine.metadata = NULL;
@@ -531,6 +558,8 @@ static enum kiln_status get_or_build_slowly(struct kiln *kiln,
 		hand_out(result, &mine);
 	else
 		kiln_build_result_fini(&mine);
+	ki_kiln_tick(kiln);
+	ki_kiln_leave(kiln);
 	return status;
 }
 
@@ -539,27 +568,22 @@ enum kiln_status kiln_get_or_build(struct kiln *kiln,
 				   kiln_build_fn *build, void *arg,
 				   struct kiln_build_result *result)
 {
+	enum kiln_status status = check(kiln, key);
 	struct kiln_blob *blob;
-	enum kiln_status status;
+	struct ki_slot *slot;
 
-	if (!build || !result)
-		return KILN_E_INVALID;
-	status = hot(kiln, key, &blob);
-	if (status == KILN_OK) {
-		result->kind = KILN_BUILD_OK;
-		result->code = 0;
-		result->message = NULL;
-		result->blob = blob;
-		result->metadata = NULL;
-		result->source = KILN_FROM_MEMORY;
-		return end_hot(kiln, key);
-	}
-	if (status != KILN_MISS)
-		return status;
-	status = get_or_build_slowly(kiln, key, build, arg, result);
-	ki_kiln_tick(kiln);
-	ki_kiln_leave(kiln);
-	return status;
+	if (__builtin_expect(status || !build || !result, 0))
+		return status ? status : KILN_E_INVALID;
+	if (__builtin_expect(hot(kiln, key, &blob, &slot), 0))
+		return get_or_build_slowly(kiln, key, build, arg, result,
+					   slot);
+	result->kind = KILN_BUILD_OK;
+	result->code = 0;
+	result->message = NULL;
+	result->blob = blob;
+	result->metadata = NULL;
+	result->source = KILN_FROM_MEMORY;
+	return KILN_OK;
 }
 
 /* ---- Parts of it ----------------------------------------------------------- */
@@ -573,25 +597,40 @@ static void count_miss(struct kiln *kiln, const struct kiln_key *key,
 	trace(kiln, key, "miss");
 }
 
-enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
-			  struct kiln_blob **out_blob)
+COLD static enum kiln_status get_slowly(struct kiln *kiln,
+					const struct kiln_key *key,
+					struct kiln_blob **out_blob,
+					struct ki_slot *slot)
 {
-	enum kiln_status status = hot(kiln, key, out_blob);
+	enum kiln_status status = enter_from(kiln, slot);
 	enum kiln_counter reason;
 
-	if (status == KILN_OK)
-		return end_hot(kiln, key);
-	if (status != KILN_MISS)
+	if (status)
 		return status;
 	follow_generations(kiln);
 	status = ki_memory_get(kiln->memory, key, out_blob);
-	if (status)
+	if (!status)
+		trace(kiln, key, "hit in memory");
+	else
 		status = ask_tiers(kiln, key, out_blob, NULL, &reason);
 	if (status)
 		count_miss(kiln, key, reason);
 	ki_kiln_tick(kiln);
 	ki_kiln_leave(kiln);
 	return status;
+}
+
+enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
+			  struct kiln_blob **out_blob)
+{
+	enum kiln_status status = check(kiln, key);
+	struct ki_slot *slot;
+
+	if (__builtin_expect(status || !out_blob, 0))
+		return status ? status : KILN_E_INVALID;
+	if (__builtin_expect(hot(kiln, key, out_blob, &slot), 0))
+		return get_slowly(kiln, key, out_blob, slot);
+	return KILN_OK;
 }
 
 /* The memory tier has no metadata: it answers only where the tiers don't. */

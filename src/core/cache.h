@@ -39,7 +39,8 @@ struct kiln {
 	void *log_arg;
 	/* Atomic. */
 	_Atomic uint64_t seen[KI_TIERS_MAX];	/* generations */
-	_Atomic int due;		/* a flush may be */
+	_Atomic int attention;	/* off the hot path: closing, traced, a guest,
+				   or a flush may be due */
 	_Atomic int closing;
 	_Alignas(64) _Atomic uint64_t calls;	/* in progress, off the hot path */
 	_Atomic uint64_t next_tick_ns;
@@ -58,6 +59,15 @@ struct kiln {
  */
 enum kiln_status ki_kiln_enter(struct kiln *kiln);
 void ki_kiln_leave(struct kiln *kiln);
+
+/* Back to the hot path, unless something keeps it closed. */
+static inline void ki_kiln_calm(struct kiln *kiln)
+{
+	atomic_store(&kiln->attention,
+		     kiln->log || (kiln->flags & KILN_OPEN_GUEST));
+	if (atomic_load(&kiln->closing))
+		atomic_store(&kiln->attention, 1);
+}
 
 /* The store, or without one the first tier given, or NULL. */
 struct kiln_tier *ki_kiln_store(const struct kiln *kiln);

@@ -214,7 +214,7 @@ static enum kiln_status open_memory(struct kiln *kiln,
 		.hold_nothing = !!(options->flags & KILN_OPEN_GUEST),
 		.failure_policy = options->failure_policy,
 		.failure_ttl_ms = options->failure_ttl_ms,
-		.due = &kiln->due,
+		.due = &kiln->attention,
 	};
 
 	return ki_memory_new(&memory, &kiln->memory);
@@ -251,6 +251,7 @@ static struct kiln *new_kiln(const struct kiln_options *options)
 	kiln->memory_bytes_max = options->memory_bytes_max;
 	kiln->log = options->log;
 	kiln->log_arg = options->log_arg;
+	ki_kiln_calm(kiln);
 	if (open_memory(kiln, options) || !copy_names(kiln, options)) {
 		free_kiln(kiln);
 		return NULL;
@@ -339,6 +340,7 @@ enum kiln_status kiln_store_status(const struct kiln *kiln)
 static void wait_for_calls(struct kiln *kiln)
 {
 	atomic_store(&kiln->closing, 1);
+	atomic_store(&kiln->attention, 1);
 	ki_slots_wait();
 	ki_mutex_lock(&kiln->mutex);
 	while (atomic_load(&kiln->calls))

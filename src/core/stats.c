@@ -48,7 +48,7 @@ const char *kiln_counter_words(unsigned counter)
 
 void ki_kiln_count(struct kiln *kiln, enum kiln_counter counter, uint64_t n)
 {
-	uint64_t place = (uint64_t)(uintptr_t)ki_slot_mine *
+	uint64_t place = (uint64_t)ki_thread_pointer() *
 			 0x9e3779b97f4a7c15u >> 61;
 
 	if (n)
@@ -122,7 +122,8 @@ void ki_kiln_tick(struct kiln *kiln)
 		ki_kiln_flush(kiln);
 		return;
 	}
-	atomic_store_explicit(&kiln->due, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&kiln->attention, memory_order_relaxed))
+		ki_kiln_calm(kiln);
 	now = ki_sys_posix.monotonic_ns(&ki_sys_posix);
 	if (!claim(&kiln->next_tick_ns, now, KI_TICK_NS))
 		return;

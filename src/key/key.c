@@ -20,10 +20,12 @@
 
 struct kiln_key *kiln_key_new(void)
 {
-	struct kiln_key *key = calloc(1, sizeof(*key));
+	struct kiln_key *key = aligned_alloc(_Alignof(struct kiln_key),
+					     sizeof(*key));
 
 	if (!key)
 		return NULL;
+	memset(key, 0, sizeof(*key));
 	atomic_init(&key->refs, 1);
 	ki_bytes_init(&key->record);
 	key->record.limit = KILN_KEY_BYTES_MAX;

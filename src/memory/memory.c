@@ -19,7 +19,7 @@
  * ask for each other's keys cannot wait in a ring.
  */
 
-#include "memory/memory.h"
+#include "memory/find.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,7 @@
 #include "memory/table.h"
 #include "sys/sys.h"
 
-#define HITS_PER_TICK 4096
-#define CHAINS 64
+#define CHAINS KI_FLIGHT_CHAINS
 #define FAILURES_MAX 4096
 #define FAILURE_BYTES_MAX ((uint64_t)16 << 20)
 
@@ -52,60 +51,9 @@ struct ki_flight {
 	uint64_t expires_ns;		/* 0: never */
 };
 
-struct ki_memory {
-	/* Fixed after new. */
-	struct ki_memory_options options;
-	int owner;			/* column of hits, or -1 */
-	uint64_t fork_counter;
-	struct ki_table table;
-	/* Atomic. */
-	_Atomic uint64_t hits;		/* those without a column */
-	_Atomic uint64_t waited;
-	/* Under mutex. */
-	struct ki_mutex mutex;
-	struct ki_list chains[CHAINS];
-	struct ki_list failures;	/* oldest first */
-	uint64_t n_failures;
-	uint64_t failure_bytes;
-};
-
 static __thread struct ki_flight *innermost;
 
 /* ---- Hits ------------------------------------------------------------------ */
-
-static void count_hit(struct ki_memory *memory, struct ki_slot *slot)
-{
-	_Atomic uint64_t *hits;
-	uint64_t n;
-
-	if (!slot || memory->owner < 0) {
-		atomic_fetch_add_explicit(&memory->hits, 1,
-					  memory_order_relaxed);
-		return;
-	}
-	/* Only this thread writes here. */
-	hits = &slot->hits[memory->owner];
-	n = atomic_load_explicit(hits, memory_order_relaxed) + 1;
-	atomic_store_explicit(hits, n, memory_order_relaxed);
-	if (__builtin_expect(!(n % HITS_PER_TICK), 0) && memory->options.due)
-		atomic_store_explicit(memory->options.due, 1,
-				      memory_order_relaxed);
-}
-
-enum kiln_status ki_memory_find(struct ki_memory *memory,
-				const struct kiln_key *key,
-				struct ki_slot *slot,
-				struct kiln_blob **out_blob)
-{
-	enum kiln_status status;
-
-	if (memory->options.hold_nothing)
-		return KILN_MISS;
-	status = ki_table_get(&memory->table, key, slot, out_blob);
-	if (!status)
-		count_hit(memory, slot);
-	return status;
-}
 
 enum kiln_status ki_memory_get(struct ki_memory *memory,
 			       const struct kiln_key *key,
@@ -117,7 +65,9 @@ enum kiln_status ki_memory_get(struct ki_memory *memory,
 	if (memory->options.hold_nothing)
 		return KILN_MISS;
 	slot = ki_slot_enter();
-	status = ki_memory_find(memory, key, slot, out_blob);
+	status = ki_table_get(&memory->table, key, slot, out_blob);
+	if (!status)
+		ki_memory_count_hit(memory, slot);
 	if (slot)
 		ki_slot_leave(slot);
 	return status;

@@ -16,7 +16,6 @@
 #include "key/key.h"
 
 struct ki_memory;
-struct ki_slot;
 struct ki_flight;
 
 struct ki_memory_options {
@@ -36,15 +35,6 @@ enum kiln_status ki_memory_new(const struct ki_memory_options *options,
  * have been caught in the middle of a change: then its memory is left alone.
  */
 void ki_memory_free(struct ki_memory *memory);
-
-/*
- * The hot path, for whoever has entered its slot (memory/slots.h; NULL if
- * there is none): KILN_OK or KILN_MISS, nothing else happens.
- */
-enum kiln_status ki_memory_find(struct ki_memory *memory,
-				const struct kiln_key *key,
-				struct ki_slot *slot,
-				struct kiln_blob **out_blob);
 
 /*
  * Begin the use of a key:

@@ -51,9 +51,8 @@
 /* Look for slots of the dead at most when this many are in use. */
 #define CROWD_MIN 64
 
-__thread struct ki_slot *ki_slot_mine;
-_Atomic uint64_t ki_slot_epoch = 1;
-_Atomic int ki_slot_is_cheap;
+struct ki_slots ki_slots = { .epoch = 1 };
+static __thread struct ki_slot *mine;
 
 /* A plain mutex: fork handlers of several modules run inside each other. */
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
@@ -70,11 +69,30 @@ static uint64_t retired_hits[KI_SLOT_OWNERS];
 
 /* ---- Slots ----------------------------------------------------------------- */
 
+/* A place that another thread has stays its own: who finds no guess asks its
+   thread-local variable. */
+static void make_findable_locked(struct ki_slot *slot, uintptr_t pointer)
+{
+	struct ki_slot *nobody = NULL;
+
+	atomic_store_explicit(&slot->pointer, pointer, memory_order_relaxed);
+	atomic_compare_exchange_strong(ki_slot_guess(pointer), &nobody, slot);
+}
+
+static void hide_locked(struct ki_slot *slot)
+{
+	uintptr_t pointer = atomic_exchange(&slot->pointer, 0);
+	struct ki_slot *found = slot;
+
+	atomic_compare_exchange_strong(ki_slot_guess(pointer), &found, NULL);
+}
+
 /* Move what the slot has counted to where it is not lost, and free it. */
 static void empty_locked(struct ki_slot *slot)
 {
 	size_t i;
 
+	hide_locked(slot);
 	for (i = 0; i < KI_SLOT_COUNTS; i++) {
 		uint64_t word = atomic_load_explicit(&slot->counts[i],
 						     memory_order_relaxed);
@@ -102,7 +120,7 @@ static void thread_exits(void *arg)
 	pthread_mutex_lock(&registry);
 	empty_locked(slot);
 	pthread_mutex_unlock(&registry);
-	ki_slot_mine = NULL;
+	mine = NULL;
 }
 
 static void before_fork(void)
@@ -120,11 +138,11 @@ static void after_fork_in_child(void)
 	struct ki_slot *slot;
 
 	for (slot = slots; slot; slot = slot->next)
-		if (slot != ki_slot_mine && slot->thread)
+		if (slot != mine && slot->thread)
 			empty_locked(slot);
-	if (ki_slot_mine) {
-		ki_slot_mine->thread = ki_thread_id();
-		ki_slot_mine->start = 0;
+	if (mine) {
+		mine->thread = ki_thread_id();
+		mine->start = 0;
 	}
 	(void)ki_process_barrier_prepare();
 	pthread_mutex_unlock(&registry);
@@ -134,7 +152,7 @@ static void install(void)
 {
 	has_exit_key = !pthread_key_create(&exit_key, thread_exits);
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-	atomic_store(&ki_slot_is_cheap, ki_process_barrier_prepare());
+	atomic_store(&ki_slots.is_cheap, ki_process_barrier_prepare());
 }
 
 void ki_slots_prepare(void)
@@ -175,7 +193,7 @@ static struct ki_slot *take_locked(void)
 	return slot;
 }
 
-struct ki_slot *ki_slot_new(void)
+static struct ki_slot *new_slot(void)
 {
 	uint64_t thread = ki_thread_id();
 	uint64_t start = ki_process_start((int)thread);
@@ -190,14 +208,21 @@ struct ki_slot *ki_slot_new(void)
 		slot->thread = thread;
 		slot->start = start;
 		n_used++;
+		make_findable_locked(slot, ki_thread_pointer());
 	}
 	pthread_mutex_unlock(&registry);
 	if (slot && pthread_setspecific(exit_key, slot)) {
 		thread_exits(slot);
 		slot = NULL;
 	}
-	ki_slot_mine = slot;
 	return slot;
+}
+
+struct ki_slot *ki_slot_get(void)
+{
+	if (!mine)
+		mine = new_slot();
+	return mine;
 }
 
 size_t ki_slots_n_used(void)
@@ -214,7 +239,7 @@ size_t ki_slots_n_used(void)
 
 uint64_t ki_slots_retire(void)
 {
-	return atomic_fetch_add(&ki_slot_epoch, 1);
+	return atomic_fetch_add(&ki_slots.epoch, 1);
 }
 
 /*
@@ -224,15 +249,15 @@ uint64_t ki_slots_retire(void)
  */
 static int barrier(void)
 {
-	if (!atomic_load(&ki_slot_is_cheap) || !ki_process_barrier())
+	if (!atomic_load(&ki_slots.is_cheap) || !ki_process_barrier())
 		return 1;
-	atomic_store(&ki_slot_is_cheap, 0);
+	atomic_store(&ki_slots.is_cheap, 0);
 	return 0;
 }
 
 uint64_t ki_slots_passed(void)
 {
-	uint64_t oldest = atomic_load(&ki_slot_epoch);
+	uint64_t oldest = atomic_load(&ki_slots.epoch);
 	struct ki_slot *slot;
 
 	if (!barrier())
@@ -256,17 +281,43 @@ void ki_slots_wait(void)
 
 /* ---- Blobs that are counted by threads ------------------------------------- */
 
-static int count(struct kiln_blob *blob, int n)
+/* Within a pin, or without a slot. */
+static int count_here(struct ki_slot *slot, struct kiln_blob *blob, int n)
+{
+	return slot &&
+	       atomic_load_explicit(&blob->counter, memory_order_acquire) &&
+	       ki_slot_count(slot, blob, n);
+}
+
+__attribute__((noinline, cold)) static void
+count_slowly(struct kiln_blob *blob, int n)
 {
 	struct ki_slot *slot = ki_slot_enter();
+	int done = count_here(slot, blob, n);
+
+	if (slot)
+		ki_slot_leave(slot);
+	if (done)
+		return;
+	if (n < 0)
+		ki_blob_drop(blob, 1);
+	else
+		atomic_fetch_add(&blob->refs, 1);
+}
+
+static void count(struct kiln_blob *blob, int n)
+{
+	struct ki_slot *slot = ki_slot_try_get();
 	int done;
 
-	if (!slot)
-		return 0;
-	done = atomic_load_explicit(&blob->counter, memory_order_acquire) &&
-	       ki_slot_count(slot, blob, n);
-	ki_slot_leave(slot);
-	return done;
+	if (__builtin_expect(slot != NULL, 1)) {
+		ki_slot_pin(slot);
+		done = count_here(slot, blob, n);
+		ki_slot_leave(slot);
+		if (__builtin_expect(done, 1))
+			return;
+	}
+	count_slowly(blob, n);
 }
 
 /* The bias also says that an earlier counting has not been finished yet. */

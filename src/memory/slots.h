@@ -31,41 +31,88 @@ struct ki_slot {
 	_Alignas(64) _Atomic uint64_t pin;	/* 0, or the epoch */
 	_Atomic uint64_t hits[KI_SLOT_OWNERS];
 	_Atomic uint64_t counts[KI_SLOT_COUNTS]; /* address 48, count 16 */
+	_Atomic uintptr_t pointer;	/* of its thread */
 	/* Under the registry's mutex. */
 	_Alignas(64) struct ki_slot *next;
 	uint64_t thread;	/* 0: free */
 	uint64_t start;
 };
 
-extern __thread struct ki_slot *ki_slot_mine;
-extern _Atomic uint64_t ki_slot_epoch;
-extern _Atomic int ki_slot_is_cheap;	/* the other side has the barrier */
+#define KI_SLOT_GUESSES 256
+
+struct ki_slots {
+	_Alignas(64) _Atomic uint64_t epoch;
+	_Atomic int is_cheap;		/* the other side has the barrier */
+	/* Where a thread looks first, by its thread pointer: a thread-local
+	   variable of a library that may be loaded late costs a call. */
+	_Alignas(64) struct ki_slot *_Atomic guesses[KI_SLOT_GUESSES];
+};
+extern struct ki_slots ki_slots;
 
 /* The calling thread's slot, made at its first use; NULL without memory. */
-struct ki_slot *ki_slot_new(void);
+struct ki_slot *ki_slot_get(void);
+
+/* Different in every living thread, the same as long as one lives. */
+static inline uintptr_t ki_thread_pointer(void)
+{
+	uintptr_t pointer;
+
+#if defined(__x86_64__)
+	__asm__("mov %%fs:0, %0" : "=r"(pointer));
+#elif defined(__aarch64__)
+	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
+#else
+	pointer = (uintptr_t)__builtin_thread_pointer();
+#endif
+	return pointer;
+}
+
+static inline struct ki_slot *_Atomic *ki_slot_guess(uintptr_t pointer)
+{
+	return &ki_slots.guesses[(uint64_t)pointer * 0x9e3779b97f4a7c15u >>
+				 56];
+}
+
+/* The calling thread's slot if it can be had without a call, or NULL. */
+static inline struct ki_slot *ki_slot_try_get(void)
+{
+	uintptr_t pointer = ki_thread_pointer();
+	struct ki_slot *slot = atomic_load_explicit(ki_slot_guess(pointer),
+						    memory_order_acquire);
+
+	return slot && atomic_load_explicit(&slot->pointer,
+					    memory_order_relaxed) == pointer
+		       ? slot
+		       : NULL;
+}
 
 /*
  * The pin must be seen by whoever removes before this thread looks at
  * anything.  Where the system can run a barrier in all threads, the remover
  * does, and the pin costs a plain store.
  */
-static inline struct ki_slot *ki_slot_enter(void)
+static inline void ki_slot_pin(struct ki_slot *slot)
 {
-	struct ki_slot *slot = ki_slot_mine;
-	uint64_t epoch;
+	uint64_t epoch =
+		atomic_load_explicit(&ki_slots.epoch, memory_order_acquire);
 
-	if (__builtin_expect(!slot, 0)) {
-		slot = ki_slot_new();
-		if (!slot)
-			return NULL;
-	}
-	epoch = atomic_load_explicit(&ki_slot_epoch, memory_order_acquire);
-	if (atomic_load_explicit(&ki_slot_is_cheap, memory_order_relaxed)) {
+	if (__builtin_expect(atomic_load_explicit(&ki_slots.is_cheap,
+						  memory_order_relaxed), 1)) {
 		atomic_store_explicit(&slot->pin, epoch, memory_order_release);
 		atomic_signal_fence(memory_order_seq_cst);
 	} else {
 		atomic_exchange(&slot->pin, epoch);
 	}
+}
+
+static inline struct ki_slot *ki_slot_enter(void)
+{
+	struct ki_slot *slot = ki_slot_try_get();
+
+	if (!slot)
+		slot = ki_slot_get();
+	if (slot)
+		ki_slot_pin(slot);
 	return slot;
 }
 
@@ -93,12 +140,11 @@ static inline int ki_slot_count(struct ki_slot *slot, struct kiln_blob *blob,
 	uint64_t address = (uint64_t)(uintptr_t)blob;
 	int count = (int16_t)(old >> 48) + n;
 
-	if ((old & KI_SLOT_ADDRESS) != address) {
-		if (old >> 48)
-			return 0;
-		count = n;
-	}
-	if (count != (int16_t)count)
+	/* Whose word it was is nothing that a processor could guess: only
+	   whether it can be ours now is a branch. */
+	if (__builtin_expect((((old ^ address) & KI_SLOT_ADDRESS) != 0) &
+				     ((old >> 48) != 0), 0) ||
+	    count != (int16_t)count)
 		return 0;
 	atomic_store_explicit(word, address | (uint64_t)(uint16_t)count << 48,
 			      memory_order_relaxed);

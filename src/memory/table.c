@@ -3,18 +3,20 @@
 /*
  * Buckets of one cache line:
  *
- *	word 0 .. 6	tag 16 | address of an entry 48; 0: free
- *	next		a further bucket when seven are not enough
+ *	tags		a byte for each of the six entries, 0: free
+ *	entry 0 .. 5
+ *	next		a further bucket when six are not enough
  *
- * The low half of a key's digest chooses the bucket, the top of the high half
- * is the tag, and the entry's key record is compared in full.  So a hit reads
- * one line of the table, the entry, and the blob's head; it writes nothing but
- * its thread's slot, and an entry's mark the first time after eviction has
- * passed it.
+ * The low half of a key's digest chooses the bucket, a byte of the high half is
+ * the tag; all tags are compared at once, and then the entry's key record in
+ * full.  So a hit reads one line of the table, the entry, and the blob's head;
+ * it writes nothing but its thread's slot, and an entry's mark the first time
+ * after eviction has passed it.
  *
- * Writers hold the mutex.  They fill a word last, with the entry complete, and
- * to remove they clear the word and put the entry on the garbage list with the
- * time of its removal (slots.c).  Growing makes a new array beside the old
+ * Writers hold the mutex.  They set an entry's place when the entry is complete,
+ * and its tag last; to remove they clear both and put the entry on the garbage
+ * list with the time of its removal (slots.c).  A reader may see a tag and
+ * another entry behind it: what it takes is what the key record says.  Growing makes a new array beside the old
  * one, which becomes garbage as well.
  *
  * Eviction is a clock hand that goes from the oldest entry to the newest: a
@@ -34,92 +36,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS 7
 #define BUCKETS_MIN 64
-#define ENTRIES_PER_BUCKET 4		/* on average, then it grows */
+#define ENTRIES_PER_BUCKET 3		/* on average, then it grows */
 #define ENTRY_SHARE 64			/* of the table, in bytes */
 #define GARBAGE_MAX ((uint64_t)64 << 20)	/* where there is no bound */
 #define FINISH_AT_ONCE 64
 
-struct bucket {
-	_Alignas(64) _Atomic uint64_t words[WORDS];
-	struct bucket *_Atomic next;
-};
-
-struct ki_table_garbage {
-	struct ki_table_garbage *next;
-	uint64_t tag;
-	struct ki_table_entry *entry;	/* or NULL */
-	struct ki_table_slots *slots;	/* or NULL */
-};
-
-struct ki_table_slots {
-	struct ki_table_garbage garbage;
-	size_t mask;
-	struct bucket *buckets;
-};
-
-struct ki_table_entry {
-	/* Fixed. */
-	uint64_t low;
-	uint64_t high;
-	struct kiln_blob *blob;
-	size_t record_size;
-	/* Atomic. */
-	_Atomic unsigned mark;		/* hit since the hand came by */
-	/* Fixed. */
-	int counted;			/* ours to end the counting */
-	/* Under mutex. */
-	uint64_t bytes;
-	struct ki_list ring;
-	struct ki_table_garbage garbage;
-	uint8_t record[];
-};
-
-static struct ki_table_entry *entry_of(uint64_t word)
-{
-	return (struct ki_table_entry *)(uintptr_t)(word & KI_SLOT_ADDRESS);
-}
-
 /* ---- Looking --------------------------------------------------------------- */
-
-static int has_key(const struct ki_table_entry *entry,
-		   const struct kiln_key *key)
-{
-	return entry->low == key->digest_low &&
-	       entry->high == key->digest_high &&
-	       entry->record_size == key->record.size &&
-	       !memcmp(entry->record, key->record.data, entry->record_size);
-}
-
-/* The word that holds the key, or NULL. */
-static _Atomic uint64_t *find(struct ki_table_slots *slots,
-			      const struct kiln_key *key,
-			      struct ki_table_entry **out_entry)
-{
-	struct bucket *bucket = &slots->buckets[key->digest_low & slots->mask];
-	uint64_t tag = key->digest_high >> 48;
-
-	do {
-		for (int i = 0; i < WORDS; i++) {
-			uint64_t word = atomic_load(&bucket->words[i]);
-
-			if (word >> 48 != tag || !word ||
-			    !has_key(entry_of(word), key))
-				continue;
-			*out_entry = entry_of(word);
-			return &bucket->words[i];
-		}
-		bucket = atomic_load(&bucket->next);
-	} while (__builtin_expect(bucket != NULL, 0));
-	return NULL;
-}
-
-static void mark(struct ki_table_entry *entry)
-{
-	if (!atomic_load_explicit(&entry->mark, memory_order_relaxed))
-		atomic_store_explicit(&entry->mark, 1, memory_order_relaxed);
-}
 
 static enum kiln_status get_by_lock(struct ki_table *table,
 				    const struct kiln_key *key,
@@ -129,8 +52,8 @@ static enum kiln_status get_by_lock(struct ki_table *table,
 	struct ki_table_entry *entry;
 
 	ki_mutex_lock(&table->mutex);
-	if (find(atomic_load(&table->slots), key, &entry)) {
-		mark(entry);
+	if (ki_table_find(atomic_load(&table->slots), key, &entry)) {
+		atomic_store_explicit(&entry->mark, 1, memory_order_relaxed);
 		atomic_fetch_add(&entry->blob->refs, 1);
 		*out_blob = entry->blob;
 		status = KILN_OK;
@@ -143,23 +66,9 @@ enum kiln_status ki_table_get(struct ki_table *table,
 			      const struct kiln_key *key, struct ki_slot *slot,
 			      struct kiln_blob **out_blob)
 {
-	struct ki_table_entry *entry;
-	struct kiln_blob *blob;
-
-	if (__builtin_expect(!slot || atomic_load_explicit(
-					      &table->crowded,
-					      memory_order_relaxed), 0))
+	if (!slot || ki_table_is_crowded(table))
 		return get_by_lock(table, key, out_blob);
-	if (!find(atomic_load(&table->slots), key, &entry))
-		return KILN_MISS;
-	mark(entry);
-	blob = entry->blob;
-	if (!atomic_load_explicit(&blob->counter, memory_order_acquire) ||
-	    !ki_slot_count(slot, blob, 1))
-		atomic_fetch_add_explicit(&blob->refs, 1,
-					  memory_order_relaxed);
-	*out_blob = blob;
-	return KILN_OK;
+	return ki_table_look(table, key, slot, out_blob);
 }
 
 /* ---- Garbage --------------------------------------------------------------- */
@@ -203,10 +112,10 @@ static void free_slots(struct ki_table_slots *slots)
 	if (!slots)
 		return;
 	for (size_t i = 0; i <= slots->mask; i++) {
-		struct bucket *bucket = atomic_load(&slots->buckets[i].next);
+		struct ki_bucket *bucket = atomic_load(&slots->buckets[i].next);
 
 		while (bucket) {
-			struct bucket *next = atomic_load(&bucket->next);
+			struct ki_bucket *next = atomic_load(&bucket->next);
 
 			free(bucket);
 			bucket = next;
@@ -253,23 +162,32 @@ static void retire_locked(struct ki_table *table, struct ki_table_entry *entry)
 	discard_locked(table, &entry->garbage);
 }
 
-/* The word that holds this very entry. */
-static _Atomic uint64_t *word_of(struct ki_table_slots *slots,
-				 const struct ki_table_entry *entry)
+static void set_tag(struct ki_bucket *bucket, size_t i, uint64_t tag)
 {
-	struct bucket *bucket = &slots->buckets[entry->low & slots->mask];
+	uint64_t tags = atomic_load(&bucket->tags);
 
-	for (;;) {
-		for (int i = 0; i < WORDS; i++)
-			if (entry_of(atomic_load(&bucket->words[i])) == entry)
-				return &bucket->words[i];
-		bucket = atomic_load(&bucket->next);
-	}
+	tags &= ~((uint64_t)0xff << 8 * i);
+	atomic_store(&bucket->tags, tags | tag << 8 * i);
+}
+
+/* Clear the place that holds this very entry. */
+static void take_out(struct ki_table_slots *slots,
+		     const struct ki_table_entry *entry)
+{
+	struct ki_bucket *bucket = &slots->buckets[entry->low & slots->mask];
+
+	for (;; bucket = atomic_load(&bucket->next))
+		for (size_t i = 0; i < KI_BUCKET_ENTRIES; i++)
+			if (atomic_load(&bucket->entries[i]) == entry) {
+				set_tag(bucket, i, 0);
+				atomic_store(&bucket->entries[i], NULL);
+				return;
+			}
 }
 
 static void drop_locked(struct ki_table *table, struct ki_table_entry *entry)
 {
-	atomic_store(word_of(atomic_load(&table->slots), entry), 0);
+	take_out(atomic_load(&table->slots), entry);
 	retire_locked(table, entry);
 }
 
@@ -312,48 +230,47 @@ static void make_room_locked(struct ki_table *table, uint64_t bytes,
 		drop_locked(table, victim_locked(table, old));
 }
 
-/* A free word for the digest; NULL without memory. */
-static _Atomic uint64_t *free_word(struct ki_table_slots *slots, uint64_t low)
+static struct ki_bucket *add_bucket(struct ki_bucket *last)
 {
-	struct bucket *bucket = &slots->buckets[low & slots->mask], *next;
+	struct ki_bucket *bucket =
+		aligned_alloc(_Alignof(struct ki_bucket), sizeof(*bucket));
 
-	for (;;) {
-		for (int i = 0; i < WORDS; i++)
-			if (!atomic_load(&bucket->words[i]))
-				return &bucket->words[i];
-		next = atomic_load(&bucket->next);
-		if (!next)
-			break;
-		bucket = next;
+	if (bucket) {
+		memset(bucket, 0, sizeof(*bucket));
+		atomic_store(&last->next, bucket);
 	}
-	next = aligned_alloc(_Alignof(struct bucket), sizeof(*next));
-	if (!next)
-		return NULL;
-	memset(next, 0, sizeof(*next));
-	atomic_store(&bucket->next, next);
-	return &next->words[0];
+	return bucket;
 }
 
+/* 0 without memory.  The entry comes before its tag. */
 static int insert(struct ki_table_slots *slots, struct ki_table_entry *entry)
 {
-	_Atomic uint64_t *word = free_word(slots, entry->low);
+	struct ki_bucket *bucket = &slots->buckets[entry->low & slots->mask];
 
-	if (!word)
-		return 0;
-	atomic_store(word, (uint64_t)(uintptr_t)entry |
-				   (entry->high >> 48) << 48);
-	return 1;
+	while (bucket) {
+		struct ki_bucket *next = atomic_load(&bucket->next);
+
+		for (size_t i = 0; i < KI_BUCKET_ENTRIES; i++) {
+			if (atomic_load(&bucket->entries[i]))
+				continue;
+			atomic_store(&bucket->entries[i], entry);
+			set_tag(bucket, i, ki_table_tag(entry->high));
+			return 1;
+		}
+		bucket = next ? next : add_bucket(bucket);
+	}
+	return 0;
 }
 
 static struct ki_table_slots *new_slots(size_t n_buckets)
 {
 	struct ki_table_slots *slots = calloc(1, sizeof(*slots));
-	size_t bytes = n_buckets * sizeof(struct bucket);
+	size_t bytes = n_buckets * sizeof(struct ki_bucket);
 
 	if (!slots)
 		return NULL;
 	slots->mask = n_buckets - 1;
-	slots->buckets = aligned_alloc(_Alignof(struct bucket), bytes);
+	slots->buckets = aligned_alloc(_Alignof(struct ki_bucket), bytes);
 	if (!slots->buckets) {
 		free(slots);
 		return NULL;
@@ -371,7 +288,7 @@ static void grow_locked(struct ki_table *table)
 
 	if (table->n_entries < (old->mask + 1) * ENTRIES_PER_BUCKET)
 		return;
-	new = new_slots((old->mask + 1) * 4);
+	new = new_slots((old->mask + 1) * 2);
 	if (!new)
 		return;
 	ki_list_for_each(link, &table->ring) {
@@ -395,23 +312,23 @@ static uint64_t cost(const struct kiln_key *key, const struct kiln_blob *blob)
 static struct ki_table_entry *new_entry(const struct kiln_key *key,
 					struct kiln_blob *blob)
 {
-	struct ki_table_entry *entry =
-		malloc(sizeof(*entry) + key->record.size);
+	size_t size = offsetof(struct ki_table_entry, record) +
+		      key->record.size;
+	struct ki_table_entry *entry = aligned_alloc(
+		_Alignof(struct ki_table_entry), (size + 63) & ~(size_t)63);
 
-	if (!entry || ((uint64_t)(uintptr_t)entry & ~KI_SLOT_ADDRESS)) {
-		free(entry);
+	if (!entry)
 		return NULL;
-	}
 	*entry = (struct ki_table_entry){
 		.low = key->digest_low,
 		.high = key->digest_high,
 		.blob = kiln_blob_ref(blob),
-		.record_size = key->record.size,
+		.record_size = (uint32_t)key->record.size & 0x7fffffff,
 		.bytes = cost(key, blob),
 		.garbage = { .entry = entry },
 	};
 	memcpy(entry->record, key->record.data, key->record.size);
-	entry->counted = ki_slots_count_begin(blob);
+	entry->counted = !!ki_slots_count_begin(blob);
 	return entry;
 }
 
@@ -422,19 +339,19 @@ static enum kiln_status put_locked(struct ki_table *table,
 				   const uint64_t *changes)
 {
 	struct ki_table_entry *old = NULL;
-	_Atomic uint64_t *word = find(atomic_load(&table->slots), key, &old);
+	struct ki_table_entry *_Atomic *place =
+		ki_table_find(atomic_load(&table->slots), key, &old);
 
 	if (how == KI_TABLE_REPLACE)
 		table->changes++;
-	else if (word)
+	else if (place)
 		return KILN_EXISTS;
 	if (atomic_load(&table->crowded) ||
 	    (changes && *changes != table->changes))
 		return KILN_MISS;
 	make_room_locked(table, entry->bytes, old);
-	if (word) {
-		atomic_store(word, (uint64_t)(uintptr_t)entry |
-					   (entry->high >> 48) << 48);
+	if (place) {
+		atomic_store(place, entry);
 		retire_locked(table, old);
 	} else {
 		grow_locked(table);
@@ -460,7 +377,7 @@ static enum kiln_status put_nothing(struct ki_table *table,
 		return KILN_OK;
 	}
 	ki_mutex_lock(&table->mutex);
-	if (find(atomic_load(&table->slots), key, &entry))
+	if (ki_table_find(atomic_load(&table->slots), key, &entry))
 		status = KILN_EXISTS;
 	ki_mutex_unlock(&table->mutex);
 	return status;
@@ -483,7 +400,7 @@ enum kiln_status ki_table_put(struct ki_table *table,
 	status = put_locked(table, key, entry, how, changes);
 	if (status) {
 		if (how == KI_TABLE_REPLACE &&
-		    find(atomic_load(&table->slots), key, &old))
+		    ki_table_find(atomic_load(&table->slots), key, &old))
 			drop_locked(table, old);
 		if (entry->counted)
 			ki_slots_count_end(entry->blob);
@@ -514,7 +431,7 @@ enum kiln_status ki_table_remove(struct ki_table *table,
 
 	ki_mutex_lock(&table->mutex);
 	table->changes++;
-	if (find(atomic_load(&table->slots), key, &entry)) {
+	if (ki_table_find(atomic_load(&table->slots), key, &entry)) {
 		drop_locked(table, entry);
 		status = KILN_OK;
 	}

@@ -4,17 +4,58 @@
 
 /*
  * The values of a memory tier: read without locks, written under one mutex,
- * bounded, the least useful evicted first.
+ * bounded, the least useful evicted first.  What a hit does is inline here;
+ * table.c explains it.
  */
+
+#include <string.h>
 
 #include "base/list.h"
 #include "key/key.h"
 #include "memory/slots.h"
 #include "sys/sys.h"
 
-struct ki_table_slots;
-struct ki_table_entry;
-struct ki_table_garbage;
+#define KI_BUCKET_ENTRIES 6
+#define KI_TABLE_NO_ENTRY ((uint64_t)0xffff << 48)	/* bytes 6 and 7 */
+
+struct ki_bucket {
+	/* A byte for each entry, the lowest for the first: 0 where it is free,
+	   else a part of the digest. */
+	_Alignas(64) _Atomic uint64_t tags;
+	struct ki_table_entry *_Atomic entries[KI_BUCKET_ENTRIES];
+	struct ki_bucket *_Atomic next;	/* when six are not enough */
+};
+
+struct ki_table_garbage {
+	struct ki_table_garbage *next;
+	uint64_t tag;
+	struct ki_table_entry *entry;	/* or NULL */
+	struct ki_table_slots *slots;	/* or NULL */
+};
+
+struct ki_table_slots {
+	size_t mask;
+	struct ki_bucket *buckets;
+	struct ki_table_garbage garbage;
+};
+
+/* The second line is what a hit reads, the record follows at once. */
+struct ki_table_entry {
+	/* Under mutex. */
+	_Alignas(64) uint64_t bytes;
+	struct ki_list ring;
+	struct ki_table_garbage garbage;
+	/* Fixed. */
+	_Alignas(64) uint64_t low;
+	uint64_t high;
+	struct kiln_blob *blob;
+	uint32_t counted : 1;		/* by threads, ours to end */
+	uint32_t record_size : 31;
+	/* Atomic. */
+	_Atomic uint32_t mark;		/* hit since the hand came by */
+	/* Fixed. */
+	uint8_t record[];
+};
 
 struct ki_table {
 	/* Fixed after init. */
@@ -43,10 +84,125 @@ enum kiln_status ki_table_init(struct ki_table *table, uint64_t bytes_max,
    middle of a change: then its memory is left alone. */
 void ki_table_fini(struct ki_table *table);
 
+/* ---- Looking --------------------------------------------------------------- */
+
+/* 16 bytes at any address. */
+typedef uint64_t ki_two_words
+	__attribute__((vector_size(16), aligned(1), may_alias));
+
+/* memcmp() without a call, which would cost a hit its registers. */
+static inline int ki_table_is_equal(const uint8_t *a, const uint8_t *b,
+				    size_t size)
+{
+	ki_two_words difference = { 0, 0 };
+	uint8_t rest = 0;
+	size_t i;
+
+	if (__builtin_expect(size < 16, 0)) {
+		for (i = 0; i < size; i++)
+			rest |= a[i] ^ b[i];
+		return !rest;
+	}
+	for (i = 0; i + 16 <= size; i += 16)
+		difference |= *(const ki_two_words *)(a + i) ^
+			      *(const ki_two_words *)(b + i);
+	difference |= *(const ki_two_words *)(a + size - 16) ^
+		      *(const ki_two_words *)(b + size - 16);
+	return !(difference[0] | difference[1]);
+}
+
+static inline int ki_table_has_key(const struct ki_table_entry *entry,
+				   const struct kiln_key *key)
+{
+	return entry->low == key->digest_low &&
+	       entry->high == key->digest_high &&
+	       entry->record_size == key->record.size &&
+	       ki_table_is_equal(entry->record, key->record.data,
+				 entry->record_size);
+}
+
+/* Never 0. */
+static inline uint64_t ki_table_tag(uint64_t high)
+{
+	return high >> 56 | 1;
+}
+
+/*
+ * A bit at the top of each byte that is zero (and perhaps of some above the
+ * lowest such: a candidate is looked at anyway).
+ */
+static inline uint64_t ki_table_zero_bytes(uint64_t x)
+{
+	return (x - 0x0101010101010101u) & ~x & 0x8080808080808080u;
+}
+
+/*
+ * The place that holds the key, or NULL.  No branch depends on which of the
+ * six it is: nothing that a processor could guess.
+ */
+static inline struct ki_table_entry *_Atomic *
+ki_table_find(struct ki_table_slots *slots, const struct kiln_key *key,
+	      struct ki_table_entry **out_entry)
+{
+	struct ki_bucket *bucket =
+		&slots->buckets[key->digest_low & slots->mask];
+	uint64_t tags = ki_table_tag(key->digest_high) * 0x010101010101u;
+
+	do {
+		uint64_t found = ki_table_zero_bytes(
+			(atomic_load(&bucket->tags) ^ tags) | KI_TABLE_NO_ENTRY);
+
+		for (; found; found &= found - 1) {
+			struct ki_table_entry *_Atomic *place =
+				&bucket->entries[__builtin_ctzll(found) / 8];
+			struct ki_table_entry *entry = atomic_load(place);
+
+			/* It may be another one by now, or none. */
+			if (!entry || !ki_table_has_key(entry, key))
+				continue;
+			*out_entry = entry;
+			return place;
+		}
+		bucket = atomic_load(&bucket->next);
+	} while (__builtin_expect(bucket != NULL, 0));
+	return NULL;
+}
+
+/* In a pin, and not while the table is crowded. */
+static inline enum kiln_status ki_table_look(struct ki_table *table,
+					     const struct kiln_key *key,
+					     struct ki_slot *slot,
+					     struct kiln_blob **out_blob)
+{
+	struct ki_table_entry *entry;
+	struct kiln_blob *blob;
+
+	if (!ki_table_find(atomic_load(&table->slots), key, &entry))
+		return KILN_MISS;
+	if (__builtin_expect(!atomic_load_explicit(&entry->mark,
+						   memory_order_relaxed), 0))
+		atomic_store_explicit(&entry->mark, 1, memory_order_relaxed);
+	blob = entry->blob;
+	/* Whatever ends the counting waits for our pin. */
+	if (__builtin_expect(!entry->counted ||
+				     !ki_slot_count(slot, blob, 1), 0))
+		atomic_fetch_add_explicit(&blob->refs, 1,
+					  memory_order_relaxed);
+	*out_blob = blob;
+	return KILN_OK;
+}
+
+static inline int ki_table_is_crowded(struct ki_table *table)
+{
+	return atomic_load_explicit(&table->crowded, memory_order_relaxed);
+}
+
 /* `slot` is entered by the caller, or NULL: then a lock is taken. */
 enum kiln_status ki_table_get(struct ki_table *table,
 			      const struct kiln_key *key, struct ki_slot *slot,
 			      struct kiln_blob **out_blob);
+
+/* ---- Changing -------------------------------------------------------------- */
 
 enum ki_table_how {
 	KI_TABLE_REPLACE,	/* whatever is there */

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_MEMORY_FIND_H
+#define KI_MEMORY_FIND_H
+
+/*
+ * The hot path, inline: for core, which has a few checks of its own around it,
+ * and for memory.c.
+ */
+
+#include "base/list.h"
+#include "memory/memory.h"
+#include "memory/table.h"
+#include "sys/sys.h"
+
+#define KI_HITS_PER_TICK 4096
+#define KI_FLIGHT_CHAINS 64
+
+struct ki_memory {
+	/* Fixed after new. */
+	struct ki_memory_options options;
+	int owner;			/* column of hits, or -1 */
+	uint64_t fork_counter;
+	struct ki_table table;
+	/* Atomic. */
+	_Atomic uint64_t hits;		/* those without a column */
+	_Atomic uint64_t waited;
+	/* Under mutex. */
+	struct ki_mutex mutex;
+	struct ki_list chains[KI_FLIGHT_CHAINS];
+	struct ki_list failures;	/* oldest first */
+	uint64_t n_failures;
+	uint64_t failure_bytes;
+};
+
+static inline void ki_memory_count_hit(struct ki_memory *memory,
+				       struct ki_slot *slot)
+{
+	_Atomic uint64_t *hits;
+	uint64_t n;
+
+	if (__builtin_expect(!slot || memory->owner < 0, 0)) {
+		atomic_fetch_add_explicit(&memory->hits, 1,
+					  memory_order_relaxed);
+		return;
+	}
+	/* Only this thread writes here. */
+	hits = &slot->hits[memory->owner];
+	n = atomic_load_explicit(hits, memory_order_relaxed) + 1;
+	atomic_store_explicit(hits, n, memory_order_relaxed);
+	if (__builtin_expect(!(n % KI_HITS_PER_TICK), 0) &&
+	    memory->options.due)
+		atomic_store_explicit(memory->options.due, 1,
+				      memory_order_relaxed);
+}
+
+/*
+ * For whoever has pinned its slot: KILN_OK, or KILN_MISS, which may also mean
+ * that ki_memory_get() would find more.  Nothing is called.
+ */
+static inline enum kiln_status ki_memory_find(struct ki_memory *memory,
+					      const struct kiln_key *key,
+					      struct ki_slot *slot,
+					      struct kiln_blob **out_blob)
+{
+	if (__builtin_expect(ki_table_is_crowded(&memory->table), 0) ||
+	    ki_table_look(&memory->table, key, slot, out_blob))
+		return KILN_MISS;
+	ki_memory_count_hit(memory, slot);
+	return KILN_OK;
+}
+
+#endif /* KI_MEMORY_FIND_H */
