@@ -82,22 +82,28 @@ static uint64_t counted(const struct ki_file_info *info)
 }
 
 /* The files of a directory inside ours (damaged entries). */
-static uint64_t count_inside(const struct ki_sys *sys, const char *path)
+static int count_inside(const struct ki_sys *sys, const char *path,
+			uint64_t *bytes)
 {
 	struct ki_file_info info;
 	char inner[KI_PATH_MAX];
 	struct ki_dir *dir;
 	const char *name;
-	uint64_t bytes = 0;
+	int err = sys->opendir(sys, path, &dir);
 
-	if (sys->opendir(sys, path, &dir))
-		return 0;
-	while (sys->readdir(sys, dir, &name) > 0)
-		if (!ki_path_join(inner, path, name) &&
-		    !sys->lstat(sys, inner, &info) && S_ISREG(info.mode))
-			bytes += counted(&info);
+	if (err)
+		return err;
+	while ((err = sys->readdir(sys, dir, &name)) > 0) {
+		err = ki_path_join(inner, path, name);
+		if (!err)
+			err = sys->lstat(sys, inner, &info);
+		if (err && err != -ENOENT)
+			break;
+		if (!err && S_ISREG(info.mode))
+			*bytes += counted(&info);
+	}
 	sys->closedir(sys, dir);
-	return bytes;
+	return err;
 }
 
 /* One name of the directory; `rest` is what follows "NAME.". */
@@ -107,13 +113,13 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 	const struct ki_sys *sys = log->sys;
 	struct ki_file_info info;
 	uint32_t number;
+	int err;
 
-	if (sys->lstat(sys, path, &info))
-		return 0;
-	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode)) {
-		census->bytes += count_inside(sys, path);
-		return 0;
-	}
+	err = sys->lstat(sys, path, &info);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode))
+		return count_inside(sys, path, &census->bytes);
 	if (!S_ISREG(info.mode))
 		return 0;
 	if (!strncmp(rest, "tmp.", 4) && clean) {
