@@ -19,6 +19,7 @@
 #include <kiln/inspect.h>
 
 static const char *program;
+static const char *settings_document;
 
 /* ---- Around it ----------------------------------------------------------------- */
 
@@ -209,6 +210,22 @@ static void the_version_is_told(void **state)
 	assert_int_equal(status_of(&ended), 0);
 	assert_memory_equal(ended.out, wanted, strlen(wanted));
 	ended_free(&ended);
+}
+
+static void every_setting_is_documented(void **state)
+{
+	static const char *const names[] = {
+#define NAME(id, env, conf) "`" env "`",
+		KILN_SETTINGS(NAME)
+#undef NAME
+	};
+	char *text = harness_read(settings_document, NULL);
+	size_t i;
+
+	assert_non_null(text);
+	for (i = 0; i < KILN_N_SETTINGS; i++)
+		assert_non_null(strstr(text, names[i]));
+	free(text);
 }
 
 /* ---- Listing ---------------------------------------------------------------------- */
@@ -588,23 +605,38 @@ static void wrong_values_are_named(void **state)
 	free(directory);
 }
 
-/* S28 */
-static void without_home_there_is_no_store(void **state)
+/* S28: each says which variable it is. */
+static void without_a_store_looking_is_unavailable(void **state)
 {
+	static const struct {
+		const char *variables[3];
+		const char *word;
+	} rows[] = {
+		{ { "KILN_DIR", "HOME", "XDG_CACHE_HOME" }, "HOME" },
+		{ { "KILN_DIR", "HOME=/", "XDG_CACHE_HOME=x" }, "HOME" },
+		{ { "KILN_DISABLE=1" }, "KILN_DISABLE" },
+		{ { "KILN_DIR=/dev/null" }, "/dev/null" },
+	};
 	char *directory = harness_directory();
-	size_t i;
+	size_t i, j;
 
-	for (i = 0; i + 1 < N_READERS; i++) {
-		struct spawn spawn = tool(directory, readers[i].name, NULL);
-		struct ended ended;
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		/* The last one needs no store. */
+		for (j = 0; j + 1 < N_READERS; j++) {
+			struct spawn spawn =
+				tool(directory, readers[j].name, NULL);
+			struct ended ended;
 
-		spawn.variables[0] = "KILN_DIR";
-		spawn.variables[4] = "HOME";
-		spawn.variables[5] = "XDG_CACHE_HOME";
-		ended = spawn_run(&spawn);
-		assert_int_equal(status_of(&ended), 5);
-		assert_non_null(strstr(ended.err, "HOME"));
-		ended_free(&ended);
+			memcpy(&spawn.variables[4], rows[i].variables,
+			       sizeof(rows[i].variables));
+			ended = spawn_run(&spawn);
+			if (strcmp(readers[j].name, "wait") || i != 3) {
+				assert_int_equal(status_of(&ended), 5);
+				assert_non_null(
+					strstr(ended.err, rows[i].word));
+			}
+			ended_free(&ended);
+		}
 	}
 	free(directory);
 }
@@ -719,6 +751,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(usage_errors_have_status_2_and_one_line),
 		cmocka_unit_test(every_verb_has_a_help),
 		cmocka_unit_test(the_version_is_told),
+		cmocka_unit_test(every_setting_is_documented),
 		cmocka_unit_test(ls_shows_entries_and_hides_bookkeeping),
 		cmocka_unit_test(tables_fit_and_carry_no_escapes),
 		cmocka_unit_test(colours_are_for_terminals_that_want_them),
@@ -732,12 +765,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nothing_is_made_by_looking),
 		cmocka_unit_test(no_store_is_made_by_looking),
 		cmocka_unit_test(wrong_values_are_named),
-		cmocka_unit_test(without_home_there_is_no_store),
+		cmocka_unit_test(without_a_store_looking_is_unavailable),
 		cmocka_unit_test(unsafe_directories_can_be_read),
 		cmocka_unit_test(doctor_finds_what_is_wrong),
 		cmocka_unit_test(doctor_fits_and_says_the_verdict),
 	};
 
 	program = argv[1];
+	settings_document = argv[2];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,7 +157,6 @@ static int is_caching(const struct kiln_config *config, enum kiln_status status,
 		      const char *message, struct plan *plan)
 {
 	struct kiln_options options;
-	const char *spool_allowed;
 
 	if (status) {
 		ki_complain("running without cache: %s", message);
@@ -165,12 +164,10 @@ static int is_caching(const struct kiln_config *config, enum kiln_status status,
 	}
 	if (kiln_config_number(config, KILN_SET_DISABLE))
 		return 0;
-	spool_allowed = kiln_config_value(config, KILN_SET_SPOOL);
 	kiln_options_init(&options);
 	kiln_config_options(config, &options);
 	plan->store_url = options.store_url;
-	if (options.store_url && spool_allowed &&
-	    kiln_config_number(config, KILN_SET_SPOOL))
+	if (options.store_url)
 		plan->spool = kiln_config_spool(config);
 	return 1;
 }

@@ -114,6 +114,12 @@ int ki_settings_load(struct ki_settings *settings,
 		return use_store(settings, url);
 
 	url = settings->options.store_url;
+	if (kiln_config_number(settings->config, KILN_SET_DISABLE)) {
+		ki_complain(
+			"KILN_DISABLE turns caching off (from: %s)",
+			kiln_config_origin(settings->config, KILN_SET_DISABLE));
+		return KI_EXIT_UNAVAILABLE;
+	}
 	if (!url || directory_of(url, settings->directory)) {
 		(void)kiln_config_directory(settings->config, &why);
 		ki_complain("store: %s", why);
