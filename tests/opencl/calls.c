@@ -223,8 +223,27 @@ static void build(cl_program program, const char *with)
 	say("build", clBuildProgram(program, 0, NULL, with, NULL, NULL));
 }
 
+static cl_uint context_references(void)
+{
+	cl_uint n = 0;
+
+	clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof(n), &n,
+			 NULL);
+	return n;
+}
+
+/* A driver's threads may let go of what has been released a little later. */
+static void settle(cl_uint references)
+{
+	int i;
+
+	for (i = 0; i < 1000 && context_references() > references; i++)
+		poll(NULL, 0, 1);
+}
+
 static void run_scale(cl_kernel kernel)
 {
+	cl_uint before = context_references();
 	int in[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, out[8] = { 0 }, d = 4, i;
 	size_t global = 8, local = 4;
 	cl_mem from = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof(in),
@@ -242,6 +261,7 @@ static void run_scale(cl_kernel kernel)
 		say("out", out[i]);
 	clReleaseMemObject(from);
 	clReleaseMemObject(to);
+	settle(before);
 }
 
 static void CL_CALLBACK on_release(cl_program program, void *arg)
@@ -276,8 +296,11 @@ static void show_process(void)
 
 static void end(void)
 {
+	cl_uint before = context_references();
+
 	show_process();
 	clReleaseCommandQueue(queue);
+	settle(before - 1);
 	say("release context", clReleaseContext(context));
 }
 

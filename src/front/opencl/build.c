@@ -370,14 +370,6 @@ static int wants_kernels(const char *options)
 	return 0;
 }
 
-static cl_uint context_count(cl_context context)
-{
-	cl_uint n = 0;
-
-	return ki_cl_next.clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT,
-					   sizeof(n), &n, NULL) ? 0 : n;
-}
-
 /* S, made from the entry's binaries; NULL if the driver will not. */
 static cl_program load_binaries(const struct ki_cl_program *program,
 				const void *value, size_t size)
@@ -385,7 +377,6 @@ static cl_program load_binaries(const struct ki_cl_program *program,
 	const unsigned char **binaries =
 		calloc(program->n_devices, sizeof(*binaries));
 	size_t *sizes = calloc(program->n_devices, sizeof(*sizes));
-	cl_uint before = context_count(program->context);
 	cl_program loaded = NULL;
 	cl_int result = CL_SUCCESS;
 
@@ -399,11 +390,6 @@ static cl_program load_binaries(const struct ki_cl_program *program,
 		(void)ki_cl_next.clReleaseProgram(loaded);
 		loaded = NULL;
 	}
-	if (loaded)
-		ki_cl_platform_set(program->platform,
-				   context_count(program->context) > before ?
-					   KI_CL_CONTEXT_COUNTS :
-					   KI_CL_CONTEXT_COUNTS_NOT);
 out:
 	free(binaries);
 	free(sizes);

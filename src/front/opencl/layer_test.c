@@ -297,6 +297,53 @@ static void a_program_cannot_tell_cold_from_warm_from_native(void **state)
 	place_fini(&place);
 }
 
+/* ---- A real driver ------------------------------------------------------------------ */
+
+static const struct row pocl_rows[] = {
+	{ "PoCL: everything that can be asked", "everything", "-DK=2" },
+	{ "PoCL: with argument information", "everything",
+	  "-cl-kernel-arg-info -DK=2" },
+	{ "PoCL: a notification", "notify", "-DK=2" },
+	{ "PoCL: the context released first", "context-first", "-DK=2" },
+	{ "PoCL: compiled and linked", "linked", "-DK=2" },
+};
+
+/* Warm runs find PoCL's own cache empty. */
+static void on_pocl_too(void **state)
+{
+	const struct row *row = *state;
+	char *native, *cold, *warm, *cache;
+	struct place place;
+
+	place_init(&place);
+	set(&place, "OCL_ICD_VENDORS", "pocl.icd");
+	cache = harness_path(place.directory, "pocl");
+	assert_int_equal(mkdir(cache, 0700), 0);
+	set(&place, "POCL_CACHE_DIR", cache);
+	native = run(&place, 0, row->script, row->options);
+	if (strstr(native, "exit 2\n")) {
+		free(native);
+		free(cache);
+		place_fini(&place);
+		skip();
+	}
+	cold = run(&place, 1, row->script, row->options);
+	same(native, cold);
+	free(run(&place, 1, "binaries", row->options));
+	assert_int_equal(counter(&place, KILN_COUNT_HITS_STORE), 0);
+	harness_remove(cache);
+	assert_int_equal(mkdir(cache, 0700), 0);
+	warm = run(&place, 1, row->script, row->options);
+	same(native, warm);
+	assert_int_equal(counter(&place, KILN_COUNT_HITS_STORE), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_REFUSED), 0);
+	free(native);
+	free(cold);
+	free(warm);
+	free(cache);
+	place_fini(&place);
+}
+
 /* ---- When something is wrong ------------------------------------------------------- */
 
 /* S09. */
@@ -684,7 +731,7 @@ static void every_look_up_is_traced_in_one_line(void **state)
 	place_fini(&place);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct CMUnitTest others[] = {
 		cmocka_unit_test(
@@ -707,12 +754,23 @@ int main(void)
 	};
 	enum {
 		N_ROWS = sizeof(rows) / sizeof(rows[0]),
+		N_POCL_ROWS = sizeof(pocl_rows) / sizeof(pocl_rows[0]),
 		N_TROUBLES = sizeof(troubles) / sizeof(troubles[0]),
 		N_OTHERS = sizeof(others) / sizeof(others[0]),
 	};
 	struct CMUnitTest tests[N_ROWS + N_TROUBLES + N_OTHERS];
+	struct CMUnitTest pocl_tests[N_POCL_ROWS];
 	size_t n = 0, i;
 
+	for (i = 0; i < N_POCL_ROWS; i++)
+		pocl_tests[i] = (struct CMUnitTest){
+			.name = pocl_rows[i].name,
+			.test_func = on_pocl_too,
+			.initial_state = (void *)&pocl_rows[i],
+		};
+	if (argc > 1 && !strcmp(argv[1], "pocl"))
+		return cmocka_run_group_tests_name("opencl-layer-pocl",
+						   pocl_tests, NULL, NULL);
 	for (i = 0; i < N_ROWS; i++)
 		tests[n++] = (struct CMUnitTest){
 			.name = rows[i].name,

@@ -364,28 +364,31 @@ ki_clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
 
 /* ---- Contexts --------------------------------------------------------------- */
 
-/* The platform of a context's first device. */
-static cl_platform_id platform_of(cl_context context)
+/* Whether this driver's contexts count their programs: seen by making one.
+   Other threads can blur that, but then they blur the count as well. */
+static int counts_programs(cl_context context, cl_uint count)
 {
-	cl_platform_id platform = NULL;
-	cl_device_id devices[64];
-	size_t size = 0;
+	const char *nothing = "\n";
+	cl_program program = ki_cl_next.clCreateProgramWithSource(
+		context, 1, &nothing, NULL, NULL);
+	cl_uint with = count;
 
-	if (ki_cl_next.clGetContextInfo(context, CL_CONTEXT_DEVICES,
-					sizeof(devices), devices, &size) ||
-	    size < sizeof(devices[0]) ||
-	    ki_cl_next.clGetDeviceInfo(devices[0], CL_DEVICE_PLATFORM,
-				       sizeof(platform), &platform, NULL))
-		return NULL;
-	return platform;
+	if (!program)
+		return 0;
+	(void)ki_cl_next.clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT,
+					  sizeof(with), &with, NULL);
+	(void)ki_cl_next.clReleaseProgram(program);
+	return with > count;
 }
 
-static void subtract(void *count, cl_uint n)
+/* The count without shadows. */
+static void hide_shadows(cl_context context, void *count)
 {
-	cl_uint value;
+	cl_uint n_shadows = ki_cl_shadows_in(context), value;
 
 	memcpy(&value, count, sizeof(value));
-	value -= n;
+	if (n_shadows && counts_programs(context, value))
+		value -= n_shadows;
 	memcpy(count, &value, sizeof(value));
 }
 
@@ -399,14 +402,8 @@ cl_int CL_API_CALL ki_clGetContextInfo(cl_context context,
 						    param_value_size,
 						    param_value,
 						    param_value_size_ret);
-	cl_uint n_shadows;
 
-	if (result || param_name != CL_CONTEXT_REFERENCE_COUNT || !param_value)
-		return result;
-	n_shadows = ki_cl_shadows_in(context);
-	if (n_shadows && (ki_cl_platform_bits(platform_of(context)) &
-			  (KI_CL_CONTEXT_COUNTS | KI_CL_CONTEXT_COUNTS_NOT)) ==
-				 KI_CL_CONTEXT_COUNTS)
-		subtract(param_value, n_shadows);
+	if (!result && param_name == CL_CONTEXT_REFERENCE_COUNT && param_value)
+		hide_shadows(context, param_value);
 	return result;
 }
