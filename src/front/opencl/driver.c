@@ -19,7 +19,7 @@
 
 static const char *const NONE[] = { NULL };
 
-/* ---- PoCL -------------------------------------------------------------------- */
+/* ---- PoCL ------------------------------------------------------------ */
 
 static const struct ki_cl_part POCL_PARTS[] = {
 	{ KI_CL_PART_LIBRARY, { "@/pocl" }, "libpocl-devices-", ".so", 0 },
@@ -90,7 +90,7 @@ static const char *const POCL_PLACE[] = {
 static const char *const POCL_OPTIONS[] = { "POCL_EXTRA_BUILD_FLAGS", NULL };
 static const char *const POCL_REFUSED[] = { "POCL_BUILDING", NULL };
 
-/* ---- Mesa ---------------------------------------------------------------------- */
+/* ---- Mesa ------------------------------------------------------------ */
 
 static const struct ki_cl_part MESA_PARTS[] = {
 	{ KI_CL_PART_LIBRARY, { "@/gallium-pipe" }, "pipe_", ".so", 0 },
@@ -170,7 +170,7 @@ static const char *const CLOVER_PLACE[] = { "CLOVER_DEBUG_FILE",
 					    "HOME",
 					    NULL };
 
-/* ---- Oclgrind ------------------------------------------------------------------ */
+/* ---- Oclgrind -------------------------------------------------------- */
 
 static const struct ki_cl_part OCLGRIND_PARTS[] = {
 	{ KI_CL_PART_DATA,
@@ -193,7 +193,7 @@ static const char *const OCLGRIND_PLACE[] = {
 	"OCLGRIND_INTERACTIVE", NULL
 };
 
-/* ---- Intel's NEO ------------------------------------------------------------------ */
+/* ---- Intel's NEO ----------------------------------------------------- */
 
 static const struct ki_cl_part NEO_PARTS[] = {
 	{ KI_CL_PART_LIBRARY,
@@ -240,7 +240,7 @@ static const char *const NEO_REFUSED[] = { "NEOReadDebugKeys",
 					   "IGC_ShaderDumpEnable",
 					   "IGC_ShaderOverride", NULL };
 
-/* ---- The stand-in of the tests ------------------------------------------------------- */
+/* ---- The stand-in of the tests --------------------------------------- */
 
 /* None that it loads: what tests put there stands for a compiler. */
 static const struct ki_cl_part TEST_PARTS[] = {
@@ -273,7 +273,7 @@ static const char *const TEST_PLACE[] = { "KILN_TEST_ICD_ASYNC",
 					  "KILN_TEST_ICD_WARN",
 					  NULL };
 
-/* ---- The table ------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------- */
 
 static const struct ki_cl_driver_row ROWS[] = {
 	{ { "pocl", 0, 1, POCL_CODE, POCL_PLACE },

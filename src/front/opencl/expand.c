@@ -58,7 +58,7 @@ struct expansion {
 	unsigned depth;
 };
 
-/* ---- Tokens ------------------------------------------------------------------ */
+/* ---- Tokens ---------------------------------------------------------- */
 
 static int push(struct tokens *list, const struct token *token)
 {
@@ -163,7 +163,7 @@ static int is_text(const struct token *token, const char *text, size_t size)
 	return token->size == size && !memcmp(token->text, text, size);
 }
 
-/* ---- Definitions ---------------------------------------------------------------- */
+/* ---- Definitions ----------------------------------------------------- */
 
 static void macro_free(struct macro *macro)
 {
@@ -323,7 +323,7 @@ found:
 	return 0;
 }
 
-/* ---- Expansion -------------------------------------------------------------------- */
+/* ---- Expansion ------------------------------------------------------- */
 
 static int expand(struct expansion *expansion, const struct tokens *in,
 		  struct tokens *out);
@@ -546,7 +546,7 @@ static int expand(struct expansion *expansion, const struct tokens *in,
 	return err;
 }
 
-/* ---- The name ----------------------------------------------------------------------- */
+/* ---- The name -------------------------------------------------------- */
 
 static int name_of(const struct tokens *list, char **out_name)
 {

@@ -30,7 +30,7 @@
 
 #define INFO_BYTES_MAX ((size_t)1 << 20) /* of one answer */
 
-/* ---- Fields to be added to keys ------------------------------------------------ */
+/* ---- Fields to be added to keys -------------------------------------- */
 
 struct field {
 	char *label;
@@ -102,7 +102,7 @@ static void fields_to_key(const struct fields *fields, const char *prefix,
 	}
 }
 
-/* ---- Structures -------------------------------------------------------------------- */
+/* ---- Structures ------------------------------------------------------ */
 
 struct platform {
 	/* Fixed once made. */
@@ -190,7 +190,7 @@ struct ki_cl_includes *ki_cl_identities_includes(
 	return identities->includes;
 }
 
-/* ---- Platforms ------------------------------------------------------------------------ */
+/* ---- Platforms ------------------------------------------------------- */
 
 typedef cl_int info_fn(const void *handle, const cl_icd_dispatch *calls,
 		       cl_uint what, size_t size, void *data, size_t *out_size);
@@ -578,7 +578,7 @@ size_t ki_cl_identities_headers(struct ki_cl_identities *identities,
 	return platform ? platform->n_headers : 0;
 }
 
-/* ---- Devices --------------------------------------------------------------------------- */
+/* ---- Devices --------------------------------------------------------- */
 
 /* Numbers of extensions, which not all headers have. */
 #define DRIVER_UUID	 0x106B
@@ -693,7 +693,7 @@ static enum kiln_status device_to_key(struct ki_cl_identities *identities,
 	return KILN_OK;
 }
 
-/* ---- What devices use of the compiler's files -------------------------------------------- */
+/* ---- What devices use of the compiler's files ------------------------ */
 
 static int any_device_uses(struct ki_cl_identities *identities,
 			   const struct ki_cl_build *build,
@@ -761,7 +761,7 @@ static int device_files_to_key(struct ki_cl_identities *identities,
 	return err;
 }
 
-/* ---- The whole --------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------- */
 
 static void environment_to_key(const struct ki_cl_driver_row *row,
 			       struct kiln_key *key)

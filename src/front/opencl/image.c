@@ -32,7 +32,7 @@ const char *ki_cl_last_part(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* ---- Build-ids ---------------------------------------------------------------- */
+/* ---- Build-ids ------------------------------------------------------- */
 
 /* "build-id HEX" from notes, or "". */
 static void read_notes(const uint8_t *notes, size_t size,
@@ -63,7 +63,7 @@ static void read_notes(const uint8_t *notes, size_t size,
 	}
 }
 
-/* ---- Loaded images --------------------------------------------------------------- */
+/* ---- Loaded images --------------------------------------------------- */
 
 /* Whether the loaded segments have these bytes. */
 static int is_loaded(const struct dl_phdr_info *info, ElfW(Addr) at,
@@ -239,7 +239,7 @@ const struct ki_cl_image *ki_cl_image_named(const struct ki_cl_images *images,
 	return NULL;
 }
 
-/* ---- Files ------------------------------------------------------------------------ */
+/* ---- Files ----------------------------------------------------------- */
 
 static int read_build_id(const struct ki_sys *sys, int fd,
 			 char out[KI_CL_IDENTITY_BYTES])

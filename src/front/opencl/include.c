@@ -26,7 +26,7 @@
 #include "front/opencl/expand.h"
 #include "front/opencl/scan.h"
 
-/* ---- Files ---------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------- */
 
 /* A file's content: counted, shared between keys. */
 struct file {
@@ -262,7 +262,7 @@ static int get_file(struct ki_cl_includes *includes, const char *path,
 	return *out_file ? 0 : read_file(includes, path, out_file);
 }
 
-/* ---- The walk --------------------------------------------------------------- */
+/* ---- The walk -------------------------------------------------------- */
 
 /* A file that was found, and where. */
 struct found {

@@ -15,7 +15,7 @@
 #include "front/opencl/expand.h"
 #include "front/opencl/include.h"
 
-/* ---- A clock of our own ---------------------------------------------------- */
+/* ---- A clock of our own ---------------------------------------------- */
 
 static uint64_t now_ns;
 
@@ -26,7 +26,7 @@ static uint64_t realtime(const struct ki_sys *sys)
 
 static struct ki_sys test_sys;
 
-/* ---- Calls that fail: the n-th from now, or it and all that follow ---------- */
+/* ---- Calls that fail: the n-th from now, or it and all that follow --- */
 
 static unsigned fail_in; /* 0: none */
 static int fail_with, fail_lasts, has_failed;
@@ -86,7 +86,7 @@ static int fail_close(const struct ki_sys *sys, int fd)
 	return err;
 }
 
-/* ---- Files, and the key that they make ------------------------------------- */
+/* ---- Files, and the key that they make ------------------------------- */
 
 static void write_text(const char *path, const char *text)
 {
@@ -184,7 +184,7 @@ static struct kiln_key *key_of(struct ki_cl_includes *includes,
 	return outcome.key;
 }
 
-/* ---- Which files are in ------------------------------------------------------ */
+/* ---- Which files are in ---------------------------------------------- */
 
 static const char *const FILES[] = {
 	"a.h",
@@ -368,7 +368,7 @@ static void the_drivers_folders_count_where_they_have_the_file(void **state)
 	free(directory);
 }
 
-/* ---- Changes (S06) ------------------------------------------------------------ */
+/* ---- Changes (S06) --------------------------------------------------- */
 
 static void a_change_anywhere_changes_the_key(void **state)
 {
@@ -482,7 +482,7 @@ static void the_working_directory_is_not_in_the_key(void **state)
 	free(second);
 }
 
-/* ---- Failing calls ---------------------------------------------------------------- */
+/* ---- Failing calls --------------------------------------------------- */
 
 static unsigned count_descriptors(void)
 {
@@ -546,7 +546,7 @@ static void a_failing_call_never_changes_a_key(void **state)
 	free(directory);
 }
 
-/* ---- Limits --------------------------------------------------------------------- */
+/* ---- Limits ---------------------------------------------------------- */
 
 static void limits_end_in_no_caching(void **state)
 {
@@ -599,7 +599,7 @@ static void a_long_name_has_a_label_all_the_same(void **state)
 	free(directory);
 }
 
-/* ---- Expansion -------------------------------------------------------------------- */
+/* ---- Expansion ------------------------------------------------------- */
 
 static const struct {
 	const char *name;

@@ -25,7 +25,7 @@
 
 #define SOURCE_BYTES_MAX ((size_t)1 << 30)
 
-/* ---- The source ----------------------------------------------------------------- */
+/* ---- The source ------------------------------------------------------ */
 
 /* The strings as one text.  `out_text` borrows where there is one string. */
 static enum kiln_status join(const struct ki_cl_build *build,
@@ -65,7 +65,7 @@ static void source_to_key(const struct ki_cl_build *build, const char *text,
 	ki_bytes_fini(&lengths);
 }
 
-/* ---- Options --------------------------------------------------------------------- */
+/* ---- Options --------------------------------------------------------- */
 
 static enum kiln_status refuse(enum kiln_counter reason,
 			       enum kiln_counter *out_reason)
@@ -130,7 +130,7 @@ static enum kiln_status includes_to_key(struct ki_cl_identities *identities,
 				  &search, text, size, key, out_reason);
 }
 
-/* ---- The key ------------------------------------------------------------------------ */
+/* ---- The key --------------------------------------------------------- */
 
 static enum kiln_status fill(struct ki_cl_identities *identities,
 			     const struct ki_cl_build *build,
@@ -186,7 +186,7 @@ enum kiln_status ki_cl_key(struct ki_cl_identities *identities,
 	return status;
 }
 
-/* ---- Why it missed --------------------------------------------------------------------- */
+/* ---- Why it missed --------------------------------------------------- */
 
 /* Groups of fields by the beginning of their labels, in the order in which
    they are blamed. */

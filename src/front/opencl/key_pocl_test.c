@@ -25,7 +25,7 @@ static cl_device_id device;
 static cl_context context;
 static char *directory;
 
-/* ---- Builds ---------------------------------------------------------------------- */
+/* ---- Builds ---------------------------------------------------------- */
 
 static struct kiln_key *key_of(const char *source, const char *options,
 			       enum kiln_counter *out_reason)
@@ -66,7 +66,7 @@ static int includes_header(const char *source, const char *options)
 	return !!strstr(log, "kiln_was_here");
 }
 
-/* ---- Includes ---------------------------------------------------------------------- */
+/* ---- Includes -------------------------------------------------------- */
 
 static void write_text(const char *path, const char *text)
 {
@@ -132,7 +132,7 @@ static void what_the_compiler_includes_is_in_the_key(void **state)
 	}
 }
 
-/* ---- Identity ----------------------------------------------------------------------- */
+/* ---- Identity -------------------------------------------------------- */
 
 static void find(const struct kiln_key *key, const char *label, int is_there)
 {
@@ -223,7 +223,7 @@ static void another_working_directory_has_the_same_key(void **state)
 	free(other);
 }
 
-/* ---- The whole ---------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------- */
 
 static int setup(void **state)
 {

@@ -29,7 +29,7 @@
 
 static const char *library_path, *twin_path;
 
-/* ---- Drivers ------------------------------------------------------------------- */
+/* ---- Drivers --------------------------------------------------------- */
 
 struct driver {
 	const cl_icd_dispatch *calls;
@@ -59,7 +59,7 @@ static struct driver load(const char *path)
 static struct driver driver; /* three devices; the first two equal */
 static struct ki_cl_identities *identities;
 
-/* ---- Builds -------------------------------------------------------------------- */
+/* ---- Builds ---------------------------------------------------------- */
 
 static struct ki_cl_build build_of(const char *const *strings,
 				   const size_t *lengths, cl_uint n,
@@ -129,7 +129,7 @@ static enum kiln_counter refused(const char *source, const char *options)
 	return reason;
 }
 
-/* ---- Sources and options --------------------------------------------------------- */
+/* ---- Sources and options --------------------------------------------- */
 
 static void the_same_build_has_the_same_key(void **state)
 {
@@ -194,7 +194,7 @@ static void what_cannot_be_known_is_refused_with_its_reason(void **state)
 			 KILN_COUNT_MISS_UNSUPPORTED);
 }
 
-/* ---- Devices (S05) ------------------------------------------------------------------ */
+/* ---- Devices (S05) --------------------------------------------------- */
 
 static void equal_devices_share_and_others_do_not(void **state)
 {
@@ -243,7 +243,7 @@ static void a_processor_says_the_same_on_every_core(void **state)
 	assert_true(strlen(a) > 4);
 }
 
-/* ---- Compilers (S04) ------------------------------------------------------------------ */
+/* ---- Compilers (S04) ------------------------------------------------- */
 
 static struct kiln_key *key_with(const struct driver *other, const char *source)
 {
@@ -368,7 +368,7 @@ static void a_library_says_the_same_loaded_and_on_disk(void **state)
 	ki_cl_images_fini(&images);
 }
 
-/* ---- A compiler's other files ------------------------------------------------------------ */
+/* ---- A compiler's other files ---------------------------------------- */
 
 static const struct ki_cl_part TEST_PARTS[] = {
 	{ KI_CL_PART_LIBRARY, { "@/none", "@/late" }, "liblate", ".so", 0 },
@@ -523,7 +523,7 @@ static void drivers_are_known_by_their_libraries(void **state)
 			ROWS[i][1]);
 }
 
-/* ---- Environment, includes, reasons ------------------------------------------------------ */
+/* ---- Environment, includes, reasons ---------------------------------- */
 
 static void variables_that_change_code_are_in_the_key(void **state)
 {
@@ -602,7 +602,7 @@ static void a_family_is_its_source(void **state)
 	assert_false(same(families[0], families[2]));
 }
 
-/* ---- Layers ------------------------------------------------------------------------------- */
+/* ---- Layers ---------------------------------------------------------- */
 
 #define BLOCK(text) text, sizeof(text)
 
@@ -716,7 +716,7 @@ static void an_unknown_layer_below_ends_caching(void **state)
 	assert_int_equal(status_with_layers(""), CACHED);
 }
 
-/* ---- Threads ------------------------------------------------------------------------------ */
+/* ---- Threads --------------------------------------------------------- */
 
 static int make_keys(unsigned index, void *arg)
 {

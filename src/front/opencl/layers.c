@@ -23,17 +23,10 @@
 #define LAYER_FILE_BYTES_MAX  ((size_t)4096)
 #define SYSTEM_LAYERS	      "/etc/OpenCL/layers"
 
+/* None but kiln itself: nobody has looked at another yet. */
 int ki_cl_layer_is_known(const char *path)
 {
-	static const char *const KNOWN[] = { "libkiln-opencl.so",
-					     "libPrintLayer.so", NULL };
-	const char *name = ki_cl_last_part(path);
-	size_t i;
-
-	for (i = 0; KNOWN[i]; i++)
-		if (!strcmp(name, KNOWN[i]))
-			return 1;
-	return 0;
+	return !strcmp(ki_cl_last_part(path), "libkiln-opencl.so");
 }
 
 /* Add the parts between ':'. */
@@ -103,26 +96,35 @@ static int read_environment(const struct ki_sys *sys, struct ki_bytes *out)
 	return n < 0 ? (int)n : out->failed;
 }
 
-static int list_layers(const struct ki_sys *sys, struct ki_cl_words *paths)
+/* What the environment's memory lists; 0 also where it cannot be read, with
+   nothing listed. */
+static int list_from_memory(const struct ki_sys *sys, struct ki_cl_words *paths)
 {
-	const char *value = ki_environment("OPENCL_LAYERS");
 	struct ki_bytes block;
 	int err;
 
-	if (!value)
-		return 0;
 	ki_bytes_init(&block);
 	block.limit = ENVIRONMENT_BYTES_MAX;
 	err = read_environment(sys, &block);
 	ki_bytes_add_u8(&block, 0);
-	if (!err)
-		err = block.failed;
-	if (!err)
+	if (!err && !block.failed)
 		err = ki_cl_layers_listed((const char *)block.data, block.size,
 					  paths);
 	ki_bytes_fini(&block);
-	if (!err && (!paths->n || strncmp(paths->words[0], value,
-					  strlen(paths->words[0])))) {
+	return err == -ENOMEM || err == -E2BIG ? err : 0;
+}
+
+/* The first entry alone, which getenv() always has, is enough to be right: if
+   it is ours nothing is below us, if not, something is. */
+static int list_layers(const struct ki_sys *sys, struct ki_cl_words *paths)
+{
+	const char *value = ki_environment("OPENCL_LAYERS");
+	int err = value ? list_from_memory(sys, paths) : 0;
+
+	if (!value || err)
+		return err;
+	if (!paths->n ||
+	    strncmp(paths->words[0], value, strlen(paths->words[0]))) {
 		ki_cl_words_fini(paths);
 		err = add_list(paths, value, strlen(value));
 	}

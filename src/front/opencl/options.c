@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Lists of words -------------------------------------------------------- */
+/* ---- Lists of words -------------------------------------------------- */
 
 void ki_cl_words_fini(struct ki_cl_words *words)
 {
@@ -61,7 +61,7 @@ int ki_cl_words_add(struct ki_cl_words *words, const char *word, size_t size)
 	return 0;
 }
 
-/* ---- Splitting -------------------------------------------------------------- */
+/* ---- Splitting ------------------------------------------------------- */
 
 enum reading {
 	READ_SHELL,  /* 'a b' "a b" a\ b */
@@ -112,7 +112,7 @@ static int next_word(enum reading reading, const char **text, char *word)
 	return 1;
 }
 
-/* ---- Meaning ------------------------------------------------------------------ */
+/* ---- Meaning --------------------------------------------------------- */
 
 enum meaning {
 	DIRECTORY,
@@ -311,7 +311,7 @@ static void read_as(struct ki_cl_options *options, enum reading reading,
 	}
 }
 
-/* ---- The whole ------------------------------------------------------------------ */
+/* ---- The whole ------------------------------------------------------- */
 
 void ki_cl_options_init(struct ki_cl_options *options)
 {

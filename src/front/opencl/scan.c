@@ -28,7 +28,7 @@ static void find(struct ki_cl_scan *scan, unsigned flag)
 	scan->flags |= flag;
 }
 
-/* ---- Phases 1 and 2 ---------------------------------------------------------- */
+/* ---- Phases 1 and 2 -------------------------------------------------- */
 
 #define VARIANT_TRIGRAPHS     1u
 #define VARIANT_BLANK_SPLICES 2u
@@ -113,7 +113,7 @@ static size_t clean(const char *text, size_t size, unsigned variant, char *out)
 	return (size_t)(out - start);
 }
 
-/* ---- Phase 3 ------------------------------------------------------------------ */
+/* ---- Phase 3 --------------------------------------------------------- */
 
 static int is_word(char c)
 {
@@ -274,7 +274,7 @@ static void scan_word(struct cursor *at)
 		find(at->scan, KI_CL_SCAN_UNCLEAR);
 }
 
-/* ---- Directives ---------------------------------------------------------------- */
+/* ---- Directives ------------------------------------------------------ */
 
 static void add_include(struct ki_cl_scan *scan, char mark, const char *name,
 			size_t size)
@@ -437,7 +437,7 @@ static void scan_clean(struct ki_cl_scan *scan, const char *text, size_t size)
 		find(scan, KI_CL_SCAN_UNCLEAR);
 }
 
-/* ---- The whole ------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------- */
 
 void ki_cl_scan_init(struct ki_cl_scan *scan)
 {
