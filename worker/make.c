@@ -224,6 +224,19 @@ static int explain_change(struct make *make, const struct kiln_key *key)
 	return give_up(make, KI_VERDICT_CHANGED, "more fields than before");
 }
 
+/*
+ * A compiler's library that is loaded only in the build may turn out to be
+ * another than the key says.  Not the job's fault: it is tried once more.
+ */
+static int check_platform(struct make *make)
+{
+	const char *why = "";
+
+	if (ki_cl_platform_status(make->identities, make->platform, &why))
+		return give_up(make, KI_VERDICT_WORKER, why);
+	return 1;
+}
+
 /* On success the answer's record is the job's, computed here. */
 static int check_key(struct make *make)
 {
@@ -362,21 +375,18 @@ static int build(struct make *make)
 					 job->options, NULL, NULL);
 	if (err)
 		return explain_failure(make, program, err);
-	return check_key(make) && fetch(make, program);
+	return check_platform(make) && check_key(make) && fetch(make, program);
 }
 
 /* ---- The platform ------------------------------------------------------ */
 
 static int try_platform(struct make *make)
 {
-	const char *why = "";
-
 	if (!ki_cl_driver(make->identities, make->platform)->worker_may_build)
 		return give_up(make, KI_VERDICT_DRIVER,
 			       "no worker builds with this driver");
-	if (ki_cl_platform_status(make->identities, make->platform, &why))
-		return give_up(make, KI_VERDICT_CHANGED, why);
-	return find_devices(make) && check_key(make) && build(make);
+	return check_platform(make) && find_devices(make) && check_key(make) &&
+	       build(make);
 }
 
 static int is_driver_of_job(struct make *make)

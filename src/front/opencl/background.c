@@ -15,6 +15,7 @@
  * exit a fetch that runs is given 50 ms.
  */
 
+#include "front/opencl/job.h"
 #include "front/opencl/layer.h"
 
 #include <stdlib.h>
@@ -60,12 +61,29 @@ static int is_still(const struct ki_cl_guest *guest,
 	return same;
 }
 
+/* Where the driver's binaries are good whenever they are fetched, nobody need
+   make this one again. */
+static void drop_job(const struct ki_cl_guest *guest,
+		     const struct ki_cl_program *program,
+		     const struct kiln_key *key)
+{
+	const void *record;
+	size_t size;
+
+	if (!guest->spool ||
+	    !ki_cl_driver(guest->identities, program->platform)->fetch_is_cheap)
+		return;
+	record = kiln_key_record(key, &size);
+	ki_cl_job_remove(guest->spool, record, size);
+}
+
 static void publish(const struct ki_cl_guest *guest,
 		    const struct ki_cl_program *program,
 		    const struct ki_cl_capture *capture,
 		    const struct ki_bytes *value, enum ki_cl_stage stage)
 {
 	struct kiln_metadata *metadata;
+	enum kiln_status status = KILN_E_NO_MEMORY;
 
 	if (!is_still(guest, program, capture))
 		return;
@@ -83,8 +101,10 @@ static void publish(const struct ki_cl_guest *guest,
 	if (metadata &&
 	    ki_cl_describe(&ki_cl_next, program->handle, program->devices,
 			   program->n_devices, metadata) != KILN_E_NO_MEMORY)
-		(void)ki_cl_publish(guest->kiln, capture->key, value->data,
-				    value->size, metadata, stage);
+		status = ki_cl_publish(guest->kiln, capture->key, value->data,
+				       value->size, metadata, stage);
+	if (status >= 0)
+		drop_job(guest, program, capture->key);
 	kiln_metadata_free(metadata);
 }
 

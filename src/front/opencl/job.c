@@ -5,12 +5,17 @@
  *
  * Writing, in the program that built:
  *
- *	count what is in the spool; too much: refused
  *	write DIGEST.job.PID.START.N.tmp
- *	count again: two writers that saw the same room both see both
- *		temporaries now, so the bound holds without a lock
+ *	count what is in the spool; too much: unlink it, refused.  Of several
+ *		writers the last to count sees all temporaries, so the bound
+ *		holds without a lock
  *	link to DIGEST.job, which is refused if the key has a job already
  *	unlink the temporary
+ *
+ * Counting costs about a microsecond for each job that is there: too much at
+ * every build of a program that builds thousands where no worker comes.  So a
+ * process that found the spool at most three quarters full has an allowance
+ * of 1 MiB, for which it does not count.
  *
  * Counting walks the spool and clears out on the way what is past its age, so
  * a spool that no worker ever empties does not stay full for good.  Ages are
@@ -41,6 +46,7 @@
 #define SUFFIX		      ".job"
 #define TEMPORARY_SUFFIX      ".tmp"
 #define TEMPORARY_SECONDS_MAX 600
+#define ALLOWANCE_BYTES	      ((uint64_t)1 << 20)
 #define NS		      1000000000
 
 /* Tags of fields; numbers are never used again. */
@@ -711,16 +717,55 @@ static int publish(const struct ki_sys *sys, const char *temporary,
 	return err;
 }
 
+/* Of this process, for the spool that it counted last. */
+static struct ki_mutex allowance_mutex = KI_MUTEX_INIT(SYS);
+static struct {
+	uint64_t spool; /* hash of its path and of the process */
+	uint64_t bytes;
+} allowance KI_GUARDED_BY(allowance_mutex);
+
+static uint64_t spool_of_process(const char *spool)
+{
+	return ki_xxh3_64(spool, strlen(spool)) + (uint64_t)ki_process_id();
+}
+
+static int take_allowance(const char *spool, uint64_t bytes)
+{
+	int taken;
+
+	ki_mutex_lock(&allowance_mutex);
+	taken = allowance.spool == spool_of_process(spool) &&
+		allowance.bytes >= bytes;
+	if (taken)
+		allowance.bytes -= bytes;
+	ki_mutex_unlock(&allowance_mutex);
+	return taken;
+}
+
+static void set_allowance(const char *spool, uint64_t bytes)
+{
+	ki_mutex_lock(&allowance_mutex);
+	allowance.spool = spool_of_process(spool);
+	allowance.bytes = bytes;
+	ki_mutex_unlock(&allowance_mutex);
+}
+
+/* With the temporary there. */
 static enum kiln_status check_room(const struct ki_sys *sys, const char *spool,
-				   uint64_t more_bytes)
+				   uint64_t size)
 {
 	struct walk walk = { .lists = 0 };
-	int err = walk_spool(sys, spool, &walk);
+	int err;
 
+	if (take_allowance(spool, (size | 4095) + 1))
+		return KILN_OK;
+	err = walk_spool(sys, spool, &walk);
 	if (err)
 		return ki_status_from_errno(err);
-	return walk.bytes + more_bytes > KI_CL_SPOOL_BYTES_MAX ? KILN_E_FULL
-							       : KILN_OK;
+	set_allowance(spool, walk.bytes <= KI_CL_SPOOL_BYTES_MAX / 4 * 3
+				     ? ALLOWANCE_BYTES
+				     : 0);
+	return walk.bytes > KI_CL_SPOOL_BYTES_MAX ? KILN_E_FULL : KILN_OK;
 }
 
 static enum kiln_status path_of(const char *spool, const void *record,
@@ -765,13 +810,11 @@ enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys, const char *spool,
 	if (!status)
 		status = encode(&own, own.tries, &bytes);
 	if (!status)
-		status = check_room(sys, spool, bytes.size);
-	if (!status)
 		status = ki_status_from_errno(
 			write_temporary(sys, path, &bytes, temporary));
 	if (status)
 		goto out;
-	status = check_room(sys, spool, 0);
+	status = check_room(sys, spool, bytes.size);
 	if (status) {
 		(void)sys->unlink(sys, temporary);
 		goto out;
@@ -786,6 +829,14 @@ out:
 enum kiln_status ki_cl_job_write(const char *spool, const struct ki_cl_job *job)
 {
 	return ki_cl_job_write_on(&ki_sys_posix, spool, job);
+}
+
+void ki_cl_job_remove(const char *spool, const void *record, size_t record_size)
+{
+	char path[KI_PATH_MAX];
+
+	if (!path_of(spool, record, record_size, path))
+		(void)ki_sys_posix.unlink(&ki_sys_posix, path);
 }
 
 enum kiln_status ki_cl_job_set_tries(const char *path,

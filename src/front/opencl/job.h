@@ -7,6 +7,8 @@
  * its binary.  It is one file in the spool (docs/formats/job.md), mode 0600,
  * made as a temporary and renamed: complete or not there.  A spool holds at
  * most 64 MiB and nothing older than 7 days; beyond that a job is refused.
+ * (A process that found the spool far from full writes 1 MiB more before it
+ * counts again, so many processes at once may pass 64 MiB by as much each.)
  */
 
 #include <stddef.h>
@@ -68,6 +70,10 @@ enum kiln_status ki_cl_job_write(const char *spool,
 enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys,
 				    const char *spool,
 				    const struct ki_cl_job *job);
+
+/* The entry is there: nobody need make it.  No job is fine. */
+void ki_cl_job_remove(const char *spool, const void *record,
+		      size_t record_size);
 
 /*
  * Read one; free it with ki_cl_job_free().  KILN_MISS if it is not there,

@@ -214,6 +214,20 @@ static void one_key_has_one_job(void **state)
 	free(spool);
 }
 
+static void a_job_that_nobody_need_make_goes(void **state)
+{
+	char *spool = harness_directory();
+	struct ki_cl_job job = job_of("record");
+
+	ki_cl_job_remove(spool, job.record, job.record_size);
+	assert_int_equal(ki_cl_job_write(spool, &job), KILN_OK);
+	ki_cl_job_remove(spool, "another", 7);
+	assert_int_equal(count_jobs(spool), 1);
+	ki_cl_job_remove(spool, job.record, job.record_size);
+	assert_int_equal(count_names(spool), 0);
+	free(spool);
+}
+
 static void tries_are_written_down_at_once_or_not_at_all(void **state)
 {
 	char *spool = harness_directory();
@@ -421,6 +435,30 @@ static void a_full_spool_refuses(void **state)
 	assert_int_equal(count_names(spool), 3);
 	length = 1000;
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_OK);
+	free(source);
+	free(spool);
+}
+
+/* A process does not count at each job, but it notices in time. */
+static void many_small_jobs_stay_within_the_bound(void **state)
+{
+	char *spool = harness_directory();
+	struct ki_cl_job job = job_of("record");
+	size_t length = (size_t)300 << 10, n = 0;
+	char *source = calloc(1, length);
+	const char *pointer = source;
+	enum kiln_status status = KILN_OK;
+
+	job.strings = &pointer;
+	job.lengths = &length;
+	job.n_strings = 1;
+	job.record = &n;
+	job.record_size = sizeof(n);
+	for (; status == KILN_OK && n < 300; n++)
+		status = ki_cl_job_write(spool, &job);
+	assert_int_equal(status, KILN_E_FULL);
+	assert_in_range(count_jobs(spool), 200, KI_CL_SPOOL_BYTES_MAX / length);
+	assert_int_equal(count_names(spool), count_jobs(spool));
 	free(source);
 	free(spool);
 }
@@ -825,6 +863,7 @@ int main(void)
 		cmocka_unit_test(every_field_comes_back_as_it_was_written),
 		cmocka_unit_test(a_job_names_its_writer),
 		cmocka_unit_test(one_key_has_one_job),
+		cmocka_unit_test(a_job_that_nobody_need_make_goes),
 		cmocka_unit_test(tries_are_written_down_at_once_or_not_at_all),
 		cmocka_unit_test(files_and_the_spool_are_for_this_user_alone),
 		cmocka_unit_test(
@@ -835,6 +874,7 @@ int main(void)
 			well_sealed_nonsense_is_never_a_job_that_hurts),
 		cmocka_unit_test(what_a_newer_kiln_wrote_is_told_from_damage),
 		cmocka_unit_test(a_full_spool_refuses),
+		cmocka_unit_test(many_small_jobs_stay_within_the_bound),
 		cmocka_unit_test(a_job_larger_than_any_spool_is_refused),
 		cmocka_unit_test(the_bound_holds_when_many_write_at_once),
 		cmocka_unit_test(many_writers_of_one_key_leave_one_job),
