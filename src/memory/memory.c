@@ -439,6 +439,10 @@ enum kiln_status ki_memory_new(const struct ki_memory_options *options,
 		return KILN_E_NO_MEMORY;
 	memory->options = *options;
 	memory->fork_counter = ki_fork_generation();
+	/* A process with threads waits some ms for leave to run barriers; who
+	   holds nothing needs none. */
+	if (!options->hold_nothing)
+		ki_slots_prepare();
 	if (ki_table_init(&memory->table, options->bytes_max,
 			  options->entries_max)) {
 		free(memory);

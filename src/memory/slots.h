@@ -184,7 +184,7 @@ uint64_t ki_slots_hits(int owner);
 /* How many slots belong to living threads (for tests). */
 size_t ki_slots_n_used(void);
 
-/* To be called before anything else here; again is harmless. */
+/* To be called before anything is held or looked up; again is harmless. */
 void ki_slots_prepare(void);
 
 #endif /* KI_MEMORY_SLOTS_H */

@@ -500,7 +500,6 @@ enum kiln_status ki_table_init(struct ki_table *table, uint64_t bytes_max,
 
 	if (!slots)
 		return KILN_E_NO_MEMORY;
-	ki_slots_prepare();
 	*table = (struct ki_table){
 		.bytes_max = bytes_max,
 		.entries_max = entries_max,
