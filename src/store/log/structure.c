@@ -122,9 +122,9 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 		return count_inside(sys, path, &census->bytes);
 	if (!S_ISREG(info.mode))
 		return 0;
-	if (!strncmp(rest, "tmp.", 4) && clean) {
-		(void)sys->unlink(sys, path);
-	} else if (!strcmp(rest, "spare")) {
+	if (!strncmp(rest, "tmp.", 4) && clean && !sys->unlink(sys, path))
+		return 0;
+	if (!strcmp(rest, "spare")) {
 		census->has_spare = 1;
 		census->spare_size = info.size;
 		census->spare_bytes = counted(&info);
@@ -141,7 +141,9 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 			census->oldest_source_bytes = counted(&info);
 		}
 		census->bytes += counted(&info);
-	} else if (!strcmp(rest, "idx") || !strncmp(rest, "tmp.", 4)) {
+	} else if (!strcmp(rest, "idx") ||
+		   (!strncmp(rest, "tmp.", 4) && info.n_links == 1)) {
+		/* With more links it counts under its other name. */
 		census->bytes += counted(&info);
 	}
 	return 0;
@@ -303,13 +305,19 @@ static int make_file(struct ki_log *log, const char *to, uint64_t size,
 	return err;
 }
 
-static void drop_spare(struct ki_log *log, struct log_census *census)
+/* What could not be unlinked still counts. */
+static int drop_spare(struct ki_log *log, struct log_census *census)
 {
-	if (census->has_spare) {
-		(void)log->sys->unlink(log->sys, log->spare_path);
+	int err = census->has_spare
+			  ? log->sys->unlink(log->sys, log->spare_path)
+			  : 0;
+
+	if (err && err != -ENOENT)
+		return err;
+	if (census->has_spare)
 		census->bytes -= census->spare_bytes;
-		census->has_spare = 0;
-	}
+	census->has_spare = 0;
+	return 0;
 }
 
 /* Take the next number; *out_path is its file's. */
@@ -612,8 +620,8 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 		    snprintf(path, sizeof(path), "%s/%s.src.%08x.val",
 			     log->directory, log->name,
 			     census->oldest_source) < KI_PATH_MAX) {
-			(void)sys->unlink(sys, path);
-			census->bytes -= census->oldest_source_bytes;
+			if (!sys->unlink(sys, path))
+				census->bytes -= census->oldest_source_bytes;
 			census->has_source = 0;
 			continue;
 		}
@@ -626,7 +634,8 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 		    !use_spare(log, index, census))
 			continue;
 		if (census->has_spare) {
-			drop_spare(log, census);
+			if (drop_spare(log, census))
+				return KILN_E_FULL;
 			continue;
 		}
 		/* Large files alone do not roll: the tail is the oldest. */
@@ -739,7 +748,7 @@ static enum kiln_status new_tail(struct ki_log *log, struct log_index *index,
 	ki_log_limits_get(log, index, &limits);
 	if (!use_spare(log, index, census))
 		return KILN_OK;
-	drop_spare(log, census);
+	(void)drop_spare(log, census);
 	return make_tail(log, index, census,
 			 next_segment_bytes(&limits, census));
 }
@@ -943,7 +952,7 @@ static enum kiln_status limit_locked(struct ki_log *log,
 	if (is_over(index, &census, 0, bytes_max)) {
 		/* The tail may be one of the large segments of before. */
 		census.copy_bytes_left = limits.segment_bytes / 2;
-		drop_spare(log, &census);
+		(void)drop_spare(log, &census);
 		status = new_tail(log, index, &census);
 	}
 	*out_n_evicted = census.n_evicted;
