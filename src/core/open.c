@@ -28,6 +28,7 @@ struct kind {
 
 static const struct kind kinds[] = {
 	{ "log:", ki_store_log_open, 1, 1 },
+	{ "file:", ki_store_file_open, 0, 0 },
 	{ NULL, NULL, 0, 0 },
 };
 
