@@ -736,9 +736,8 @@ static void progress_is_for_terminals(void **state)
 		char *path = harness_path(directory, "spool.script");
 		struct spawn spawn = shell_under_kiln(directory, "exit 0");
 		int master, terminal;
-		char text[4096];
 		struct ended ended;
-		ssize_t n;
+		char *text;
 
 		add_job(directory);
 		harness_write(path, script, sizeof(script) - 1);
@@ -750,17 +749,15 @@ static void progress_is_for_terminals(void **state)
 		spawn.arg = &terminal;
 		ended = spawn_run(&spawn);
 		assert_int_equal(status_of(&ended), 0);
-		n = read(master, text, sizeof(text) - 1);
-		assert_true(n > 0);
-		text[n] = '\0';
+		close(terminal);
+		text = read_to_end(master);
 		assert_int_equal(strstr(text, "\r[#####.....] 1/2 app") != NULL,
 				 i == 0);
 		assert_int_equal(strchr(text, '\033') != NULL, i == 0);
 		assert_int_equal(strstr(text, "\r\033[Kkiln: not made") != NULL,
 				 i == 0);
 		ended_free(&ended);
-		close(master);
-		close(terminal);
+		free(text);
 		free(path);
 		free(directory);
 	}
