@@ -199,7 +199,7 @@ enum kiln_metadata_field {
 	KILN_META_APPLICATION = 7,	/* string: executable's path */
 	KILN_META_NAMESPACE = 8,	/* string */
 	KILN_META_BUILD_LOG = 9,	/* bytes: the compiler's messages */
-	KILN_META_KERNELS = 10,		/* bytes: docs/formats/kernels.md */
+	KILN_META_KERNELS = 10,		/* bytes: docs/formats/opencl-entry.md */
 	KILN_META_SOURCES = 11,		/* 32-byte digests of kept sources */
 	KILN_META_FRONT = 12,		/* string: "opencl", "d3d12", ... */
 	KILN_META_SIGNATURE = 13,	/* bytes: Ed25519, docs/formats/log.md */
