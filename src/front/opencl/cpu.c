@@ -10,7 +10,7 @@
  * XCR0 itself, which says what the system saves.
  */
 
-#include "front/opencl/identity.h"
+#include "front/opencl/device.h"
 
 #include <stdio.h>
 

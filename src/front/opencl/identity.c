@@ -3,8 +3,6 @@
 /*
  * A platform's identity is taken once: its strings, the libraries that its
  * driver links, down to libc, by build-id, and the files of the driver's row.
- * A device's identity is a handful of queries, and for processors what CPUID
- * says.  Nothing that tells two equal cards apart is asked for.
  *
  * The driver's library is where its clIcdGetPlatformIDsKHR is: never reached
  * through a handle, whose first word newer loaders keep for themselves.
@@ -16,99 +14,25 @@
 
 #include "front/opencl/identity.h"
 
-#include <CL/cl_ext.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
+#include "front/opencl/device.h"
+#include "front/opencl/fields.h"
 #include "front/opencl/image.h"
 #include "front/opencl/layers.h"
 #include "front/opencl/parts.h"
-
-#define INFO_BYTES_MAX ((size_t)1 << 20) /* of one answer */
-
-/* ---- Fields to be added to keys -------------------------------------- */
-
-struct field {
-	char *label;
-	void *data;
-	size_t size;
-};
-
-struct fields {
-	struct field *fields;
-	size_t n;
-	int failed; /* 0 or -ENOMEM */
-};
-
-static void fields_fini(struct fields *fields)
-{
-	size_t i;
-
-	for (i = 0; i < fields->n; i++) {
-		free(fields->fields[i].label);
-		free(fields->fields[i].data);
-	}
-	free(fields->fields);
-	*fields = (struct fields){ 0 };
-}
-
-static void fields_add(struct fields *fields, const char *group,
-		       const char *name, const void *data, size_t size)
-{
-	char label[KILN_LABEL_BYTES_MAX + 1];
-	struct field *grown;
-
-	if (fields->failed)
-		return;
-	snprintf(label, sizeof(label), "%s %s", group, name);
-	grown = realloc(fields->fields, (fields->n + 1) * sizeof(*grown));
-	if (!grown) {
-		fields->failed = -ENOMEM;
-		return;
-	}
-	fields->fields = grown;
-	grown += fields->n;
-	grown->label = strdup(label);
-	grown->data = malloc(size + 1);
-	grown->size = size;
-	fields->n++;
-	if (!grown->label || !grown->data)
-		fields->failed = -ENOMEM;
-	else
-		memcpy(grown->data, data, size);
-}
-
-static void fields_add_string(struct fields *fields, const char *group,
-			      const char *name, const char *text)
-{
-	fields_add(fields, group, name, text, strlen(text));
-}
-
-static void fields_to_key(const struct fields *fields, const char *prefix,
-			  struct kiln_key *key)
-{
-	char label[KILN_LABEL_BYTES_MAX + 1];
-	size_t i;
-
-	for (i = 0; i < fields->n; i++) {
-		snprintf(label, sizeof(label), "%s%s", prefix,
-			 fields->fields[i].label);
-		kiln_key_add(key, label, fields->fields[i].data,
-			     fields->fields[i].size);
-	}
-}
 
 /* ---- Structures ------------------------------------------------------ */
 
 struct platform {
 	/* Fixed once made. */
 	const struct ki_cl_driver_row *row;
-	struct fields fields; /* "platform ...", "compiler ..." */
-	struct fields layers;
+	struct ki_cl_fields fields; /* "platform ...", "compiler ..." */
+	struct ki_cl_fields layers;
 	const char **headers;
 	size_t n_headers;
 	/* Under identities->mutex: `identity` of files, `why`, `loaded`. */
@@ -123,11 +47,10 @@ struct ki_cl_identities {
 	const cl_icd_dispatch *calls;
 	const struct ki_sys *sys;
 	struct ki_cl_includes *includes;
-	char cpu[KI_CL_CPU_BYTES];
+	struct ki_cl_devices *devices;
 	/* Under mutex. */
 	struct ki_mutex mutex;
 	struct ki_map platforms; /* cl_platform_id -> struct platform */
-	struct ki_map devices;	 /* cl_device_id -> struct fields */
 };
 
 struct ki_cl_identities *ki_cl_identities_new(const cl_icd_dispatch *calls)
@@ -139,14 +62,15 @@ struct ki_cl_identities *ki_cl_identities_new(const cl_icd_dispatch *calls)
 	identities->calls = calls;
 	identities->sys = &ki_sys_posix;
 	identities->includes = ki_cl_includes_new(&ki_sys_posix);
-	if (!identities->includes) {
+	identities->devices = ki_cl_devices_new(calls);
+	if (!identities->includes || !identities->devices) {
+		ki_cl_includes_free(identities->includes);
+		ki_cl_devices_free(identities->devices);
 		free(identities);
 		return NULL;
 	}
-	ki_cl_cpu_identity(identities->cpu);
 	ki_mutex_init(&identities->mutex, KI_RANK_KEY);
 	ki_map_init(&identities->platforms);
-	ki_map_init(&identities->devices);
 	return identities;
 }
 
@@ -154,8 +78,8 @@ static void platform_free(struct platform *platform)
 {
 	if (!platform)
 		return;
-	fields_fini(&platform->fields);
-	fields_fini(&platform->layers);
+	ki_cl_fields_fini(&platform->fields);
+	ki_cl_fields_fini(&platform->layers);
 	ki_cl_parts_fini(&platform->files);
 	free(platform->headers);
 	free(platform);
@@ -163,7 +87,6 @@ static void platform_free(struct platform *platform)
 
 void ki_cl_identities_free(struct ki_cl_identities *identities)
 {
-	struct fields *device;
 	void *platform;
 	size_t position;
 
@@ -172,13 +95,8 @@ void ki_cl_identities_free(struct ki_cl_identities *identities)
 	for (position = 0;
 	     (platform = ki_map_next(&identities->platforms, &position));)
 		platform_free(platform);
-	for (position = 0;
-	     (device = ki_map_next(&identities->devices, &position));) {
-		fields_fini(device);
-		free(device);
-	}
 	ki_map_fini(&identities->platforms);
-	ki_map_fini(&identities->devices);
+	ki_cl_devices_free(identities->devices);
 	ki_cl_includes_free(identities->includes);
 	ki_mutex_fini(&identities->mutex);
 	free(identities);
@@ -192,73 +110,7 @@ struct ki_cl_includes *ki_cl_identities_includes(
 
 /* ---- Platforms ------------------------------------------------------- */
 
-typedef cl_int info_fn(const void *handle, const cl_icd_dispatch *calls,
-		       cl_uint what, size_t size, void *data, size_t *out_size);
-
-static cl_int platform_info(const void *handle, const cl_icd_dispatch *calls,
-			    cl_uint what, size_t size, void *data,
-			    size_t *out_size)
-{
-	return calls->clGetPlatformInfo((cl_platform_id)(uintptr_t)handle, what,
-					size, data, out_size);
-}
-
-static cl_int device_info(const void *handle, const cl_icd_dispatch *calls,
-			  cl_uint what, size_t size, void *data,
-			  size_t *out_size)
-{
-	return calls->clGetDeviceInfo((cl_device_id)(uintptr_t)handle, what,
-				      size, data, out_size);
-}
-
-/* An answer with a NUL behind it, from malloc(); NULL if there is none. */
-static char *ask(info_fn *info, const void *handle,
-		 const cl_icd_dispatch *calls, cl_uint what, size_t *out_size)
-{
-	size_t size = 0;
-	char *data;
-
-	if (info(handle, calls, what, 0, NULL, &size) != CL_SUCCESS ||
-	    size > INFO_BYTES_MAX)
-		return NULL;
-	data = calloc(1, size + 1);
-	if (data && info(handle, calls, what, size, data, NULL) != CL_SUCCESS) {
-		free(data);
-		return NULL;
-	}
-	*out_size = size;
-	return data;
-}
-
-struct question {
-	cl_uint what;
-	const char *name;
-	const char *extension; /* asked only with this one; NULL: always */
-};
-
-/* Strings lose their NUL, numbers stay as they are. */
-static void ask_all(struct fields *fields, const char *group, info_fn *info,
-		    const void *handle, const cl_icd_dispatch *calls,
-		    const struct question *questions, const char *extensions)
-{
-	size_t size;
-	char *data;
-
-	for (; questions->name; questions++) {
-		if (questions->extension &&
-		    !(extensions && strstr(extensions, questions->extension)))
-			continue;
-		data = ask(info, handle, calls, questions->what, &size);
-		if (!data)
-			continue;
-		if (size > 1 && strlen(data) == size - 1)
-			size--;
-		fields_add(fields, group, questions->name, data, size);
-		free(data);
-	}
-}
-
-static const struct question PLATFORM_QUESTIONS[] = {
+static const struct ki_cl_question PLATFORM_QUESTIONS[] = {
 	{ CL_PLATFORM_NAME, "name", NULL },
 	{ CL_PLATFORM_VENDOR, "vendor", NULL },
 	{ CL_PLATFORM_VERSION, "version", NULL },
@@ -285,7 +137,8 @@ static const struct ki_cl_image *find_driver(const cl_icd_dispatch *calls,
 		image = ki_cl_image_at(images, entry);
 	if (image && strncmp(image->name, "libOpenCL.so", 12))
 		return image;
-	name = ask(platform_info, platform, calls, CL_PLATFORM_NAME, &size);
+	name = ki_cl_ask(ki_cl_platform_info, platform, calls, CL_PLATFORM_NAME,
+			 &size);
 	row = name ? ki_cl_driver_of_platform(name) : NULL;
 	free(name);
 	return row ? ki_cl_image_named(images, row->library) : NULL;
@@ -311,7 +164,8 @@ static int by_image_name(const void *a, const void *b)
 /* The driver's library and all that it links, as fields in order of names. */
 static int add_closure(const struct ki_sys *sys,
 		       const struct ki_cl_images *images,
-		       const struct ki_cl_image *driver, struct fields *fields)
+		       const struct ki_cl_image *driver,
+		       struct ki_cl_fields *fields)
 {
 	const struct ki_cl_image **closure, *next;
 	char identity[KI_CL_IDENTITY_BYTES];
@@ -334,8 +188,8 @@ static int add_closure(const struct ki_sys *sys,
 	for (i = 0; i < n && !err; i++) {
 		err = identify_image(sys, closure[i], identity);
 		if (!err)
-			fields_add_string(fields, "compiler library",
-					  closure[i]->name, identity);
+			ki_cl_fields_add_string(fields, "compiler library",
+						closure[i]->name, identity);
 	}
 	free(closure);
 	return err ? err : fields->failed;
@@ -355,8 +209,9 @@ static int add_files(struct platform *platform)
 		if (file->part->kind == KI_CL_PART_HEADER)
 			platform->headers[platform->n_headers++] = file->path;
 		if (*file->identity)
-			fields_add_string(&platform->fields, "compiler file",
-					  file->name, file->identity);
+			ki_cl_fields_add_string(&platform->fields,
+						"compiler file", file->name,
+						file->identity);
 	}
 	return platform->fields.failed;
 }
@@ -400,8 +255,8 @@ static int add_layers(const struct ki_sys *sys,
 		snprintf(text, sizeof(text), "%.200s %s",
 			 ki_cl_last_part(paths.words[i]), identity);
 		if (!err)
-			fields_add_string(&platform->layers, "layer", name,
-					  text);
+			ki_cl_fields_add_string(&platform->layers, "layer",
+						name, text);
 	}
 	ki_cl_words_fini(&paths);
 	return err ? err : platform->layers.failed;
@@ -416,8 +271,8 @@ static int platform_fill(struct platform *platform,
 	const struct ki_cl_image *driver;
 	int err;
 
-	ask_all(&platform->fields, "platform", platform_info, id,
-		identities->calls, PLATFORM_QUESTIONS, NULL);
+	ki_cl_ask_all(&platform->fields, "platform", ki_cl_platform_info, id,
+		      identities->calls, PLATFORM_QUESTIONS, NULL);
 	driver = find_driver(identities->calls, id, images);
 	if (!driver) {
 		platform->row = ki_cl_driver_of_library("");
@@ -578,121 +433,6 @@ size_t ki_cl_identities_headers(struct ki_cl_identities *identities,
 	return platform ? platform->n_headers : 0;
 }
 
-/* ---- Devices --------------------------------------------------------- */
-
-/* Numbers of extensions, which not all headers have. */
-#define DRIVER_UUID	 0x106B
-#define INTEL_IP_VERSION 0x4250
-#define INTEL_ID	 0x4251
-#define NV_MAJOR	 0x4000
-#define NV_MINOR	 0x4001
-#define AMD_PCIE_ID	 0x4034
-#define AMD_BOARD_NAME	 0x4038
-#define AMD_GFXIP_MAJOR	 0x404A
-#define AMD_GFXIP_MINOR	 0x404B
-
-static const struct question DEVICE_QUESTIONS[] = {
-	{ CL_DEVICE_NAME, "name", NULL },
-	{ CL_DEVICE_TYPE, "type", NULL },
-	{ CL_DEVICE_VENDOR, "vendor", NULL },
-	{ CL_DEVICE_VENDOR_ID, "vendor id", NULL },
-	{ CL_DEVICE_VERSION, "version", NULL },
-	{ CL_DRIVER_VERSION, "driver version", NULL },
-	{ CL_DEVICE_OPENCL_C_VERSION, "language", NULL },
-	{ CL_DEVICE_ADDRESS_BITS, "address bits", NULL },
-	{ CL_DEVICE_ENDIAN_LITTLE, "little endian", NULL },
-	{ CL_DEVICE_PROFILE, "profile", NULL },
-	{ CL_DEVICE_EXTENSIONS, "extensions", NULL },
-	{ CL_DEVICE_DOUBLE_FP_CONFIG, "double", NULL },
-	{ CL_DEVICE_MAX_WORK_GROUP_SIZE, "work-group size", NULL },
-	{ CL_DEVICE_LOCAL_MEM_SIZE, "local memory", NULL },
-	{ DRIVER_UUID, "driver uuid", "cl_khr_device_uuid" },
-	{ INTEL_IP_VERSION, "ip version", "cl_intel_device_attribute_query" },
-	{ INTEL_ID, "id", "cl_intel_device_attribute_query" },
-	{ NV_MAJOR, "capability major", "cl_nv_device_attribute_query" },
-	{ NV_MINOR, "capability minor", "cl_nv_device_attribute_query" },
-	{ AMD_PCIE_ID, "id", "cl_amd_device_attribute_query" },
-	{ AMD_BOARD_NAME, "board", "cl_amd_device_attribute_query" },
-	{ AMD_GFXIP_MAJOR, "ip major", "cl_amd_device_attribute_query" },
-	{ AMD_GFXIP_MINOR, "ip minor", "cl_amd_device_attribute_query" },
-	{ 0, NULL, NULL },
-};
-
-static void device_fill(struct ki_cl_identities *identities, cl_device_id id,
-			struct fields *fields)
-{
-	const cl_icd_dispatch *calls = identities->calls;
-	cl_device_type type = 0;
-	size_t size;
-	char *extensions =
-		ask(device_info, id, calls, CL_DEVICE_EXTENSIONS, &size);
-
-	ask_all(fields, "", device_info, id, calls, DEVICE_QUESTIONS,
-		extensions);
-	free(extensions);
-	if (device_info(id, calls, CL_DEVICE_TYPE, sizeof(type), &type, NULL) ||
-	    (type & CL_DEVICE_TYPE_CPU))
-		fields_add_string(fields, "", "processor", identities->cpu);
-}
-
-/* A handle of a sub-device comes and goes, and may be another's later. */
-static int is_sub_device(struct ki_cl_identities *identities, cl_device_id id)
-{
-	cl_device_id parent = NULL;
-
-	return device_info(id, identities->calls, CL_DEVICE_PARENT_DEVICE,
-			   sizeof(parent), &parent, NULL) == CL_SUCCESS &&
-	       parent;
-}
-
-/* Keep a device's fields for the next time; returns whether they were. */
-static int device_keep(struct ki_cl_identities *identities, cl_device_id id,
-		       const struct fields *fields)
-{
-	struct fields *kept = malloc(sizeof(*kept));
-	int is_kept = 0;
-
-	if (!kept)
-		return 0;
-	*kept = *fields;
-	ki_mutex_lock(&identities->mutex);
-	if (!ki_map_get(&identities->devices, (uintptr_t)id))
-		is_kept =
-			!ki_map_put(&identities->devices, (uintptr_t)id, kept);
-	ki_mutex_unlock(&identities->mutex);
-	if (!is_kept)
-		free(kept);
-	return is_kept;
-}
-
-static enum kiln_status device_to_key(struct ki_cl_identities *identities,
-				      cl_device_id id, cl_uint index,
-				      struct kiln_key *key)
-{
-	struct fields fields = { 0 };
-	const struct fields *kept;
-	char prefix[32];
-
-	snprintf(prefix, sizeof(prefix), "device %u", index);
-	ki_mutex_lock(&identities->mutex);
-	kept = ki_map_get(&identities->devices, (uintptr_t)id);
-	ki_mutex_unlock(&identities->mutex);
-	if (kept) {
-		fields_to_key(kept, prefix, key);
-		return KILN_OK;
-	}
-	device_fill(identities, id, &fields);
-	if (fields.failed) {
-		fields_fini(&fields);
-		return KILN_E_NO_MEMORY;
-	}
-	fields_to_key(&fields, prefix, key);
-	if (is_sub_device(identities, id) ||
-	    !device_keep(identities, id, &fields))
-		fields_fini(&fields);
-	return KILN_OK;
-}
-
 /* ---- What devices use of the compiler's files ------------------------ */
 
 static int any_device_uses(struct ki_cl_identities *identities,
@@ -708,8 +448,8 @@ static int any_device_uses(struct ki_cl_identities *identities,
 	    ki_environment("POCL_LLVM_CPU_NAME"))
 		return 1;
 	for (i = 0; i < build->n_devices && !uses; i++) {
-		name = ask(device_info, build->devices[i], identities->calls,
-			   CL_DEVICE_NAME, &size);
+		name = ki_cl_ask(ki_cl_device_info, build->devices[i],
+				 identities->calls, CL_DEVICE_NAME, &size);
 		uses = name ? ki_cl_driver_uses(file->part, file->name, name)
 			    : -1;
 		free(name);
@@ -798,15 +538,16 @@ enum kiln_status ki_cl_identity_add(struct ki_cl_identities *identities,
 				      : KILN_COUNT_MISS_UNSUPPORTED;
 		return status;
 	}
-	fields_to_key(&platform->fields, "", key);
+	ki_cl_fields_to_key(&platform->fields, "", key);
 	err = device_files_to_key(identities, build, platform, key);
 	if (err) {
 		*out_reason = KILN_COUNT_MISS_UNSUPPORTED;
 		return err == -ENOMEM ? KILN_E_NO_MEMORY : KILN_E_UNSUPPORTED;
 	}
 	for (i = 0; i < build->n_devices && !status; i++)
-		status = device_to_key(identities, build->devices[i], i, key);
+		status = ki_cl_device_to_key(identities->devices,
+					     build->devices[i], i, key);
 	environment_to_key(platform->row, key);
-	fields_to_key(&platform->layers, "", key);
+	ki_cl_fields_to_key(&platform->layers, "", key);
 	return status;
 }

@@ -8,11 +8,6 @@
 #include "front/opencl/include.h"
 #include "front/opencl/key.h"
 
-#define KI_CL_CPU_BYTES 192
-
-/* Features of the processor that this runs on, as text. */
-void ki_cl_cpu_identity(char out[KI_CL_CPU_BYTES]);
-
 /*
  * Add "platform ...", "compiler ...", "device ...", "environment NAME" and
  * "layer N" for a build.  KILN_OK, KILN_E_UNSUPPORTED with the counter,

@@ -22,6 +22,7 @@
 #include <kiln/inspect.h>
 
 #include "base/hash.h"
+#include "front/opencl/device.h"
 #include "front/opencl/identity.h"
 #include "front/opencl/image.h"
 #include "front/opencl/layers.h"
