@@ -34,8 +34,7 @@ static void *must(void *pointer)
 	return pointer;
 }
 
-void bench_begin(struct bench *bench, int argc, char **argv,
-		 const char *title)
+void bench_begin(struct bench *bench, int argc, char **argv, const char *title)
 {
 	*bench = (struct bench){ .title = title };
 	bench->args = must(calloc((size_t)argc + 1, sizeof(*bench->args)));
@@ -62,8 +61,8 @@ static struct bench_row *add_row(struct bench *bench, const char *name,
 {
 	struct bench_row *row;
 
-	bench->rows = must(realloc(bench->rows, (bench->n_rows + 1) *
-							sizeof(*bench->rows)));
+	bench->rows = must(realloc(bench->rows,
+				   (bench->n_rows + 1) * sizeof(*bench->rows)));
 	row = &bench->rows[bench->n_rows++];
 	*row = (struct bench_row){ .name = must(strdup(name)),
 				   .unit = must(strdup(unit)),
@@ -148,8 +147,7 @@ static void json_row(FILE *file, const struct bench_row *row)
 	fprintf(file, ", \"value\": %.6g, \"unit\": ", row->value);
 	json_string(file, row->unit);
 	if (row->has_bar)
-		fprintf(file,
-			", \"bar\": %.6g, \"better\": \"%s\", \"ok\": %s",
+		fprintf(file, ", \"bar\": %.6g, \"better\": \"%s\", \"ok\": %s",
 			row->bar,
 			row->better == BENCH_LOWER ? "lower" : "higher",
 			row_ok(row) ? "true" : "false");
@@ -194,10 +192,10 @@ static const char *file_system_name(const char *directory)
 		unsigned long magic;
 		const char *name;
 	} known[] = {
-		{ 0xef53, "ext4" },	  { 0x58465342, "xfs" },
-		{ 0x9123683e, "btrfs" },  { 0xf2f52010, "f2fs" },
-		{ 0x01021994, "tmpfs" },  { 0x794c7630, "overlayfs" },
-		{ 0x6969, "nfs" },	  { 0x65735546, "fuse" },
+		{ 0xef53, "ext4" },	 { 0x58465342, "xfs" },
+		{ 0x9123683e, "btrfs" }, { 0xf2f52010, "f2fs" },
+		{ 0x01021994, "tmpfs" }, { 0x794c7630, "overlayfs" },
+		{ 0x6969, "nfs" },	 { 0x65735546, "fuse" },
 		{ 0x01021997, "9p" },
 	};
 	struct statfs info;
@@ -337,8 +335,7 @@ static int by_value(const void *a, const void *b)
 double bench_median(double *values, size_t n)
 {
 	qsort(values, n, sizeof(*values), by_value);
-	return n % 2 ? values[n / 2]
-		     : (values[n / 2 - 1] + values[n / 2]) / 2;
+	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 double bench_best(double *values, size_t n)

@@ -44,8 +44,8 @@ struct bench_row {
 
 struct bench {
 	const char *title;
-	const char *json;	/* FILE, or NULL */
-	const char *directory;	/* whose file system is named; may be set */
+	const char *json;      /* FILE, or NULL */
+	const char *directory; /* whose file system is named; may be set */
 	int append;
 	int quick;
 	struct bench_row *rows;
@@ -56,8 +56,7 @@ struct bench {
 };
 
 /* Takes --json, --append and --quick; a wrong use ends the program with 2. */
-void bench_begin(struct bench *bench, int argc, char **argv,
-		 const char *title);
+void bench_begin(struct bench *bench, int argc, char **argv, const char *title);
 
 void bench_row(struct bench *bench, const char *name, double value,
 	       const char *unit);

@@ -20,16 +20,16 @@
 #include "bench.h"
 #include "peer_map.h"
 
-#define ENTRIES 1000
+#define ENTRIES	     1000
 #define RECORD_BYTES 200
-#define VALUE_BYTES 4096
-#define ROUNDS 15
-#define THREADS_MAX 2
+#define VALUE_BYTES  4096
+#define ROUNDS	     15
+#define THREADS_MAX  2
 
 static struct kiln *kiln;
 static struct kiln_key *keys[ENTRIES];
 static unsigned order[ENTRIES];
-static uint64_t n_ops = 2000000;	/* of a thread in a round */
+static uint64_t n_ops = 2000000; /* of a thread in a round */
 
 /* The record's frame around one field is the rest of its 200 bytes. */
 static struct kiln_key *make_key(unsigned number)
@@ -154,7 +154,7 @@ static void *run(void *arg)
 {
 	struct runner *runner = arg;
 
-	kiln_blob_unref(hit(keys[0]));	/* a thread's first hit is dearer */
+	kiln_blob_unref(hit(keys[0])); /* a thread's first hit is dearer */
 	pthread_barrier_wait(runner->barrier);
 	runner->start_ns = bench_now_ns();
 	runner->side();
@@ -172,8 +172,8 @@ static double measure(side_fn *side, unsigned n_threads)
 
 	pthread_barrier_init(&barrier, NULL, n_threads);
 	for (i = 0; i < n_threads; i++) {
-		runners[i] = (struct runner){ .barrier = &barrier,
-					      .side = side };
+		runners[i] =
+			(struct runner){ .barrier = &barrier, .side = side };
 		if (pthread_create(&runners[i].thread, NULL, run, &runners[i]))
 			bench_fail("no thread");
 	}

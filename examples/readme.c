@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	struct kiln *kiln;
 
 	kiln_options_init(&options);
-	options.store_url = argv[1];	/* "log:/home/me/.cache/app" */
+	options.store_url = argv[1]; /* "log:/home/me/.cache/app" */
 	if (kiln_open(&options, &kiln))
 		return 1;
 	kiln_key_add_string(key, "compiler", "cc 1.2");

@@ -40,7 +40,7 @@
 
 /* Not worth a place beside the hot path. */
 #define COLD __attribute__((noinline, cold))
-#define HOT __attribute__((always_inline))
+#define HOT  __attribute__((always_inline))
 
 /* ---- Calls ----------------------------------------------------------------- */
 
@@ -135,7 +135,8 @@ HOT static inline enum kiln_status hot(struct kiln *kiln,
 		return KILN_MISS;
 	ki_slot_pin(slot);
 	if (__builtin_expect(atomic_load_explicit(&kiln->attention,
-						  memory_order_acquire), 0) ||
+						  memory_order_acquire),
+			     0) ||
 	    !is_current(kiln) ||
 	    ki_memory_find(kiln->memory, key, slot, out_blob))
 		return KILN_MISS;
@@ -157,7 +158,7 @@ static enum kiln_status enter_from(struct kiln *kiln, struct ki_slot *slot)
 }
 
 COLD static void trace(struct kiln *kiln, const struct kiln_key *key,
-		  const char *what)
+		       const char *what)
 {
 	char hex[2 * KILN_DIGEST_BYTES + 1];
 
@@ -288,17 +289,15 @@ static void backfill(struct kiln *kiln, size_t n_tiers,
 		return;
 	while (n_tiers--)
 		(void)put_in(kiln, kiln->tiers[n_tiers], key,
-			     kiln_blob_data(metadata),
-			     kiln_blob_size(metadata), kiln_blob_data(value),
-			     kiln_blob_size(value), 0);
+			     kiln_blob_data(metadata), kiln_blob_size(metadata),
+			     kiln_blob_data(value), kiln_blob_size(value), 0);
 }
 
 /*
  * Ask all tiers, fastest first.  KILN_OK, or KILN_MISS with the counter that
  * tells why.  out_metadata may be NULL.
  */
-static enum kiln_status ask_tiers(struct kiln *kiln,
-				  const struct kiln_key *key,
+static enum kiln_status ask_tiers(struct kiln *kiln, const struct kiln_key *key,
 				  struct kiln_blob **out_blob,
 				  struct kiln_blob **out_metadata,
 				  enum kiln_counter *out_reason)
@@ -346,11 +345,9 @@ static struct kiln_tier_lock *lock_build(struct kiln *kiln,
 	if (!store || !store->ops->lock || !ki_kiln_writes(kiln) ||
 	    (kiln->flags & KILN_OPEN_NO_BUILD_LOCK))
 		return NULL;
-	status = store->ops->lock(store, key,
-				  ki_flight_is_nested(flight)
-					  ? 0
-					  : kiln->lock_timeout_ms,
-				  &lock);
+	status = store->ops->lock(
+		store, key,
+		ki_flight_is_nested(flight) ? 0 : kiln->lock_timeout_ms, &lock);
 	if (status == KILN_OK)
 		return lock;
 	if (status == KILN_E_TIMEOUT)
@@ -575,8 +572,7 @@ enum kiln_status kiln_get_or_build(struct kiln *kiln,
 	if (__builtin_expect(status || !build || !result, 0))
 		return status ? status : KILN_E_INVALID;
 	if (__builtin_expect(hot(kiln, key, &blob, &slot), 0))
-		return get_or_build_slowly(kiln, key, build, arg, result,
-					   slot);
+		return get_or_build_slowly(kiln, key, build, arg, result, slot);
 	result->kind = KILN_BUILD_OK;
 	result->code = 0;
 	result->message = NULL;
@@ -678,8 +674,8 @@ enum kiln_status kiln_peek(struct kiln *kiln, const struct kiln_key *key,
 		return status;
 	status = KILN_MISS;
 	for (size_t i = 0; i < kiln->n_tiers && status; i++)
-		status = kiln->tiers[i]->ops->get(kiln->tiers[i], key,
-						  out_blob, out_metadata);
+		status = kiln->tiers[i]->ops->get(kiln->tiers[i], key, out_blob,
+						  out_metadata);
 	ki_kiln_leave(kiln);
 	return status ? KILN_MISS : KILN_OK;
 }
@@ -706,9 +702,9 @@ static enum kiln_status put_in_memory(struct kiln *kiln,
 /* The first tier decides, and the others follow. */
 static enum kiln_status put_in_tiers(struct kiln *kiln,
 				     const struct kiln_key *key,
-				     const void *metadata,
-				     size_t metadata_size, const void *data,
-				     size_t size, unsigned flags)
+				     const void *metadata, size_t metadata_size,
+				     const void *data, size_t size,
+				     unsigned flags)
 {
 	enum kiln_status first = KILN_OK;
 

@@ -15,8 +15,8 @@
 #include "sys/sys.h"
 
 #define KI_TIERS_MAX 8
-#define KI_STRIPES 8		/* of counters; a power of two */
-#define KI_TICK_NS 1000000000u	/* between two flushes of counters */
+#define KI_STRIPES   8		 /* of counters; a power of two */
+#define KI_TICK_NS   1000000000u /* between two flushes of counters */
 
 struct ki_stripe {
 	_Alignas(64) _Atomic uint64_t counters[KILN_N_COUNTERS];
@@ -25,24 +25,24 @@ struct ki_stripe {
 struct kiln {
 	/* Fixed after open. */
 	struct ki_memory *memory;
-	struct kiln_tier *tiers[KI_TIERS_MAX];	/* fastest first */
+	struct kiln_tier *tiers[KI_TIERS_MAX]; /* fastest first */
 	size_t n_tiers;
-	int has_store;			/* tiers[0] is the store given */
+	int has_store; /* tiers[0] is the store given */
 	enum kiln_status store_status;
 	uint64_t fork_counter;
 	uint32_t flags;
 	uint32_t lock_timeout_ms;
 	uint64_t memory_bytes_max;
-	char *name_space;		/* or NULL */
-	char *application;		/* or NULL */
+	char *name_space;  /* or NULL */
+	char *application; /* or NULL */
 	kiln_log_fn *log;
 	void *log_arg;
 	/* Atomic. */
-	_Atomic uint64_t seen[KI_TIERS_MAX];	/* generations */
-	_Atomic int attention;	/* off the hot path: closing, traced, a guest,
+	_Atomic uint64_t seen[KI_TIERS_MAX]; /* generations */
+	_Atomic int attention; /* off the hot path: closing, traced, a guest,
 				   or a flush may be due */
 	_Atomic int closing;
-	_Alignas(64) _Atomic uint64_t calls;	/* in progress, off the hot path */
+	_Alignas(64) _Atomic uint64_t calls; /* in progress, off the hot path */
 	_Atomic uint64_t next_tick_ns;
 	_Atomic uint64_t next_halving_ns;
 	struct ki_stripe stripes[KI_STRIPES];

@@ -63,7 +63,7 @@ struct work {
 	enum kiln_build_kind kind;
 	const char *text;
 	struct kiln *kiln;
-	unsigned wait_for;	/* so many threads wait for this build */
+	unsigned wait_for; /* so many threads wait for this build */
 	_Atomic unsigned n_builds;
 };
 
@@ -123,10 +123,10 @@ static const char *outcome(struct kiln *kiln, unsigned number,
 	return out;
 }
 
-#define assert_outcome(kiln, number, work, text) \
-	do { \
-		char out_[128]; \
-		assert_string_equal(outcome(kiln, number, work, out_), text); \
+#define assert_outcome(kiln, number, work, text)                               \
+	do {                                                                   \
+		char out_[128];                                                \
+		assert_string_equal(outcome(kiln, number, work, out_), text);  \
 	} while (0)
 
 /* The text of an entry, or the status. */
@@ -145,10 +145,10 @@ static const char *got(struct kiln *kiln, unsigned number, char out[128])
 	return out;
 }
 
-#define assert_got(kiln, number, text) \
-	do { \
-		char out_[128]; \
-		assert_string_equal(got(kiln, number, out_), text); \
+#define assert_got(kiln, number, text)                                         \
+	do {                                                                   \
+		char out_[128];                                                \
+		assert_string_equal(got(kiln, number, out_), text);            \
 	} while (0)
 
 static enum kiln_status put(struct kiln *kiln, unsigned number,
@@ -342,10 +342,12 @@ static void failures_reach_the_caller_and_obey_the_policy(void **state)
 		const char *second;
 	} rows[] = {
 		{ KILN_FAILURE_RETRY, KILN_BUILD_FAILED, "no, -11 from build" },
-		{ KILN_FAILURE_KEEP, KILN_BUILD_FAILED, "no, -11 from failure" },
+		{ KILN_FAILURE_KEEP, KILN_BUILD_FAILED,
+		  "no, -11 from failure" },
 		{ KILN_FAILURE_KEEP_FOR, KILN_BUILD_FAILED,
 		  "no, -11 from failure" },
-		{ KILN_FAILURE_KEEP, KILN_BUILD_SPURIOUS, "no, -11 from build" },
+		{ KILN_FAILURE_KEEP, KILN_BUILD_SPURIOUS,
+		  "no, -11 from build" },
 		{ KILN_FAILURE_KEEP, KILN_BUILD_RESOURCES,
 		  "no, -11 from build" },
 	};
@@ -384,9 +386,9 @@ static void a_success_without_a_blob_breaks_the_contract(void **state)
 	struct kiln_build_result result;
 
 	kiln_build_result_init(&result);
-	assert_int_equal(kiln_get_or_build(kiln, key, build_nothing, NULL,
-					   &result),
-			 KILN_E_INVALID);
+	assert_int_equal(
+		kiln_get_or_build(kiln, key, build_nothing, NULL, &result),
+		KILN_E_INVALID);
 	kiln_key_free(key);
 	kiln_close(kiln);
 }
@@ -405,8 +407,8 @@ static void build_nested(const struct kiln_key *key, void *arg,
 	struct kiln_key *other = key_of(2);
 
 	kiln_build_result_init(&inner);
-	nesting->same = kiln_get_or_build(nesting->kiln, key, build_text,
-					  &work, &inner);
+	nesting->same = kiln_get_or_build(nesting->kiln, key, build_text, &work,
+					  &inner);
 	nesting->other = kiln_get_or_build(nesting->kiln, other, build_text,
 					   &work, &inner);
 	kiln_build_result_fini(&inner);
@@ -425,9 +427,9 @@ static void a_build_may_use_the_kiln_but_not_for_its_own_key(void **state)
 	struct kiln_build_result result;
 
 	kiln_build_result_init(&result);
-	assert_int_equal(kiln_get_or_build(kiln, key, build_nested, &nesting,
-					   &result),
-			 KILN_OK);
+	assert_int_equal(
+		kiln_get_or_build(kiln, key, build_nested, &nesting, &result),
+		KILN_OK);
 	assert_int_equal(nesting.same, KILN_E_INVALID);
 	assert_int_equal(nesting.other, KILN_OK);
 	assert_string_equal(kiln_blob_data(result.blob), "outer");
@@ -465,21 +467,20 @@ static void an_entry_says_where_it_comes_from(void **state)
 	options.name_space = "tests";
 	kiln = open_with(options, shelf, NULL);
 	kiln_build_result_init(&result);
-	assert_int_equal(kiln_get_or_build(kiln, key, build_with_metadata,
-					   NULL, &result),
+	assert_int_equal(kiln_get_or_build(kiln, key, build_with_metadata, NULL,
+					   &result),
 			 KILN_OK);
 	assert_null(result.metadata);
 	kiln_build_result_fini(&result);
-	assert_int_equal(kiln_get_entry(kiln, key, &value, &metadata),
-			 KILN_OK);
+	assert_int_equal(kiln_get_entry(kiln, key, &value, &metadata), KILN_OK);
 	data = kiln_blob_data(metadata);
 	size = kiln_blob_size(metadata);
-	assert_int_equal(kiln_metadata_find_u64(data, size, KILN_META_CREATED,
-						&number),
-			 KILN_OK);
+	assert_int_equal(
+		kiln_metadata_find_u64(data, size, KILN_META_CREATED, &number),
+		KILN_OK);
 	assert_true(number > 1600000000);
-	assert_int_equal(kiln_metadata_find_u64(
-				 data, size, KILN_META_BUILD_TIME, &number),
+	assert_int_equal(kiln_metadata_find_u64(data, size,
+						KILN_META_BUILD_TIME, &number),
 			 KILN_OK);
 	assert_int_equal(number, 7000000);
 	assert_int_equal(kiln_metadata_find(data, size, KILN_META_NAMESPACE,
@@ -963,9 +964,7 @@ static void *build_one(void *arg)
 static void closing_waits_for_calls_in_progress(void **state)
 {
 	struct shelf *shelf = shelf_new();
-	struct closing closing = {
-		.kiln = open_with(defaults(), shelf, NULL)
-	};
+	struct closing closing = { .kiln = open_with(defaults(), shelf, NULL) };
 	pthread_t thread;
 
 	if (pthread_create(&thread, NULL, build_one, &closing))
@@ -1071,6 +1070,202 @@ static void many_threads_do_everything(void **state)
 	shelf_free(far);
 }
 
+/* ---- Stores on disk -------------------------------------------------------- */
+
+static const char *const kinds[] = { "log:", "file:" };
+
+static char *url_of(const char *kind, const char *directory)
+{
+	char *url;
+
+	if (asprintf(&url, "%s%s/store", kind, directory) < 0)
+		abort();
+	return url;
+}
+
+static struct kiln *open_url(const char *url, uint32_t flags)
+{
+	struct kiln_options options = defaults();
+	struct kiln *kiln;
+
+	options.store_url = url;
+	options.flags = flags;
+	if (kiln_open(&options, &kiln))
+		abort();
+	return kiln;
+}
+
+static void a_store_keeps_entries(void **state)
+{
+	for (size_t i = 0; i < 2; i++) {
+		char *directory = harness_directory();
+		char *url = url_of(kinds[i], directory);
+		struct kiln *kiln = open_url(url, 0);
+		struct work work = { .text = "one" };
+
+		assert_int_equal(kiln_store_status(kiln), KILN_OK);
+		assert_outcome(kiln, 1, &work, "one from build");
+		assert_outcome(kiln, 1, &work, "one from memory");
+		assert_int_equal(put(kiln, 2, "two", 0), KILN_OK);
+		assert_got(kiln, 2, "two");
+		kiln_close(kiln);
+		kiln = open_url(url, 0);
+		assert_outcome(kiln, 1, &work, "one from store");
+		assert_outcome(kiln, 1, &work, "one from memory");
+		assert_got(kiln, 2, "two");
+		kiln_close(kiln);
+		kiln = open_url(url, KILN_OPEN_GUEST);
+		assert_outcome(kiln, 1, &work, "one from store");
+		assert_outcome(kiln, 1, &work, "one from store");
+		kiln_close(kiln);
+		free(url);
+		free(directory);
+	}
+}
+
+static void a_wipe_by_another_empties_memory(void **state)
+{
+	for (size_t i = 0; i < 2; i++) {
+		char *directory = harness_directory();
+		char *url = url_of(kinds[i], directory);
+		struct kiln *kiln = open_url(url, 0);
+		struct kiln *other = open_url(url, 0);
+		struct work work = { .text = "one" };
+
+		assert_outcome(kiln, 1, &work, "one from build");
+		assert_outcome(kiln, 1, &work, "one from memory");
+		assert_int_equal(kiln_wipe(other), KILN_OK);
+		if (i == 0) /* file: nothing tells other processes */
+			assert_outcome(kiln, 1, &work, "one from build");
+		kiln_close(other);
+		kiln_close(kiln);
+		free(url);
+		free(directory);
+	}
+}
+
+/* Builds leave a byte each in a file that all processes share. */
+static void build_and_say_so(const struct kiln_key *key, void *arg,
+			     struct kiln_build_result *result)
+{
+	FILE *file = fopen(arg, "a");
+
+	if (!file || fputc('x', file) == EOF || fclose(file) ||
+	    kiln_blob_copy("one", 4, &result->blob))
+		abort();
+}
+
+struct processes {
+	char *url;
+	char *builds;
+};
+
+static int build_in_process(unsigned index, void *arg)
+{
+	struct processes *processes = arg;
+	struct kiln *kiln = open_url(processes->url, 0);
+	struct kiln_key *key = key_of(1);
+	struct kiln_build_result result;
+	int wrong;
+
+	kiln_build_result_init(&result);
+	wrong = kiln_get_or_build(kiln, key, build_and_say_so,
+				  processes->builds, &result) != KILN_OK ||
+		strcmp(kiln_blob_data(result.blob), "one");
+	kiln_build_result_fini(&result);
+	kiln_key_free(key);
+	kiln_close(kiln);
+	return wrong;
+}
+
+/* S19, with fewer processes. */
+static void many_processes_build_once(void **state)
+{
+	for (size_t i = 0; i < 2; i++) {
+		char *directory = harness_directory();
+		struct processes processes = {
+			url_of(kinds[i], directory),
+			harness_path(directory, "builds"),
+		};
+		size_t n_builds = 0;
+
+		assert_int_equal(
+			harness_processes(12, build_in_process, &processes, 60),
+			0);
+		free(harness_read(processes.builds, &n_builds));
+		assert_int_equal(n_builds, 1);
+		free(processes.builds);
+		free(processes.url);
+		free(directory);
+	}
+}
+
+static void a_store_that_cannot_be_used_costs_the_store(void **state)
+{
+	static const char *const urls[] = {
+		"log:/proc/nowhere",
+		"file:/proc/nowhere",
+		"log:/dev/null/x",
+	};
+
+	for (size_t i = 0; i < 3; i++) {
+		struct kiln_options options = defaults();
+		struct work work = { .text = "one" };
+		char message[256] = "";
+		struct kiln *kiln;
+
+		options.store_url = urls[i];
+		options.log = remember;
+		options.log_arg = message;
+		assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+		assert_true(kiln_store_status(kiln) < 0);
+		assert_non_null(strstr(message, "nowhere")
+					? message
+					: strstr(message, "null"));
+		assert_outcome(kiln, 1, &work, "one from build");
+		assert_outcome(kiln, 1, &work, "one from memory");
+		assert_int_equal(put(kiln, 2, "two", 0),
+				 kiln_store_status(kiln));
+		assert_got(kiln, 2, "two");
+		assert_in_range(counter(kiln, KILN_COUNT_MISS_UNAVAILABLE), 1,
+				2);
+		kiln_close(kiln);
+	}
+}
+
+static void counters_are_kept_by_the_store(void **state)
+{
+	static const uint32_t flags[] = { 0, KILN_OPEN_GUEST };
+	struct kiln_store_counters *counters = calloc(1, sizeof(*counters));
+
+	for (size_t i = 0; i < 2; i++) {
+		char *directory = harness_directory();
+		char *url = url_of("log:", directory);
+		struct kiln *kiln = open_url(url, flags[i]), *reader;
+		struct work work = { .text = "one" };
+
+		assert_outcome(kiln, 1, &work, "one from build");
+		assert_got(kiln, 1, "one");
+		/* A guest may end at any moment. */
+		if (!flags[i])
+			kiln_close(kiln);
+		reader = open_url(url, 0);
+		assert_int_equal(kiln_store_counters(reader, counters),
+				 KILN_OK);
+		assert_int_equal(counters->total[KILN_COUNT_BUILDS], 1);
+		assert_int_equal(counters->total[KILN_COUNT_PUTS], 1);
+		assert_int_equal(counters->total[KILN_COUNT_HITS_MEMORY] +
+					 counters->total[KILN_COUNT_HITS_STORE],
+				 1);
+		if (flags[i])
+			kiln_close(kiln);
+		kiln_close(reader);
+		free(url);
+		free(directory);
+	}
+	free(counters);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1103,6 +1298,11 @@ int main(void)
 		cmocka_unit_test(a_process_may_end_with_a_kiln_open),
 		cmocka_unit_test(blobs_outlive_the_kiln),
 		cmocka_unit_test(many_threads_do_everything),
+		cmocka_unit_test(a_store_keeps_entries),
+		cmocka_unit_test(a_wipe_by_another_empties_memory),
+		cmocka_unit_test(many_processes_build_once),
+		cmocka_unit_test(a_store_that_cannot_be_used_costs_the_store),
+		cmocka_unit_test(counters_are_kept_by_the_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,9 +24,9 @@
 #include "base/text.h"
 #include "sys/sys.h"
 
-#define SYSTEM_FILE "/etc/kiln.conf"
+#define SYSTEM_FILE    "/etc/kiln.conf"
 #define FILE_BYTES_MAX ((size_t)64 << 10)
-#define WARNINGS_MAX 64
+#define WARNINGS_MAX   64
 /* Room below a directory for the names that kiln makes in it. */
 #define DIRECTORY_BYTES_MAX (KI_PATH_MAX - 128)
 
@@ -61,8 +61,8 @@ static const struct {
 };
 
 static const struct {
-	const char *variable;	/* in the environment */
-	const char *key;	/* in files */
+	const char *variable; /* in the environment */
+	const char *key;      /* in files */
 } names[KILN_N_SETTINGS] = {
 #define NAMES(id, env, conf) [KILN_SET_##id] = { env, conf },
 	KILN_SETTINGS(NAMES)
@@ -70,7 +70,7 @@ static const struct {
 };
 
 struct value {
-	char *text;	/* or NULL */
+	char *text; /* or NULL */
 	char *origin;
 	uint64_t number;
 };
@@ -79,17 +79,17 @@ struct kiln_config {
 	struct value values[KILN_N_SETTINGS];
 	char *warnings[WARNINGS_MAX];
 	size_t n_warnings;
-	char *directory;	/* or NULL */
+	char *directory; /* or NULL */
 	char *why;
-	char *url;		/* of the store, or NULL */
-	char *spool;		/* or NULL */
+	char *url;   /* of the store, or NULL */
+	char *spool; /* or NULL */
 	int no_memory;
 };
 
 /* What is being read: where to complain, and which line it is. */
 struct reading {
 	struct kiln_config *config;
-	char *message;		/* of the first error */
+	char *message; /* of the first error */
 	size_t message_size;
 	int failed;
 };
@@ -147,8 +147,7 @@ static int is_store(const char *text)
 }
 
 /* NULL, or what is wrong and what would be right. */
-static const char *check(enum type type, const char *text,
-			 uint64_t *out_number)
+static const char *check(enum type type, const char *text, uint64_t *out_number)
 {
 	int truth = 0;
 
@@ -257,7 +256,8 @@ static void read_line(struct reading *reading, char *line, const char *origin)
 		return;
 	value = strchr(name, '=');
 	if (!value) {
-		complain(reading, origin, name, "is not of the form key = value");
+		complain(reading, origin, name,
+			 "is not of the form key = value");
 		return;
 	}
 	*value++ = '\0';
@@ -300,8 +300,8 @@ static void read_file(struct reading *reading, const char *path, int must)
 {
 	void *data;
 	size_t size;
-	int err = ki_read_file(&ki_sys_posix, path, FILE_BYTES_MAX, &data,
-			       &size);
+	int err =
+		ki_read_file(&ki_sys_posix, path, FILE_BYTES_MAX, &data, &size);
 
 	if (err == -ENOMEM) {
 		reading->config->no_memory = 1;
@@ -410,8 +410,8 @@ static void choose_from_url(struct kiln_config *config)
 {
 	const char *url = config->values[KILN_SET_STORE].text;
 	const char *directory = strchr(url, ':') + 1;
-	const char *name = !strncmp(url, "log:", 4) ? strrchr(directory, '#')
-						    : NULL;
+	const char *name =
+		!strncmp(url, "log:", 4) ? strrchr(directory, '#') : NULL;
 
 	if (name && strchr(name, '/'))
 		name = NULL;
@@ -592,10 +592,11 @@ void kiln_config_options(const struct kiln_config *config,
 {
 	if (!kiln_config_number(config, KILN_SET_DISABLE))
 		options->store_url = config->url;
-	options->store_bytes_max = kiln_config_number(config, KILN_SET_MAX_SIZE);
+	options->store_bytes_max =
+		kiln_config_number(config, KILN_SET_MAX_SIZE);
 	options->memory_bytes_max = kiln_config_number(config, KILN_SET_MEMORY);
-	options->lock_timeout_ms = (uint32_t)kiln_config_number(
-		config, KILN_SET_LOCK_TIMEOUT);
+	options->lock_timeout_ms =
+		(uint32_t)kiln_config_number(config, KILN_SET_LOCK_TIMEOUT);
 	options->name_space = kiln_config_value(config, KILN_SET_NAMESPACE);
 	if (kiln_config_number(config, KILN_SET_READONLY))
 		options->flags |= KILN_OPEN_READONLY;

@@ -7,7 +7,7 @@
 #include <kiln/inspect.h>
 
 struct ki_config_sources {
-	const char *const *environment;	/* NAME=VALUE, NULL-ended */
+	const char *const *environment; /* NAME=VALUE, NULL-ended */
 	const char *system_file;	/* "/etc/kiln.conf" */
 	int is_secure;			/* set-uid and the like */
 };

@@ -63,18 +63,42 @@ static void the_strongest_place_wins(void **state)
 		const char *origin_end;
 	} rows[] = {
 		{ "default", { NULL }, NULL, NULL, "64M", "default" },
-		{ "system", { NULL }, NULL, "memory = 1M\n", "1M",
+		{ "system",
+		  { NULL },
+		  NULL,
+		  "memory = 1M\n",
+		  "1M",
 		  "system.conf:1" },
-		{ "user", { NULL }, "\n# x\nmemory = 2M", "memory = 1M\n", "2M",
+		{ "user",
+		  { NULL },
+		  "\n# x\nmemory = 2M",
+		  "memory = 1M\n",
+		  "2M",
 		  "kiln.conf:3" },
-		{ "environment", { "KILN_MEMORY=3M" }, "memory = 2M\n",
-		  "memory = 1M\n", "3M", "environment" },
-		{ "empty is unset", { "KILN_MEMORY=" }, "memory = 2M\n", NULL,
-		  "2M", "kiln.conf:1" },
-		{ "the last line", { NULL }, "memory = 2M\nmemory=4M\r\n", NULL,
-		  "4M", "kiln.conf:2" },
-		{ "a comment behind", { NULL }, "memory = 2M # less\n", NULL,
-		  "2M", "kiln.conf:1" },
+		{ "environment",
+		  { "KILN_MEMORY=3M" },
+		  "memory = 2M\n",
+		  "memory = 1M\n",
+		  "3M",
+		  "environment" },
+		{ "empty is unset",
+		  { "KILN_MEMORY=" },
+		  "memory = 2M\n",
+		  NULL,
+		  "2M",
+		  "kiln.conf:1" },
+		{ "the last line",
+		  { NULL },
+		  "memory = 2M\nmemory=4M\r\n",
+		  NULL,
+		  "4M",
+		  "kiln.conf:2" },
+		{ "a comment behind",
+		  { NULL },
+		  "memory = 2M # less\n",
+		  NULL,
+		  "2M",
+		  "kiln.conf:1" },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -104,33 +128,55 @@ static void wrong_values_are_named_and_not_used(void **state)
 		const char *place;
 		const char *right;
 	} rows[] = {
-		{ { "KILN_DISABLE=yes" }, NULL, "KILN_DISABLE: \"yes\"",
+		{ { "KILN_DISABLE=yes" },
+		  NULL,
+		  "KILN_DISABLE: \"yes\"",
 		  "true" },
 		{ { "KILN_READONLY=2" }, NULL, "KILN_READONLY: \"2\"", "off" },
-		{ { "KILN_MAX_SIZE=1X" }, NULL, "KILN_MAX_SIZE: \"1X\"",
+		{ { "KILN_MAX_SIZE=1X" },
+		  NULL,
+		  "KILN_MAX_SIZE: \"1X\"",
 		  "K, M, G or T" },
-		{ { "KILN_MAX_SIZE=-1" }, NULL, "KILN_MAX_SIZE: \"-1\"",
+		{ { "KILN_MAX_SIZE=-1" },
+		  NULL,
+		  "KILN_MAX_SIZE: \"-1\"",
 		  "size" },
-		{ { "KILN_MAX_SIZE=99999999999T" }, NULL, "KILN_MAX_SIZE",
+		{ { "KILN_MAX_SIZE=99999999999T" },
+		  NULL,
+		  "KILN_MAX_SIZE",
 		  "size" },
 		{ { "KILN_MEMORY=lots" }, NULL, "KILN_MEMORY", "size" },
-		{ { "KILN_LOCK_TIMEOUT=1K" }, NULL, "KILN_LOCK_TIMEOUT",
+		{ { "KILN_LOCK_TIMEOUT=1K" },
+		  NULL,
+		  "KILN_LOCK_TIMEOUT",
 		  "milliseconds" },
-		{ { "KILN_LOCK_TIMEOUT=9999999999" }, NULL,
-		  "KILN_LOCK_TIMEOUT", "milliseconds" },
-		{ { "KILN_DIR=cache" }, NULL, "KILN_DIR: \"cache\"",
+		{ { "KILN_LOCK_TIMEOUT=9999999999" },
+		  NULL,
+		  "KILN_LOCK_TIMEOUT",
+		  "milliseconds" },
+		{ { "KILN_DIR=cache" },
+		  NULL,
+		  "KILN_DIR: \"cache\"",
 		  "from the root" },
-		{ { "KILN_STORE=/cache" }, NULL, "KILN_STORE: \"/cache\"",
+		{ { "KILN_STORE=/cache" },
+		  NULL,
+		  "KILN_STORE: \"/cache\"",
 		  "log:DIR" },
 		{ { "KILN_STORE=log:cache" }, NULL, "KILN_STORE", "log:DIR" },
 		{ { "KILN_STORE=log:" }, NULL, "KILN_STORE", "log:DIR" },
-		{ { "KILN_CONFIG=/nonexistent/x" }, NULL, "KILN_CONFIG",
+		{ { "KILN_CONFIG=/nonexistent/x" },
+		  NULL,
+		  "KILN_CONFIG",
 		  "cannot be read" },
 		{ { "KILN_CONFIG=x" }, NULL, "KILN_CONFIG", "from the root" },
-		{ { NULL }, "memory = lots\n", "kiln.conf:1: memory: \"lots\"",
+		{ { NULL },
+		  "memory = lots\n",
+		  "kiln.conf:1: memory: \"lots\"",
 		  "size" },
 		{ { NULL }, "\n\nmemory\n", "kiln.conf:3", "key = value" },
-		{ { NULL }, "config = /etc/x\n", "kiln.conf:1: config",
+		{ { NULL },
+		  "config = /etc/x\n",
+		  "kiln.conf:1: config",
 		  "environment" },
 	};
 
@@ -179,9 +225,9 @@ static void numbers_are_parsed(void **state)
 		struct kiln_config *config;
 		char message[256];
 
-		assert_int_equal(load(environment, NULL, NULL, &config,
-				      message),
-				 KILN_OK);
+		assert_int_equal(
+			load(environment, NULL, NULL, &config, message),
+			KILN_OK);
 		assert_int_equal(kiln_config_number(config, rows[i].setting),
 				 rows[i].number);
 		kiln_config_free(config);
@@ -191,8 +237,8 @@ static void numbers_are_parsed(void **state)
 /* S28 */
 static void the_directory_is_where_people_expect_it(void **state)
 {
-	static char long_home[5000] = "HOME=/", long_cache[5000] =
-		"XDG_CACHE_HOME=/";
+	static char long_home[5000] = "HOME=/",
+		    long_cache[5000] = "XDG_CACHE_HOME=/";
 	static const struct {
 		const char *name;
 		const char *environment[4];
@@ -201,33 +247,65 @@ static void the_directory_is_where_people_expect_it(void **state)
 		const char *why;
 	} rows[] = {
 		{ "nothing set", { NULL }, NULL, NULL, "not set" },
-		{ "HOME", { "HOME=/home/u" }, "/home/u/.cache/kiln",
-		  "log:/home/u/.cache/kiln", "$HOME/.cache" },
-		{ "XDG", { "HOME=/home/u", "XDG_CACHE_HOME=/c" }, "/c/kiln",
-		  "log:/c/kiln", "$XDG_CACHE_HOME" },
-		{ "relative XDG", { "HOME=/home/u", "XDG_CACHE_HOME=c" },
-		  "/home/u/.cache/kiln", "log:/home/u/.cache/kiln",
+		{ "HOME",
+		  { "HOME=/home/u" },
+		  "/home/u/.cache/kiln",
+		  "log:/home/u/.cache/kiln",
 		  "$HOME/.cache" },
-		{ "relative XDG alone", { "XDG_CACHE_HOME=c" }, NULL, NULL,
+		{ "XDG",
+		  { "HOME=/home/u", "XDG_CACHE_HOME=/c" },
+		  "/c/kiln",
+		  "log:/c/kiln",
+		  "$XDG_CACHE_HOME" },
+		{ "relative XDG",
+		  { "HOME=/home/u", "XDG_CACHE_HOME=c" },
+		  "/home/u/.cache/kiln",
+		  "log:/home/u/.cache/kiln",
+		  "$HOME/.cache" },
+		{ "relative XDG alone",
+		  { "XDG_CACHE_HOME=c" },
+		  NULL,
+		  NULL,
 		  "no directory" },
 		{ "relative HOME", { "HOME=u" }, NULL, NULL, "no directory" },
 		{ "HOME=/", { "HOME=/" }, NULL, NULL, "no directory" },
 		{ "HOME=//", { "HOME=//" }, NULL, NULL, "no directory" },
 		{ "long HOME", { long_home }, NULL, NULL, "no directory" },
-		{ "long XDG", { long_cache, "HOME=/h" }, "/h/.cache/kiln",
-		  "log:/h/.cache/kiln", "$HOME/.cache" },
-		{ "not UTF-8", { "HOME=/h\xff\x01" }, "/h\xff\x01/.cache/kiln",
-		  "log:/h\xff\x01/.cache/kiln", "$HOME/.cache" },
-		{ "DIR", { "HOME=/h", "KILN_DIR=/d" }, "/d", "log:/d",
+		{ "long XDG",
+		  { long_cache, "HOME=/h" },
+		  "/h/.cache/kiln",
+		  "log:/h/.cache/kiln",
+		  "$HOME/.cache" },
+		{ "not UTF-8",
+		  { "HOME=/h\xff\x01" },
+		  "/h\xff\x01/.cache/kiln",
+		  "log:/h\xff\x01/.cache/kiln",
+		  "$HOME/.cache" },
+		{ "DIR",
+		  { "HOME=/h", "KILN_DIR=/d" },
+		  "/d",
+		  "log:/d",
 		  "KILN_DIR" },
-		{ "DIR with #", { "KILN_DIR=/d#1" }, "/d#1", "log:/d#1/",
+		{ "DIR with #",
+		  { "KILN_DIR=/d#1" },
+		  "/d#1",
+		  "log:/d#1/",
 		  "KILN_DIR" },
-		{ "STORE", { "KILN_DIR=/d", "KILN_STORE=log:/s#name" }, "/s",
-		  "log:/s#name", "KILN_STORE" },
-		{ "STORE of files", { "KILN_STORE=file:/s#1" }, "/s#1",
-		  "file:/s#1", "KILN_STORE" },
-		{ "STORE with # in the path", { "KILN_STORE=log:/s#1/t" },
-		  "/s#1/t", "log:/s#1/t", "KILN_STORE" },
+		{ "STORE",
+		  { "KILN_DIR=/d", "KILN_STORE=log:/s#name" },
+		  "/s",
+		  "log:/s#name",
+		  "KILN_STORE" },
+		{ "STORE of files",
+		  { "KILN_STORE=file:/s#1" },
+		  "/s#1",
+		  "file:/s#1",
+		  "KILN_STORE" },
+		{ "STORE with # in the path",
+		  { "KILN_STORE=log:/s#1/t" },
+		  "/s#1/t",
+		  "log:/s#1/t",
+		  "KILN_STORE" },
 	};
 
 	memset(long_home + 6, 'h', sizeof(long_home) - 7);
@@ -238,9 +316,9 @@ static void the_directory_is_where_people_expect_it(void **state)
 		const char *why, *directory;
 		char message[256];
 
-		assert_int_equal(load(rows[i].environment, NULL, NULL, &config,
-				      message),
-				 KILN_OK);
+		assert_int_equal(
+			load(rows[i].environment, NULL, NULL, &config, message),
+			KILN_OK);
 		directory = kiln_config_directory(config, &why);
 		assert_non_null(strstr(why, rows[i].why));
 		kiln_options_init(&options);
@@ -263,20 +341,20 @@ static void the_directory_is_where_people_expect_it(void **state)
 
 static void unknown_names_are_warnings(void **state)
 {
-	static const char *const environment[] = {
-		"KILN_MAXSIZE=1G", "KILN=1", "XDG_CACHE_HOME=c", "HOME=/h", NULL
-	};
+	static const char *const environment[] = { "KILN_MAXSIZE=1G", "KILN=1",
+						   "XDG_CACHE_HOME=c",
+						   "HOME=/h", NULL };
 	struct kiln_config *config;
 	char message[256];
 
-	assert_int_equal(load(environment, "colour = red\n", NULL, &config,
-			      message),
-			 KILN_OK);
+	assert_int_equal(
+		load(environment, "colour = red\n", NULL, &config, message),
+		KILN_OK);
 	assert_non_null(strstr(kiln_config_warning(config, 0),
 			       "system.conf:1: colour"));
 	assert_non_null(strstr(kiln_config_warning(config, 1), "KILN_MAXSIZE"));
-	assert_non_null(strstr(kiln_config_warning(config, 2),
-			       "XDG_CACHE_HOME"));
+	assert_non_null(
+		strstr(kiln_config_warning(config, 2), "XDG_CACHE_HOME"));
 	assert_null(kiln_config_warning(config, 3));
 	kiln_config_free(config);
 }
@@ -284,10 +362,14 @@ static void unknown_names_are_warnings(void **state)
 static void settings_become_options(void **state)
 {
 	static const char *const environment[] = {
-		"KILN_MAX_SIZE=5G",	"KILN_MEMORY=7M",
-		"KILN_LOCK_TIMEOUT=11", "KILN_NAMESPACE=team",
-		"KILN_READONLY=1",	"KILN_SPOOL=0",
-		"HOME=/h",		NULL,
+		"KILN_MAX_SIZE=5G",
+		"KILN_MEMORY=7M",
+		"KILN_LOCK_TIMEOUT=11",
+		"KILN_NAMESPACE=team",
+		"KILN_READONLY=1",
+		"KILN_SPOOL=0",
+		"HOME=/h",
+		NULL,
 	};
 	struct kiln_options options;
 	struct kiln_config *config;
@@ -321,9 +403,9 @@ static void secure_programs_have_everything_off(void **state)
 	char message[256];
 	const char *why;
 
-	assert_int_equal(ki_config_load(&sources, &config, message,
-					sizeof(message)),
-			 KILN_OK);
+	assert_int_equal(
+		ki_config_load(&sources, &config, message, sizeof(message)),
+		KILN_OK);
 	assert_int_equal(kiln_config_number(config, KILN_SET_DISABLE), 1);
 	assert_null(kiln_config_directory(config, &why));
 	assert_non_null(strstr(why, "set-uid"));
@@ -363,9 +445,9 @@ static void odd_files_do_no_harm(void **state)
 		size_t n = 0;
 
 		harness_write(path, rows[i].text, rows[i].size);
-		assert_int_equal(load(environment, NULL, NULL, &config,
-				      message),
-				 rows[i].status);
+		assert_int_equal(
+			load(environment, NULL, NULL, &config, message),
+			rows[i].status);
 		while (kiln_config_warning(config, n))
 			n++;
 		assert_int_equal(n, rows[i].n_warnings);

@@ -123,7 +123,7 @@ enum kiln_status kiln_store_counters_zero(struct kiln *kiln)
 
 	if (status)
 		return status;
-	ki_kiln_flush(kiln);	/* what came before goes with the rest */
+	ki_kiln_flush(kiln); /* what came before goes with the rest */
 	if (!ki_kiln_writes(kiln))
 		status = KILN_E_READONLY;
 	else

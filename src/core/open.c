@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "store/store.h"
 
-#define NAME_BYTES_MAX 64	/* of a store's files */
+#define NAME_BYTES_MAX 64 /* of a store's files */
 
 typedef enum kiln_status store_open_fn(const struct ki_store_options *options,
 				       struct kiln_tier **out_tier);
@@ -22,8 +22,8 @@ typedef enum kiln_status store_open_fn(const struct ki_store_options *options,
 struct kind {
 	const char *prefix;
 	store_open_fn *open;
-	int needs_local;	/* a file system that is known to behave */
-	int has_name;		/* "#NAME" may follow */
+	int needs_local; /* a file system that is known to behave */
+	int has_name;	 /* "#NAME" may follow */
 };
 
 static const struct kind kinds[] = {
@@ -36,7 +36,7 @@ static const struct kind kinds[] = {
 struct place {
 	const struct kind *kind;
 	char directory[KI_PATH_MAX];
-	char name[NAME_BYTES_MAX + 1];	/* "": the default */
+	char name[NAME_BYTES_MAX + 1]; /* "": the default */
 };
 
 /* ---- Options --------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static const char *parse_url(const char *url, struct place *out_place)
 	if (out_place->kind->has_name)
 		name = strrchr(directory, '#');
 	if (name && strchr(name, '/'))
-		name = NULL;		/* part of the directory */
+		name = NULL; /* part of the directory */
 	size = name ? (size_t)(name - directory) : strlen(directory);
 	if (!size)
 		return "the directory is missing";

@@ -21,8 +21,8 @@
 #include "base/hash.h"
 
 #define PERCENT_MAX 90
-#define HALVING_NS ((uint64_t)10 * 1000000000)
-#define UNBOUNDED ((uint64_t)64 << 20)	/* stands for no bound */
+#define HALVING_NS  ((uint64_t)10 * 1000000000)
+#define UNBOUNDED   ((uint64_t)64 << 20) /* stands for no bound */
 
 static const char *const names[KILN_N_COUNTERS] = {
 #define NAME(name, json, words) [KILN_COUNT_##name] = json,
@@ -48,13 +48,13 @@ const char *kiln_counter_words(unsigned counter)
 
 void ki_kiln_count(struct kiln *kiln, enum kiln_counter counter, uint64_t n)
 {
-	uint64_t place = (uint64_t)ki_thread_pointer() *
-			 0x9e3779b97f4a7c15u >> 61;
+	uint64_t place =
+		(uint64_t)ki_thread_pointer() * 0x9e3779b97f4a7c15u >> 61;
 
 	if (n)
 		atomic_fetch_add_explicit(
-			&kiln->stripes[place % KI_STRIPES].counters[counter],
-			n, memory_order_relaxed);
+			&kiln->stripes[place % KI_STRIPES].counters[counter], n,
+			memory_order_relaxed);
 }
 
 static void sum(struct kiln *kiln, uint64_t out[KILN_N_COUNTERS])
@@ -100,8 +100,8 @@ static int claim(_Atomic uint64_t *next, uint64_t now, uint64_t period)
 
 static void relieve(struct kiln *kiln, uint64_t now)
 {
-	uint64_t bound = kiln->memory_bytes_max ? kiln->memory_bytes_max
-						: UNBOUNDED;
+	uint64_t bound =
+		kiln->memory_bytes_max ? kiln->memory_bytes_max : UNBOUNDED;
 	uint64_t bytes, n_entries;
 
 	if (ki_cgroup_memory_percent(&ki_sys_posix) <= PERCENT_MAX ||

@@ -18,16 +18,16 @@
 struct ki_memory {
 	/* Fixed after new. */
 	struct ki_memory_options options;
-	int owner;			/* column of hits, or -1 */
+	int owner; /* column of hits, or -1 */
 	uint64_t fork_counter;
 	struct ki_table table;
 	/* Atomic. */
-	_Atomic uint64_t hits;		/* those without a column */
+	_Atomic uint64_t hits; /* those without a column */
 	_Atomic uint64_t waited;
 	/* Under mutex. */
 	struct ki_mutex mutex;
 	struct ki_list chains[KI_FLIGHT_CHAINS];
-	struct ki_list failures;	/* oldest first */
+	struct ki_list failures; /* oldest first */
 	uint64_t n_failures;
 	uint64_t failure_bytes;
 };
@@ -47,8 +47,7 @@ static inline void ki_memory_count_hit(struct ki_memory *memory,
 	hits = &slot->hits[memory->owner];
 	n = atomic_load_explicit(hits, memory_order_relaxed) + 1;
 	atomic_store_explicit(hits, n, memory_order_relaxed);
-	if (__builtin_expect(!(n % KI_HITS_PER_TICK), 0) &&
-	    memory->options.due)
+	if (__builtin_expect(!(n % KI_HITS_PER_TICK), 0) && memory->options.due)
 		atomic_store_explicit(memory->options.due, 1,
 				      memory_order_relaxed);
 }

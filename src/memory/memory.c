@@ -28,27 +28,27 @@
 #include "memory/table.h"
 #include "sys/sys.h"
 
-#define CHAINS KI_FLIGHT_CHAINS
-#define FAILURES_MAX 4096
+#define CHAINS		  KI_FLIGHT_CHAINS
+#define FAILURES_MAX	  4096
 #define FAILURE_BYTES_MAX ((uint64_t)16 << 20)
 
 struct ki_flight {
 	/* Fixed. */
 	struct ki_memory *memory;
 	struct kiln_key *key;
-	struct ki_flight *outer;	/* led by the same thread */
+	struct ki_flight *outer; /* led by the same thread */
 	int nested;
 	/* Atomic. */
-	_Atomic unsigned refs;		/* leader, chain, those who wait */
+	_Atomic unsigned refs; /* leader, chain, those who wait */
 	/* Under mutex. */
-	struct ki_list link;		/* in a chain */
-	struct ki_list age;		/* of kept failures */
+	struct ki_list link; /* in a chain */
+	struct ki_list age;  /* of kept failures */
 	struct ki_cond cond;
 	int done;
 	/* Written once, before done. */
 	enum kiln_status status;
 	struct kiln_build_result result;
-	uint64_t expires_ns;		/* 0: never */
+	uint64_t expires_ns; /* 0: never */
 };
 
 static __thread struct ki_flight *innermost;
@@ -77,11 +77,11 @@ enum kiln_status ki_memory_get(struct ki_memory *memory,
 
 static int is_same_key(const struct kiln_key *a, const struct kiln_key *b)
 {
-	return a == b || (a->digest_low == b->digest_low &&
-			  a->digest_high == b->digest_high &&
-			  a->record.size == b->record.size &&
-			  !memcmp(a->record.data, b->record.data,
-				  a->record.size));
+	return a == b ||
+	       (a->digest_low == b->digest_low &&
+		a->digest_high == b->digest_high &&
+		a->record.size == b->record.size &&
+		!memcmp(a->record.data, b->record.data, a->record.size));
 }
 
 static struct ki_list *chain_of(struct ki_memory *memory,
@@ -118,7 +118,7 @@ static void forget_failure_locked(struct ki_memory *memory,
 	memory->failure_bytes -= failure_cost(flight);
 	ki_list_remove(&flight->age);
 	ki_list_remove(&flight->link);
-	unref(flight);		/* a failure has no blob: nothing to call */
+	unref(flight); /* a failure has no blob: nothing to call */
 }
 
 /* A flight in the air or a failure that still counts. */
@@ -127,7 +127,7 @@ static struct ki_flight *find_locked(struct ki_memory *memory,
 {
 	struct ki_list *link;
 
-	ki_list_for_each(link, chain_of(memory, key)) {
+	ki_list_for_each (link, chain_of(memory, key)) {
 		struct ki_flight *flight =
 			ki_container(link, struct ki_flight, link);
 
@@ -296,9 +296,8 @@ static void keep_failure_locked(struct ki_memory *memory,
 				struct ki_flight *flight)
 {
 	if (memory->options.failure_policy == KILN_FAILURE_KEEP_FOR)
-		flight->expires_ns =
-			ki_sys_posix.monotonic_ns(&ki_sys_posix) +
-			memory->options.failure_ttl_ms * 1000000;
+		flight->expires_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix) +
+				     memory->options.failure_ttl_ms * 1000000;
 	ki_list_append(&memory->failures, &flight->age);
 	memory->n_failures++;
 	memory->failure_bytes += failure_cost(flight);
@@ -335,8 +334,7 @@ void ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
 	unref(flight);
 }
 
-static void forget_failure(struct ki_memory *memory,
-			   const struct kiln_key *key)
+static void forget_failure(struct ki_memory *memory, const struct kiln_key *key)
 {
 	struct ki_flight *flight;
 
@@ -356,8 +354,8 @@ void ki_memory_put(struct ki_memory *memory, const struct kiln_key *key,
 	if (memory->options.hold_nothing)
 		(void)ki_table_remove(&memory->table, key);
 	else
-		(void)ki_table_put(&memory->table, key, blob,
-				   KI_TABLE_REPLACE, NULL);
+		(void)ki_table_put(&memory->table, key, blob, KI_TABLE_REPLACE,
+				   NULL);
 }
 
 enum kiln_status ki_memory_add(struct ki_memory *memory,
@@ -457,7 +455,7 @@ enum kiln_status ki_memory_new(const struct ki_memory_options *options,
 	return KILN_OK;
 }
 
-void ki_memory_free(struct ki_memory *memory)
+void ki_memory_free(struct ki_memory *memory) KI_NO_ANALYSIS
 {
 	if (!memory || !ki_mutex_try_lock(&memory->mutex))
 		return;

@@ -19,12 +19,12 @@ struct ki_memory;
 struct ki_flight;
 
 struct ki_memory_options {
-	uint64_t bytes_max;	/* 0: no bound */
-	uint64_t entries_max;	/* 0: no bound */
-	int hold_nothing;	/* flights only: every look-up misses */
+	uint64_t bytes_max;   /* 0: no bound */
+	uint64_t entries_max; /* 0: no bound */
+	int hold_nothing;     /* flights only: every look-up misses */
 	enum kiln_failure_policy failure_policy;
 	uint64_t failure_ttl_ms;
-	_Atomic int *due;	/* set at every 4096th hit of a thread; NULL */
+	_Atomic int *due; /* set at every 4096th hit of a thread; NULL */
 };
 
 /* KILN_E_NO_MEMORY. */

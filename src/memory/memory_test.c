@@ -177,7 +177,7 @@ static void a_value_larger_than_the_bound_is_not_kept(void **state)
 	put(memory, 1, 1, 100);
 	put(memory, 2, 2, 100);
 	put(memory, 1, 3, 20000);
-	assert_int_equal(get(memory, 1), NOTHING);	/* nor an older one */
+	assert_int_equal(get(memory, 1), NOTHING); /* nor an older one */
 	assert_int_equal(get(memory, 2), 2);
 	ki_memory_free(memory);
 }
@@ -448,7 +448,7 @@ static void a_stopped_reader_does_not_make_memory_grow(void **state)
 			held++;
 		}
 	assert_in_range(held, 100, 2000);
-	put(memory, 9999, 1, 8);	/* collects */
+	put(memory, 9999, 1, 8); /* collects */
 	put(memory, 9998, 2, 8);
 	assert_int_equal(get(memory, 9998), 2);
 	ki_memory_free(memory);
@@ -533,8 +533,8 @@ static int fly(unsigned index, void *arg)
 	if (status == KILN_MISS) {
 		int turn = atomic_fetch_add(&party->n_led, 1);
 
-		while (!turn && ki_memory_waited(party->memory) <
-					party->n_threads - 1)
+		while (!turn &&
+		       ki_memory_waited(party->memory) < party->n_threads - 1)
 			ki_thread_yield();
 		if (party->kind == KILN_BUILD_OK)
 			result.blob = blob_of(42, 8);
@@ -544,8 +544,7 @@ static int fly(unsigned index, void *arg)
 		result.code = 7;
 		result.message = strdup("no");
 		result.source = KILN_FROM_BUILD;
-		ki_memory_finish(party->memory, flight, party->status,
-				 &result);
+		ki_memory_finish(party->memory, flight, party->status, &result);
 		status = KILN_OK;
 	}
 	if (status || result.code != 7 || strcmp(result.message, "no") ||
@@ -656,15 +655,13 @@ static void failures_are_kept_by_policy(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct ki_memory *memory =
-			memory_of((struct ki_memory_options){
-				.failure_policy = rows[i].policy,
-				.failure_ttl_ms = rows[i].ttl_ms });
+		struct ki_memory *memory = memory_of((struct ki_memory_options){
+			.failure_policy = rows[i].policy,
+			.failure_ttl_ms = rows[i].ttl_ms });
 		struct kiln_key *key = key_of(1);
 
-		assert_int_equal(
-			leads_after_failure(memory, key, rows[i].kind),
-			rows[i].leads);
+		assert_int_equal(leads_after_failure(memory, key, rows[i].kind),
+				 rows[i].leads);
 		kiln_key_free(key);
 		ki_memory_free(memory);
 	}
@@ -675,14 +672,12 @@ static void a_kept_failure_ends(void **state)
 	static const char *const ends[] = { "remove", "put", "wipe" };
 
 	for (size_t i = 0; i < 3; i++) {
-		struct ki_memory *memory =
-			memory_of((struct ki_memory_options){
-				.failure_policy = KILN_FAILURE_KEEP });
+		struct ki_memory *memory = memory_of((struct ki_memory_options){
+			.failure_policy = KILN_FAILURE_KEEP });
 		struct kiln_key *key = key_of(1);
 
 		assert_int_equal(
-			leads_after_failure(memory, key, KILN_BUILD_FAILED),
-			0);
+			leads_after_failure(memory, key, KILN_BUILD_FAILED), 0);
 		if (!strcmp(ends[i], "remove"))
 			ki_memory_remove(memory, key);
 		else if (!strcmp(ends[i], "wipe"))
@@ -692,8 +687,7 @@ static void a_kept_failure_ends(void **state)
 			ki_memory_trim(memory, 0);
 		}
 		assert_int_equal(
-			leads_after_failure(memory, key, KILN_BUILD_FAILED),
-			0);
+			leads_after_failure(memory, key, KILN_BUILD_FAILED), 0);
 		kiln_key_free(key);
 		ki_memory_free(memory);
 	}
@@ -711,9 +705,8 @@ static void kept_failures_have_a_bound(void **state)
 		struct kiln_key *key = key_of(i);
 
 		kiln_build_result_init(&result);
-		assert_int_equal(
-			ki_memory_begin(memory, key, &result, &flight),
-			KILN_MISS);
+		assert_int_equal(ki_memory_begin(memory, key, &result, &flight),
+				 KILN_MISS);
 		result.kind = KILN_BUILD_FAILED;
 		ki_memory_finish(memory, flight, KILN_OK, &result);
 		kiln_key_free(key);

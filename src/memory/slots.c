@@ -64,7 +64,7 @@ static int has_exit_key;
 static struct ki_slot *_Atomic slots;
 static size_t n_used;
 static size_t crowd = CROWD_MIN;
-static unsigned owners;			/* a bit each */
+static unsigned owners; /* a bit each */
 static uint64_t retired_hits[KI_SLOT_OWNERS];
 
 /* ---- Slots ----------------------------------------------------------------- */
@@ -101,8 +101,7 @@ static void empty_locked(struct ki_slot *slot)
 			(struct kiln_blob *)(uintptr_t)(word & KI_SLOT_ADDRESS);
 
 		if (count)
-			atomic_fetch_add(&blob->refs,
-					 (size_t)(ptrdiff_t)count);
+			atomic_fetch_add(&blob->refs, (size_t)(ptrdiff_t)count);
 		atomic_store_explicit(&slot->counts[i], 0,
 				      memory_order_relaxed);
 	}
@@ -289,8 +288,8 @@ static int count_here(struct ki_slot *slot, struct kiln_blob *blob, int n)
 	       ki_slot_count(slot, blob, n);
 }
 
-__attribute__((noinline, cold)) static void
-count_slowly(struct kiln_blob *blob, int n)
+__attribute__((noinline, cold)) static void count_slowly(struct kiln_blob *blob,
+							 int n)
 {
 	struct ki_slot *slot = ki_slot_enter();
 	int done = count_here(slot, blob, n);
@@ -330,8 +329,8 @@ int ki_slots_count_begin(struct kiln_blob *blob)
 	do {
 		if (refs >= BIAS / 2)
 			return 0;
-	} while (!atomic_compare_exchange_weak(&blob->refs, &refs,
-					       refs + BIAS));
+	} while (
+		!atomic_compare_exchange_weak(&blob->refs, &refs, refs + BIAS));
 	atomic_store(&blob->counter, count);
 	return 1;
 }

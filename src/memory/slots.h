@@ -24,17 +24,17 @@
 #include "base/blob.h"
 
 #define KI_SLOT_OWNERS 7
-#define KI_SLOT_COUNTS 512	/* a power of two */
+#define KI_SLOT_COUNTS 512 /* a power of two */
 
 struct ki_slot {
 	/* Written by the thread, read by everyone. */
-	_Alignas(64) _Atomic uint64_t pin;	/* 0, or the epoch */
+	_Alignas(64) _Atomic uint64_t pin; /* 0, or the epoch */
 	_Atomic uint64_t hits[KI_SLOT_OWNERS];
 	_Atomic uint64_t counts[KI_SLOT_COUNTS]; /* address 48, count 16 */
-	_Atomic uintptr_t pointer;	/* of its thread */
+	_Atomic uintptr_t pointer;		 /* of its thread */
 	/* Under the registry's mutex. */
 	_Alignas(64) struct ki_slot *next;
-	uint64_t thread;	/* 0: free */
+	uint64_t thread; /* 0: free */
 	uint64_t start;
 };
 
@@ -42,7 +42,7 @@ struct ki_slot {
 
 struct ki_slots {
 	_Alignas(64) _Atomic uint64_t epoch;
-	_Atomic int is_cheap;		/* the other side has the barrier */
+	_Atomic int is_cheap; /* the other side has the barrier */
 	/* Where a thread looks first, by its thread pointer: a thread-local
 	   variable of a library that may be loaded late costs a call. */
 	_Alignas(64) struct ki_slot *_Atomic guesses[KI_SLOT_GUESSES];
@@ -69,8 +69,7 @@ static inline uintptr_t ki_thread_pointer(void)
 
 static inline struct ki_slot *_Atomic *ki_slot_guess(uintptr_t pointer)
 {
-	return &ki_slots.guesses[(uint64_t)pointer * 0x9e3779b97f4a7c15u >>
-				 56];
+	return &ki_slots.guesses[(uint64_t)pointer * 0x9e3779b97f4a7c15u >> 56];
 }
 
 /* The calling thread's slot if it can be had without a call, or NULL. */
@@ -97,7 +96,8 @@ static inline void ki_slot_pin(struct ki_slot *slot)
 		atomic_load_explicit(&ki_slots.epoch, memory_order_acquire);
 
 	if (__builtin_expect(atomic_load_explicit(&ki_slots.is_cheap,
-						  memory_order_relaxed), 1)) {
+						  memory_order_relaxed),
+			     1)) {
 		atomic_store_explicit(&slot->pin, epoch, memory_order_release);
 		atomic_signal_fence(memory_order_seq_cst);
 	} else {
@@ -143,7 +143,8 @@ static inline int ki_slot_count(struct ki_slot *slot, struct kiln_blob *blob,
 	/* Whose word it was is nothing that a processor could guess: only
 	   whether it can be ours now is a branch. */
 	if (__builtin_expect((((old ^ address) & KI_SLOT_ADDRESS) != 0) &
-				     ((old >> 48) != 0), 0) ||
+				     ((old >> 48) != 0),
+			     0) ||
 	    count != (int16_t)count)
 		return 0;
 	atomic_store_explicit(word, address | (uint64_t)(uint16_t)count << 48,

@@ -36,11 +36,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS_MIN 64
-#define ENTRIES_PER_BUCKET 3		/* on average, then it grows */
-#define ENTRY_SHARE 64			/* of the table, in bytes */
-#define GARBAGE_MAX ((uint64_t)64 << 20)	/* where there is no bound */
-#define FINISH_AT_ONCE 64
+#define BUCKETS_MIN	   64
+#define ENTRIES_PER_BUCKET 3			/* on average, then it grows */
+#define ENTRY_SHARE	   64			/* of the table, in bytes */
+#define GARBAGE_MAX	   ((uint64_t)64 << 20) /* where there is no bound */
+#define FINISH_AT_ONCE	   64
 
 /* ---- Looking --------------------------------------------------------------- */
 
@@ -291,9 +291,9 @@ static void grow_locked(struct ki_table *table)
 	new = new_slots((old->mask + 1) * 2);
 	if (!new)
 		return;
-	ki_list_for_each(link, &table->ring) {
-		if (!insert(new, ki_container(link, struct ki_table_entry,
-					      ring))) {
+	ki_list_for_each (link, &table->ring) {
+		if (!insert(new,
+			    ki_container(link, struct ki_table_entry, ring))) {
 			free_slots(new);
 			return;
 		}
@@ -312,8 +312,8 @@ static uint64_t cost(const struct kiln_key *key, const struct kiln_blob *blob)
 static struct ki_table_entry *new_entry(const struct kiln_key *key,
 					struct kiln_blob *blob)
 {
-	size_t size = offsetof(struct ki_table_entry, record) +
-		      key->record.size;
+	size_t size =
+		offsetof(struct ki_table_entry, record) + key->record.size;
 	struct ki_table_entry *entry = aligned_alloc(
 		_Alignof(struct ki_table_entry), (size + 63) & ~(size_t)63);
 
@@ -448,7 +448,7 @@ void ki_table_sweep(struct ki_table *table, ki_table_keep_fn *keep, void *arg)
 
 	ki_mutex_lock(&table->mutex);
 	table->changes++;
-	ki_list_for_each_safe(link, after, &table->ring) {
+	ki_list_for_each_safe (link, after, &table->ring) {
 		struct ki_table_entry *entry =
 			ki_container(link, struct ki_table_entry, ring);
 
@@ -513,7 +513,7 @@ enum kiln_status ki_table_init(struct ki_table *table, uint64_t bytes_max,
 	return KILN_OK;
 }
 
-void ki_table_fini(struct ki_table *table)
+void ki_table_fini(struct ki_table *table) KI_NO_ANALYSIS
 {
 	struct ki_table_garbage *garbage;
 

@@ -16,21 +16,21 @@
 #include "sys/sys.h"
 
 #define KI_BUCKET_ENTRIES 6
-#define KI_TABLE_NO_ENTRY ((uint64_t)0xffff << 48)	/* bytes 6 and 7 */
+#define KI_TABLE_NO_ENTRY ((uint64_t)0xffff << 48) /* bytes 6 and 7 */
 
 struct ki_bucket {
 	/* A byte for each entry, the lowest for the first: 0 where it is free,
 	   else a part of the digest. */
 	_Alignas(64) _Atomic uint64_t tags;
 	struct ki_table_entry *_Atomic entries[KI_BUCKET_ENTRIES];
-	struct ki_bucket *_Atomic next;	/* when six are not enough */
+	struct ki_bucket *_Atomic next; /* when six are not enough */
 };
 
 struct ki_table_garbage {
 	struct ki_table_garbage *next;
 	uint64_t tag;
-	struct ki_table_entry *entry;	/* or NULL */
-	struct ki_table_slots *slots;	/* or NULL */
+	struct ki_table_entry *entry; /* or NULL */
+	struct ki_table_slots *slots; /* or NULL */
 };
 
 struct ki_table_slots {
@@ -49,30 +49,30 @@ struct ki_table_entry {
 	_Alignas(64) uint64_t low;
 	uint64_t high;
 	struct kiln_blob *blob;
-	uint32_t counted : 1;		/* by threads, ours to end */
+	uint32_t counted : 1; /* by threads, ours to end */
 	uint32_t record_size : 31;
 	/* Atomic. */
-	_Atomic uint32_t mark;		/* hit since the hand came by */
+	_Atomic uint32_t mark; /* hit since the hand came by */
 	/* Fixed. */
 	uint8_t record[];
 };
 
 struct ki_table {
 	/* Fixed after init. */
-	uint64_t bytes_max;		/* 0: no bound */
-	uint64_t entries_max;		/* 0: no bound */
+	uint64_t bytes_max;   /* 0: no bound */
+	uint64_t entries_max; /* 0: no bound */
 	uint64_t garbage_max;
 	/* Atomic. */
 	struct ki_table_slots *_Atomic slots;
-	_Atomic int crowded;		/* too much garbage: no pins, no puts */
+	_Atomic int crowded; /* too much garbage: no pins, no puts */
 	/* Under mutex. */
 	struct ki_mutex mutex;
-	struct ki_list ring;		/* entries, oldest first */
-	struct ki_list *hand;		/* where eviction goes on */
+	struct ki_list ring;  /* entries, oldest first */
+	struct ki_list *hand; /* where eviction goes on */
 	uint64_t bytes;
 	uint64_t n_entries;
-	uint64_t changes;		/* removals and replacements */
-	struct ki_table_garbage *garbage;	/* oldest first */
+	uint64_t changes;		  /* removals and replacements */
+	struct ki_table_garbage *garbage; /* oldest first */
 	struct ki_table_garbage **garbage_end;
 	uint64_t garbage_bytes;
 };
@@ -140,9 +140,9 @@ static inline uint64_t ki_table_zero_bytes(uint64_t x)
  * The place that holds the key, or NULL.  No branch depends on which of the
  * six it is: nothing that a processor could guess.
  */
-static inline struct ki_table_entry *_Atomic *
-ki_table_find(struct ki_table_slots *slots, const struct kiln_key *key,
-	      struct ki_table_entry **out_entry)
+static inline struct ki_table_entry *_Atomic *ki_table_find(
+	struct ki_table_slots *slots, const struct kiln_key *key,
+	struct ki_table_entry **out_entry)
 {
 	struct ki_bucket *bucket =
 		&slots->buckets[key->digest_low & slots->mask];
@@ -150,7 +150,8 @@ ki_table_find(struct ki_table_slots *slots, const struct kiln_key *key,
 
 	do {
 		uint64_t found = ki_table_zero_bytes(
-			(atomic_load(&bucket->tags) ^ tags) | KI_TABLE_NO_ENTRY);
+			(atomic_load(&bucket->tags) ^ tags) |
+			KI_TABLE_NO_ENTRY);
 
 		for (; found; found &= found - 1) {
 			struct ki_table_entry *_Atomic *place =
@@ -179,15 +180,15 @@ static inline enum kiln_status ki_table_look(struct ki_table *table,
 
 	if (!ki_table_find(atomic_load(&table->slots), key, &entry))
 		return KILN_MISS;
-	if (__builtin_expect(!atomic_load_explicit(&entry->mark,
-						   memory_order_relaxed), 0))
+	if (__builtin_expect(
+		    !atomic_load_explicit(&entry->mark, memory_order_relaxed),
+		    0))
 		atomic_store_explicit(&entry->mark, 1, memory_order_relaxed);
 	blob = entry->blob;
 	/* Whatever ends the counting waits for our pin. */
-	if (__builtin_expect(!entry->counted ||
-				     !ki_slot_count(slot, blob, 1), 0))
-		atomic_fetch_add_explicit(&blob->refs, 1,
-					  memory_order_relaxed);
+	if (__builtin_expect(!entry->counted || !ki_slot_count(slot, blob, 1),
+			     0))
+		atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
 	*out_blob = blob;
 	return KILN_OK;
 }
@@ -205,8 +206,8 @@ enum kiln_status ki_table_get(struct ki_table *table,
 /* ---- Changing -------------------------------------------------------------- */
 
 enum ki_table_how {
-	KI_TABLE_REPLACE,	/* whatever is there */
-	KI_TABLE_FILL,		/* if nothing is there */
+	KI_TABLE_REPLACE, /* whatever is there */
+	KI_TABLE_FILL,	  /* if nothing is there */
 };
 
 /*

@@ -26,7 +26,7 @@ struct shelf {
 	pthread_cond_t changed;
 	struct entry *entries;
 	size_t n_entries;
-	uint64_t generation;	/* also read without the mutex */
+	uint64_t generation; /* also read without the mutex */
 	enum kiln_status get_status, put_status, lock_status;
 	struct kiln_tier_lock locks[LOCKS_MAX];
 	struct shelf_calls calls;
@@ -40,9 +40,9 @@ struct tier {
 };
 
 /* The shelf of a tier, locked, and one call counted. */
-#define ENTER(tier, name) \
-	struct shelf *shelf = ((struct tier *)(tier))->shelf; \
-	pthread_mutex_lock(&shelf->mutex); \
+#define ENTER(tier, name)                                                      \
+	struct shelf *shelf = ((struct tier *)(tier))->shelf;                  \
+	pthread_mutex_lock(&shelf->mutex);                                     \
 	shelf->calls.name++
 
 static int is_key(const struct entry *entry, const struct kiln_key *key)

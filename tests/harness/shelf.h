@@ -13,7 +13,7 @@
 struct shelf;
 
 struct shelf *shelf_new(void);
-void shelf_free(struct shelf *shelf);	/* after all its tiers are closed */
+void shelf_free(struct shelf *shelf); /* after all its tiers are closed */
 
 /* A tier on it, for kiln_options.tiers. */
 struct kiln_tier *shelf_tier(struct shelf *shelf);
