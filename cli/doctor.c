@@ -194,7 +194,7 @@ static void check_present(struct doctor *doctor, const char *path,
 		    "per entry is kept there, which is slower");
 }
 
-static void check_store(struct doctor *doctor)
+static void check_store(struct doctor *doctor, int is_writable)
 {
 	struct kiln_store_info info = { 0 };
 	struct kiln_options options;
@@ -212,10 +212,18 @@ static void check_store(struct doctor *doctor)
 			status = kiln_store_info(kiln, &info);
 		kiln_close(kiln);
 	}
-	if (status == KILN_MISS)
+	if (status == KILN_MISS && !is_writable)
+		say(doctor, "store", BAD,
+		    "make the directory writable, or set KILN_DIR to one of "
+		    "your own",
+		    "nothing is cached, and nothing can be");
+	else if (status == KILN_MISS)
 		say(doctor, "store", FINE, NULL, "nothing was cached yet");
 	else if (status)
-		say(doctor, "store", NOTE, NULL, "%s cannot be read: %s (%s)",
+		say(doctor, "store", BAD,
+		    "correct the permissions of its files, or set KILN_DIR to "
+		    "a directory of your own",
+		    "%s cannot be read: %s (%s)",
 		    options.store_url ? options.store_url : "the store",
 		    ki_status_words(status), kiln_status_name(status));
 	else
@@ -244,7 +252,7 @@ static void check_directory(struct doctor *doctor)
 		    "%s (%s): %s", path, why, strerror(-err));
 	} else {
 		check_present(doctor, path, why, &info);
-		check_store(doctor);
+		check_store(doctor, may(path, W_OK));
 	}
 }
 

@@ -89,12 +89,6 @@ static int use_store(struct ki_settings *settings, const char *url)
 	return KI_EXIT_OK;
 }
 
-static void log_line(void *arg, enum kiln_log_level level, const char *message)
-{
-	if (level <= KILN_LOG_WARNING)
-		ki_complain("%s", message);
-}
-
 int ki_settings_load(struct ki_settings *settings,
 		     const struct ki_command *command)
 {
@@ -109,7 +103,6 @@ int ki_settings_load(struct ki_settings *settings,
 		return KI_EXIT_USAGE;
 	}
 	kiln_config_options(settings->config, &settings->options);
-	settings->options.log = log_line;
 	if (url)
 		return use_store(settings, url);
 
