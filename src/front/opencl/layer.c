@@ -83,6 +83,9 @@ static void prepare(void)
 {
 	ki_cl_background_init();
 	generation = ki_fork_generation();
+	/* Asked for now it is given at once; once a driver has its threads, the
+	   library would wait 11 ms for it. */
+	(void)ki_process_barrier_prepare();
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
