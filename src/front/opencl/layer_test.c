@@ -708,6 +708,7 @@ static void an_idle_program_is_fetched_from_in_the_background(void **state)
 	text = run(&place, 1, "idle", "-DK=2");
 	assert_non_null(strstr(text, "exit 0\n"));
 	assert_int_equal(calls(&place, "binaries"), 1);
+	assert_int_equal(n_jobs(&place), 0);
 	free(text);
 	text = run(&place, 1, "everything", "-DK=2");
 	same(native, text);
