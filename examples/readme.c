@@ -10,8 +10,7 @@
 static void compile(const struct kiln_key *key, void *source,
 		    struct kiln_build_result *result)
 {
-	/* Call the compiler here.  Only the first run comes this way. */
-	printf("compiling: %s\n", (const char *)source);
+	printf("compiling: %s\n", (char *)source); /* your compiler, once */
 	kiln_blob_copy("\x90\xc3", 2, &result->blob);
 }
 
@@ -24,19 +23,14 @@ int main(int argc, char **argv)
 	struct kiln *kiln;
 
 	kiln_options_init(&options);
+	kiln_build_result_init(&result);
 	options.store_url = argv[1]; /* "log:/home/me/.cache/app" */
-	if (kiln_open(&options, &kiln))
-		return 1;
 	kiln_key_add_string(key, "compiler", "cc 1.2");
 	kiln_key_add_digest(key, "source", source, sizeof(source));
-	kiln_key_finish(key);
-	kiln_build_result_init(&result);
-	if (kiln_get_or_build(kiln, key, compile, source, &result))
+	if (kiln_key_finish(key) || kiln_open(&options, &kiln) ||
+	    kiln_get_or_build(kiln, key, compile, source, &result))
 		return 1;
 	printf("%zu bytes of code\n", kiln_blob_size(result.blob));
-	kiln_build_result_fini(&result);
-	kiln_key_free(key);
-	kiln_close(kiln);
-	return 0;
+	return 0; /* the system frees the rest; nothing is lost */
 }
 /* README end */
