@@ -158,6 +158,8 @@ static void usage_errors_have_status_2_and_one_line(void **state)
 		{ "help", "nope" },
 		{ "show", "xyz" },
 		{ "ls", "--store=x" },
+		{ "ls", "--store=tape:/x" },
+		{ "ls", "--store=log:" },
 	};
 	char *directory = harness_directory();
 	size_t i;

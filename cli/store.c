@@ -77,11 +77,18 @@ static int directory_of(const char *url, char out[KI_PATH_MAX])
 	return 0;
 }
 
+static int is_known_kind(const char *url)
+{
+	return !strncmp(url, "log:", 4) || !strncmp(url, "file:", 5);
+}
+
 static int use_store(struct ki_settings *settings, const char *url)
 {
-	if (directory_of(url, settings->directory) ||
+	if (!is_known_kind(url) || directory_of(url, settings->directory) ||
 	    ki_path_join(settings->own_spool, settings->directory, "spool")) {
-		ki_complain("--store: '%s' is not KIND:DIRECTORY", url);
+		ki_complain("--store: '%s' is no store; use log:DIR, "
+			    "log:DIR#NAME or file:DIR",
+			    url);
 		return KI_EXIT_USAGE;
 	}
 	settings->options.store_url = url;
