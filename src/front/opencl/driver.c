@@ -23,6 +23,7 @@ static const char *const NONE[] = { NULL };
 
 static const struct ki_cl_part POCL_PARTS[] = {
 	{ KI_CL_PART_LIBRARY, { "@/pocl" }, "libpocl-devices-", ".so", 0 },
+	{ KI_CL_PART_LIBRARY, { "@/pocl", "@" }, "libllvmopencl", ".so", 0 },
 	{ KI_CL_PART_HEADER,
 	  { "@/../../share/pocl/include", "@/../share/pocl/include",
 	    "/usr/share/pocl/include" },
@@ -92,14 +93,33 @@ static const char *const POCL_REFUSED[] = { "POCL_BUILDING", NULL };
 
 /* ---- Mesa ------------------------------------------------------------ */
 
-static const struct ki_cl_part MESA_PARTS[] = {
+/* Names as the strings of Debian's 22.3.6 have them. */
+static const struct ki_cl_part RUSTICL_PARTS[] = {
 	{ KI_CL_PART_LIBRARY, { "@/gallium-pipe" }, "pipe_", ".so", 0 },
 	{ KI_CL_PART_DATA,
-	  { "/usr/share/clc", "/usr/lib/clc" },
+	  { "/usr/lib/clc", "/usr/share/clc" },
+	  "spirv",
+	  ".spv",
+	  0 },
+	{ KI_CL_PART_HEADER,
+	  { "/usr/lib/llvm-15/lib/clang/15.0.6/include" },
+	  "opencl-c",
+	  ".h",
+	  0 },
+};
+static const struct ki_cl_part CLOVER_PARTS[] = {
+	{ KI_CL_PART_LIBRARY, { "@/gallium-pipe" }, "pipe_", ".so", 0 },
+	{ KI_CL_PART_DATA,
+	  { "/usr/lib/clc", "/usr/share/clc" },
 	  "spirv",
 	  ".spv",
 	  0 },
 	{ KI_CL_PART_PER_DEVICE, { "/usr/lib/clc" }, "", ".bc", 0 },
+	{ KI_CL_PART_HEADER,
+	  { "/usr/lib/llvm-15/lib/clang/15.0.6/include" },
+	  "opencl-c",
+	  ".h",
+	  0 },
 };
 
 static const char *const RUSTICL_CODE[] = { "RUSTICL_FEATURES",
@@ -286,15 +306,15 @@ static const struct ki_cl_driver_row ROWS[] = {
 	{ { "rusticl", 1, 0, RUSTICL_CODE, RUSTICL_PLACE },
 	  "libRusticlOpenCL.so",
 	  "rusticl",
-	  MESA_PARTS,
-	  LENGTH(MESA_PARTS),
+	  RUSTICL_PARTS,
+	  LENGTH(RUSTICL_PARTS),
 	  NONE,
 	  NONE },
 	{ { "clover", 1, 0, CLOVER_CODE, CLOVER_PLACE },
 	  "libMesaOpenCL.so",
 	  "Clover",
-	  MESA_PARTS,
-	  LENGTH(MESA_PARTS),
+	  CLOVER_PARTS,
+	  LENGTH(CLOVER_PARTS),
 	  CLOVER_OPTIONS,
 	  NONE },
 	{ { "oclgrind", 1, 0, OCLGRIND_CODE, OCLGRIND_PLACE },
