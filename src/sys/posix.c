@@ -499,7 +499,9 @@ int ki_pwritev_all(const struct ki_sys *sys, int fd, struct ki_piece *pieces,
 		while (n) {
 			size_t step = (size_t)n < pieces->size ? (size_t)n
 							       : pieces->size;
-			pieces->data = (const uint8_t *)pieces->data + step;
+			if (step)
+				pieces->data = (const uint8_t *)pieces->data +
+					       step;
 			pieces->size -= step;
 			n -= (ssize_t)step;
 			if (!pieces->size) {
