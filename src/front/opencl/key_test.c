@@ -665,7 +665,7 @@ static int status_with_layers(const char *layers)
 	return WEXITSTATUS(status);
 }
 
-enum { CACHED = 0, UNKNOWN_LAYER = 1, OTHERWISE = 2 };
+enum { CACHED = 0, UNKNOWN_LAYER = 1, KNOWN_LAYER = 2, OTHERWISE = 3 };
 
 static int outcome_of(const struct ki_cl_build *build)
 {
@@ -683,9 +683,10 @@ static int outcome_of(const struct ki_cl_build *build)
 		outcome = UNKNOWN_LAYER;
 	if (!status) {
 		record = kiln_key_record(key, &size);
-		if (kiln_record_find(record, size, "layer 0", &field) ==
-		    KILN_MISS)
-			outcome = CACHED;
+		outcome = kiln_record_find(record, size, "layer 0", &field) ==
+					  KILN_OK
+				  ? KNOWN_LAYER
+				  : CACHED;
 	}
 	kiln_key_free(key);
 	return outcome;
@@ -715,6 +716,17 @@ static void an_unknown_layer_below_ends_caching(void **state)
 	assert_int_equal(status_with_layers(list), UNKNOWN_LAYER);
 	assert_int_equal(status_with_layers("/nowhere/layer.so"), CACHED);
 	assert_int_equal(status_with_layers(""), CACHED);
+}
+
+static void a_known_layer_below_is_in_the_key(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "libkiln-opencl.so");
+
+	copy_file(twin_path, path);
+	assert_int_equal(status_with_layers(path), KNOWN_LAYER);
+	free(path);
+	free(directory);
 }
 
 /* ---- Threads --------------------------------------------------------- */
@@ -800,6 +812,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_family_is_its_source),
 		cmocka_unit_test(a_list_of_layers_is_put_together_again),
 		cmocka_unit_test(an_unknown_layer_below_ends_caching),
+		cmocka_unit_test(a_known_layer_below_is_in_the_key),
 		cmocka_unit_test(many_threads_make_the_same_key),
 	};
 
