@@ -318,6 +318,7 @@ static enum kiln_status publish_once(struct ki_log *log,
 	uint64_t slots[2], slot = 0, word = 0;
 	uint32_t own_file = 0;
 	int replaces_own_file = 0;
+	int is_own = 0; /* a word from 2^18 segments ago meets our record */
 	enum kiln_status status = ki_log_find(log, index, put->key, &found);
 
 	if (status == KILN_E_NO_MEMORY || status == KILN_E_IO)
@@ -332,7 +333,9 @@ static enum kiln_status publish_once(struct ki_log *log,
 			*out_slot = slot;
 			return KILN_OK;
 		}
-		if (!put->replaces)
+		is_own = found.view.number == put->number &&
+			 found.view.units == log_word_units(put->word);
+		if (!put->replaces && !is_own)
 			return KILN_EXISTS;
 	} else {
 		ki_log_slots_of(index, put->key->digest_low,
@@ -344,7 +347,7 @@ static enum kiln_status publish_once(struct ki_log *log,
 	if (!ki_log_word_swap(index, slot, word, put->word))
 		return LOG_AGAIN;
 	index->marks[slot] = 0;
-	if (replaces_own_file)
+	if (replaces_own_file && !is_own)
 		unlink_own_file(log, index, own_file);
 	*out_slot = slot;
 	return KILN_OK;

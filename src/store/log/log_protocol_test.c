@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a process may find that another left half-way, or does meanwhile. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "store/log/log_test.h"
+
+static struct log_header *header_of(struct store *store)
+{
+	return ((struct ki_log *)store->tier)->index->header;
+}
+
+static unsigned count_found(struct store *store, unsigned from, unsigned to)
+{
+	unsigned n = 0;
+	size_t size;
+
+	for (; from < to; from++)
+		n += store_get_any(store, from, &size) == KILN_OK;
+	return n;
+}
+
+/* ---- Held up ----------------------------------------------------------- */
+
+static struct store meanwhile;
+static unsigned n_calls, hold_at, next_number;
+static int with_wipe;
+
+/* Enough to evict everything that was there, some of it twice. */
+static void do_much(void)
+{
+	struct log_lock lock;
+	unsigned i;
+	size_t size;
+
+	/* Who is held up may have byte 0: then a wipe would only wait. */
+	if (ki_log_structure_begin((struct ki_log *)meanwhile.tier, &lock, 0))
+		return;
+	ki_log_structure_end((struct ki_log *)meanwhile.tier, &lock);
+	if (with_wipe)
+		(void)meanwhile.tier->ops->wipe(meanwhile.tier);
+	for (i = 0; i < 600; i++) {
+		enum kiln_status status =
+			store_put(&meanwhile, next_number, 3000, 0);
+
+		if (status)
+			abort();
+		(void)store_get_any(&meanwhile, next_number++, &size);
+	}
+}
+
+static void call(void)
+{
+	unsigned n = n_calls++;
+
+	if (n == hold_at)
+		do_much();
+}
+
+static ssize_t held_pwritev(const struct ki_sys *sys, int fd,
+			    const struct ki_piece *pieces, int n_pieces,
+			    uint64_t offset)
+{
+	ssize_t n;
+
+	call();
+	n = ki_sys_posix.pwritev(&ki_sys_posix, fd, pieces, n_pieces, offset);
+	call();
+	return n;
+}
+
+static ssize_t held_pread(const struct ki_sys *sys, int fd, void *data,
+			  size_t size, uint64_t offset)
+{
+	ssize_t n;
+
+	call();
+	n = ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
+	call();
+	return n;
+}
+
+static int held_rename(const struct ki_sys *sys, const char *from,
+		       const char *to)
+{
+	call();
+	return ki_sys_posix.rename(&ki_sys_posix, from, to);
+}
+
+static int held_link(const struct ki_sys *sys, const char *from, const char *to)
+{
+	call();
+	return ki_sys_posix.link(&ki_sys_posix, from, to);
+}
+
+/* S21: a writer is stopped at any of its steps, while others go on for long. */
+static void a_writer_that_was_stopped_hurts_nobody(void **state)
+{
+	static const size_t sizes[] = { 3000, 200000 };
+	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST };
+	unsigned i, done, key = 0;
+	size_t size;
+
+	for (i = 0; i < 8; i++) {
+		struct store store = store_new(1 << 20, 0);
+		struct ki_sys sys = ki_sys_posix;
+
+		store_close(&store);
+		meanwhile = store_beside(&store, 0);
+		sys.pwritev = held_pwritev;
+		sys.pread = held_pread;
+		sys.rename = held_rename;
+		sys.link = held_link;
+		store.options.sys = &sys;
+		store.options.flags = ways[i / 2 % 2];
+		hold_at = UINT32_MAX;
+		store_open(&store);
+		with_wipe = i >= 4;
+		next_number = 100000;
+		for (hold_at = 0, done = 0; !done; hold_at++) {
+			enum kiln_status status;
+
+			n_calls = 0;
+			key++;
+			status = store_put(&store, key, sizes[i % 2],
+					   key % 2 ? KILN_PUT_REPLACE : 0);
+			done = n_calls <= hold_at;
+			n_calls = UINT32_MAX / 2;
+			assert_true(status == KILN_OK ||
+				    status == KILN_E_TIMEOUT);
+			(void)store_get_any(&store, key, &size);
+			(void)store_get_any(&meanwhile, key, &size);
+			(void)count_found(&meanwhile, next_number - 50,
+					  next_number);
+		}
+		assert_true(hold_at > 2);
+		assert_int_equal(store_put(&store, 99999, 3000, 0), KILN_OK);
+		assert_int_equal(store_get(&meanwhile, 99999, 3000), KILN_OK);
+		store_free(&meanwhile);
+		store_free(&store);
+	}
+}
+
+/* ---- Numbers -------------------------------------------------------------- */
+
+static void segment_numbers_cross_every_border(void **state)
+{
+	static const uint32_t borders[] = { 1u << 17, 1u << 18, 3u << 17, 0 };
+	size_t i;
+	unsigned n;
+
+	for (i = 0; i < sizeof(borders) / sizeof(borders[0]); i++) {
+		struct store store = store_new(1 << 20, 0);
+		struct log_header *header = header_of(&store);
+
+		header->min_live = log_number_word(borders[i] - 20);
+		header->next_number = log_number_word(borders[i] - 20);
+		header->tail = 0;
+		for (n = 0; n < 800; n++) {
+			assert_int_equal(store_put(&store, n, 3000, 0),
+					 KILN_OK);
+			assert_int_equal(store_get(&store, 0, 3000), KILN_OK);
+		}
+		assert_true(log_is_before(borders[i] + 40,
+					  log_tail_segment(header->tail)));
+		assert_true(count_found(&store, 0, 800) > 150);
+		store_free(&store);
+	}
+}
+
+/* Words that outlived 2^18 numbers mean other segments, and no other bytes. */
+static void old_words_find_nothing(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+	struct log_header *header = header_of(&store);
+	unsigned n;
+
+	for (n = 0; n < 100; n++)
+		assert_int_equal(store_put(&store, n, 3000, 0), KILN_OK);
+	header->min_live = log_number_word(1 + (1u << 18));
+	header->next_number = log_number_word(1 + (1u << 18));
+	header->tail = 0;
+	assert_int_equal(count_found(&store, 0, 100), 0);
+	for (n = 0; n < 100; n++)
+		assert_int_equal(store_put(&store, n, 2000, 0), KILN_OK);
+	for (n = 90; n < 100; n++)
+		assert_int_equal(store_get(&store, n, 2000), KILN_OK);
+	store_free(&store);
+}
+
+/* ---- Left behind -------------------------------------------------------------- */
+
+static void another_boot_begins_a_new_segment(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	uint32_t before;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	before = log_tail_segment(header_of(&store)->tail);
+	header_of(&store)->boot_id[0] ^= 1;
+	store_reopen(&store);
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	assert_int_equal(store_put(&store, 2, 100, 0), KILN_OK);
+	assert_true(log_is_before(before,
+				  log_tail_segment(header_of(&store)->tail)));
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	assert_int_equal(store_get(&store, 2, 100), KILN_OK);
+	store_free(&store);
+}
+
+/* The index is older than the segment: its tail lies among records. */
+static void a_tail_among_records_is_left(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	uint32_t number;
+	unsigned n;
+
+	for (n = 0; n < 10; n++)
+		assert_int_equal(store_put(&store, n, 100, 0), KILN_OK);
+	number = log_tail_segment(header_of(&store)->tail);
+	header_of(&store)->tail = log_tail_word(number, 0);
+	for (n = 10; n < 20; n++)
+		assert_int_equal(store_put(&store, n, 100, 0), KILN_OK);
+	assert_int_equal(count_found(&store, 0, 20), 20);
+	assert_true(log_is_before(number,
+				  log_tail_segment(header_of(&store)->tail)));
+	store_free(&store);
+}
+
+static void a_change_that_was_left_half_way_is_finished(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t retired;
+		int while_open;
+		unsigned left;
+	} rows[] = {
+		{ "growing, found on opening", LOG_RETIRED_GROWN, 0, 10 },
+		{ "growing, found in use", LOG_RETIRED_GROWN, 1, 10 },
+		{ "wiping, found on opening", LOG_RETIRED_WIPED, 0, 0 },
+		{ "wiping, found in use", LOG_RETIRED_WIPED, 1, 0 },
+		{ "damage", 0x1234, 0, 10 },
+	};
+	size_t i;
+	unsigned n;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct store store = store_new(8 << 20, 0);
+
+		for (n = 0; n < 10; n++)
+			assert_int_equal(store_put(&store, n, 100, 0), KILN_OK);
+		header_of(&store)->retired = rows[i].retired;
+		if (rows[i].retired == LOG_RETIRED_GROWN)
+			header_of(&store)->tail = 0;
+		if (!rows[i].while_open)
+			store_reopen(&store);
+		assert_int_equal(count_found(&store, 0, 10), rows[i].left);
+		assert_int_equal(store_put(&store, 20, 100, 0), KILN_OK);
+		assert_int_equal(store_get(&store, 20, 100), KILN_OK);
+		assert_int_equal(count_found(&store, 0, 10), rows[i].left);
+		store_free(&store);
+	}
+}
+
+static void leftovers_go_with_the_next_roll(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+	char *temporary = harness_path(store.directory, "kiln.tmp.1.1");
+	char *foreign = harness_path(store.directory, "other.tmp.1.1");
+	char *junk = calloc(1, 200000);
+	unsigned n;
+
+	harness_write(temporary, junk, 200000);
+	harness_write(foreign, junk, 100);
+	for (n = 0; n < 50; n++)
+		assert_int_equal(store_put(&store, n, 3000, 0), KILN_OK);
+	assert_int_not_equal(access(temporary, F_OK), 0);
+	assert_int_equal(access(foreign, F_OK), 0);
+	free(junk);
+	free(foreign);
+	free(temporary);
+	store_free(&store);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_writer_that_was_stopped_hurts_nobody),
+		cmocka_unit_test(segment_numbers_cross_every_border),
+		cmocka_unit_test(old_words_find_nothing),
+		cmocka_unit_test(another_boot_begins_a_new_segment),
+		cmocka_unit_test(a_tail_among_records_is_left),
+		cmocka_unit_test(a_change_that_was_left_half_way_is_finished),
+		cmocka_unit_test(leftovers_go_with_the_next_roll),
+	};
+
+	/* Many small stores: in memory where there is such a place. */
+	if (!access("/dev/shm", W_OK))
+		setenv("TMPDIR", "/dev/shm", 0);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
