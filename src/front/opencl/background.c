@@ -82,6 +82,7 @@ static void publish(const struct ki_cl_guest *guest,
 		    const struct ki_cl_capture *capture,
 		    const struct ki_bytes *value, enum ki_cl_stage stage)
 {
+	char application[KI_PATH_MAX];
 	struct kiln_metadata *metadata;
 	enum kiln_status status = KILN_E_NO_MEMORY;
 
@@ -98,6 +99,12 @@ static void publish(const struct ki_cl_guest *guest,
 	kiln_metadata_add(metadata, KILN_META_ENVIRONMENT,
 			  capture->environment.data,
 			  capture->environment.size);
+	if (ki_executable(application) >= 0)
+		kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
+					 application);
+	if (*guest->name_space)
+		kiln_metadata_add_string(metadata, KILN_META_NAMESPACE,
+					 guest->name_space);
 	if (metadata &&
 	    ki_cl_describe(&ki_cl_next, program->handle, program->devices,
 			   program->n_devices, metadata) != KILN_E_NO_MEMORY)

@@ -818,6 +818,7 @@ ki_clLinkProgram(cl_context context, cl_uint num_devices,
 					       void *user_data),
 		 void *user_data, cl_int *errcode_ret)
 {
+	cl_program linked;
 	cl_uint i;
 
 	count_unsupported();
@@ -829,8 +830,10 @@ ki_clLinkProgram(cl_context context, cl_uint num_devices,
 			(void)ki_cl_go_native(program);
 		ki_cl_program_unref(program);
 	}
-	return ki_cl_next.clLinkProgram(context, num_devices, device_list,
-					options, num_input_programs,
-					input_programs, pfn_notify, user_data,
-					errcode_ret);
+	linked = ki_cl_next.clLinkProgram(context, num_devices, device_list,
+					  options, num_input_programs,
+					  input_programs, pfn_notify,
+					  user_data, errcode_ret);
+	ki_cl_program_forget(linked);
+	return linked;
 }

@@ -24,6 +24,41 @@ cl_program CL_API_CALL ki_clCreateProgramWithSource(cl_context context,
 	return program;
 }
 
+cl_program CL_API_CALL ki_clCreateProgramWithBinary(
+	cl_context context, cl_uint num_devices, const cl_device_id *device_list,
+	const size_t *lengths, const unsigned char **binaries,
+	cl_int *binary_status, cl_int *errcode_ret)
+{
+	cl_program program = ki_cl_next.clCreateProgramWithBinary(
+		context, num_devices, device_list, lengths, binaries,
+		binary_status, errcode_ret);
+
+	ki_cl_program_forget(program);
+	return program;
+}
+
+cl_program CL_API_CALL ki_clCreateProgramWithBuiltInKernels(
+	cl_context context, cl_uint num_devices, const cl_device_id *device_list,
+	const char *kernel_names, cl_int *errcode_ret)
+{
+	cl_program program = ki_cl_next.clCreateProgramWithBuiltInKernels(
+		context, num_devices, device_list, kernel_names, errcode_ret);
+
+	ki_cl_program_forget(program);
+	return program;
+}
+
+cl_program CL_API_CALL ki_clCreateProgramWithIL(cl_context context,
+						const void *il, size_t length,
+						cl_int *errcode_ret)
+{
+	cl_program program = ki_cl_next.clCreateProgramWithIL(
+		context, il, length, errcode_ret);
+
+	ki_cl_program_forget(program);
+	return program;
+}
+
 cl_int CL_API_CALL ki_clRetainProgram(cl_program handle)
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);

@@ -127,6 +127,9 @@ extern struct ki_cond ki_cl_idle;	/* no program is busy any more */
 /* Remember a program; without memory it stays unknown, thus native. */
 void ki_cl_program_add(cl_program handle, cl_context context, cl_uint count,
 		       const char *const *strings, const size_t *lengths);
+/* A handle that is new, of a program that is not from source.  None should be
+   known by it, unless a driver forgot to say that one was gone. */
+void ki_cl_program_forget(cl_program handle);
 /* One reference, or NULL if it is not known. */
 struct ki_cl_program *ki_cl_program_get(cl_program handle);
 void ki_cl_program_ref(struct ki_cl_program *program);
@@ -217,7 +220,9 @@ void ki_cl_background_forget(void);
 /* ---- Calls that the layer takes over ------------------------------------------------- */
 
 #define KI_CL_CALLS(X) \
-	X(clCreateProgramWithSource) X(clRetainProgram) X(clReleaseProgram) \
+	X(clCreateProgramWithSource) X(clCreateProgramWithBinary) \
+	X(clCreateProgramWithBuiltInKernels) X(clCreateProgramWithIL) \
+	X(clRetainProgram) X(clReleaseProgram) \
 	X(clBuildProgram) X(clCompileProgram) X(clLinkProgram) \
 	X(clGetProgramInfo) X(clGetProgramBuildInfo) X(clCreateKernel) \
 	X(clCreateKernelsInProgram) X(clRetainKernel) X(clReleaseKernel) \

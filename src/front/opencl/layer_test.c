@@ -10,6 +10,7 @@
 #include "harness/harness.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -635,6 +636,74 @@ static void a_read_only_store_is_read_and_not_written(void **state)
 	place_fini(&place);
 }
 
+/* ---- Loaders ----------------------------------------------------------------------- */
+
+static cl_int CL_API_CALL nothing(void)
+{
+	return CL_SUCCESS;
+}
+
+typedef cl_int CL_API_CALL init_fn(cl_uint n,
+				   const cl_icd_dispatch *next, cl_uint *out_n,
+				   const cl_icd_dispatch **out_table,
+				   const void *properties);
+
+/* A table of `n` calls, none of which is there to be read behind the last. */
+static const cl_icd_dispatch *init_layer(void *layer, const char *name,
+					 cl_uint n)
+{
+	init_fn *init = (init_fn *)dlsym(layer, name);
+	void **next = calloc(n, sizeof(*next));
+	const cl_icd_dispatch *table = NULL;
+	cl_uint told = 0, i;
+
+	assert_non_null(init);
+	assert_non_null(next);
+	for (i = 0; i < n; i++)
+		next[i] = (void *)nothing;
+	assert_int_equal(init(n, (const cl_icd_dispatch *)next, &told, &table,
+			      NULL), CL_SUCCESS);
+	assert_true(told <= n);
+	assert_true(told <= sizeof(cl_icd_dispatch) / sizeof(void *));
+	assert_non_null(table);
+	free(next);
+	return table;
+}
+
+static void both_loaders_find_their_entry_points(void **state)
+{
+	void *layer = dlopen(getenv("KILN_TEST_LAYER"), RTLD_LAZY);
+	const cl_uint all = sizeof(cl_icd_dispatch) / sizeof(void *);
+	const cl_uint upto_kernel =
+		offsetof(cl_icd_dispatch, clCreateKernel) / sizeof(void *);
+	cl_int (*told)(cl_uint what, size_t size, void *value, size_t *out_n);
+	const cl_icd_dispatch *table;
+	cl_uint version = 0;
+	size_t size = 0;
+	char name[8];
+
+	assert_non_null(layer);
+	told = (cl_int (*)(cl_uint, size_t, void *, size_t *))dlsym(
+		layer, "clGetLayerInfo");
+	assert_int_equal(told(0x4240, sizeof(version), &version, &size), 0);
+	assert_int_equal(version, 100);
+	assert_int_equal(told(0x4241, sizeof(name), name, &size), 0);
+	assert_string_equal(name, "kiln");
+	assert_int_equal(told(0x4241, 1, name, NULL), CL_INVALID_VALUE);
+	assert_int_equal(told(1, 0, NULL, &size), CL_INVALID_VALUE);
+
+	table = init_layer(layer, "clInitLayer", upto_kernel);
+	assert_non_null(table->clBuildProgram);
+	assert_null(table->clCreateKernel);
+	table = init_layer(layer, "clInitLayerWithProperties", all + 1);
+	assert_non_null(table->clCreateKernel);
+	assert_null(table->clEnqueueNDRangeKernel);
+	assert_null(table->clSetKernelArg);
+	assert_null(table->clCreateBuffer);
+	assert_non_null(dlsym(layer, "clDeinitLayer"));
+	dlclose(layer);
+}
+
 /* ---- Capturing ------------------------------------------------------------------- */
 
 static unsigned n_jobs(const struct place *place)
@@ -780,6 +849,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(switched_off_it_does_nothing),
 		cmocka_unit_test(in_a_set_gid_program_the_layer_is_inert),
 		cmocka_unit_test(a_read_only_store_is_read_and_not_written),
+		cmocka_unit_test(both_loaders_find_their_entry_points),
 		cmocka_unit_test(a_miss_leaves_a_job_and_fetches_nothing),
 		cmocka_unit_test(a_failed_build_leaves_no_job),
 		cmocka_unit_test(jobs_can_be_forbidden),

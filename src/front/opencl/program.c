@@ -116,6 +116,31 @@ void ki_cl_program_add(cl_program handle, cl_context context, cl_uint count,
 	ki_cl_program_unref(stale);
 }
 
+/* Take it out of the map; the map's reference is then the caller's. */
+static int unlist_locked(struct ki_cl_program *program)
+	KI_REQUIRES(&ki_cl_lock)
+{
+	if (!program->listed)
+		return 0;
+	program->listed = 0;
+	ki_map_remove(&programs, (uintptr_t)program->handle);
+	return 1;
+}
+
+void ki_cl_program_forget(cl_program handle)
+{
+	struct ki_cl_program *stale;
+
+	if (!handle)
+		return;
+	ki_mutex_lock(&ki_cl_lock);
+	stale = ki_map_get(&programs, (uintptr_t)handle);
+	if (stale)
+		(void)unlist_locked(stale);
+	ki_mutex_unlock(&ki_cl_lock);
+	ki_cl_program_unref(stale);
+}
+
 struct ki_cl_program *ki_cl_program_get(cl_program handle)
 {
 	struct ki_cl_program *program;
@@ -148,17 +173,6 @@ void ki_cl_program_unref(struct ki_cl_program *program)
 	ki_mutex_unlock(&ki_cl_lock);
 	if (last)
 		program_free(program);
-}
-
-/* Take it out of the map; the map's reference is then the caller's. */
-static int unlist_locked(struct ki_cl_program *program)
-	KI_REQUIRES(&ki_cl_lock)
-{
-	if (!program->listed)
-		return 0;
-	program->listed = 0;
-	ki_map_remove(&programs, (uintptr_t)program->handle);
-	return 1;
 }
 
 /* The driver says that the program is gone. */
