@@ -345,18 +345,22 @@ static int is_name_of(const char *name, const struct ki_cl_job *job)
 	return !strcmp(name, digits);
 }
 
+/* Either way: a clock that jumped makes a job old, not immortal. */
+static uint64_t age_s(const struct ki_cl_job *job)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	uint64_t now = sys->realtime_ns(sys) / 1000000000;
+
+	return now > job->created ? now - job->created : job->created - now;
+}
+
 /*
  * What a program launches is specialised by the driver, in the driver's own
  * cache, and a build made after that has it.
  */
 static int is_early(const struct ki_cl_job *job)
 {
-	const struct ki_sys *sys = &ki_sys_posix;
-	uint64_t now = sys->realtime_ns(sys) / 1000000000;
-	uint64_t age =
-		now > job->created ? now - job->created : job->created - now;
-
-	return age < WRITER_SECONDS_MAX &&
+	return age_s(job) < WRITER_SECONDS_MAX &&
 	       ki_process_alive((int)job->writer_pid, job->writer_start);
 }
 
@@ -395,6 +399,11 @@ static enum kiln_status take_read(struct taken *taken)
 
 	if (!is_name_of(taken->name, job)) {
 		fail(taken, "damaged", "the name is another key's");
+		return KILN_OK;
+	}
+	/* Its file is younger if a try was written down in it. */
+	if (age_s(job) > KI_CL_JOB_SECONDS_MAX) {
+		drop(taken);
 		return KILN_OK;
 	}
 	if (is_in(&worker->refused_drivers, job->driver)) {

@@ -135,6 +135,7 @@ struct wish {
 	cl_uint n_devices;
 	uint32_t tries;
 	pid_t writer; /* 0: one that has ended */
+	uint64_t age_s;
 };
 
 static cl_platform_id first_platform(void)
@@ -226,7 +227,9 @@ static struct kiln_key *write_job(const struct place *place,
 		.environment = environment,
 		.application = "/usr/bin/the application",
 		.name_space = "mine",
-		.created = ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000,
+		.created =
+			ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000 -
+			wish->age_s,
 		.build_ns = 123456789,
 		.stage = KI_CL_STAGE_FULL,
 		.tries = wish->tries,
@@ -806,6 +809,22 @@ static void what_no_worker_may_make_here_stays(void **state)
 	}
 }
 
+static void what_is_past_its_age_goes_unmade(void **state)
+{
+	struct wish wish = { .source = SOURCE, .age_s = 8 * 24 * 3600 };
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	kiln_key_free(write_job(&place, &wish));
+	assert_int_equal(run(&place, &text), 0);
+	assert_has(text, "\nend 0 0 0\n");
+	assert_false(driver_was_called(&place));
+	assert_int_equal(count_jobs(&place), 0);
+	free(text);
+	place_fini(&place);
+}
+
 /* S13, S15 */
 static void damaged_jobs_go_and_foreign_files_stay(void **state)
 {
@@ -1378,6 +1397,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_that_crashes_does_not_keep_the_others),
 		cmocka_unit_test(tries_of_earlier_workers_count),
 		cmocka_unit_test(what_no_worker_may_make_here_stays),
+		cmocka_unit_test(what_is_past_its_age_goes_unmade),
 		cmocka_unit_test(damaged_jobs_go_and_foreign_files_stay),
 		cmocka_unit_test(a_job_under_another_keys_name_is_damage),
 		cmocka_unit_test(without_spool_or_store_jobs_stay),
