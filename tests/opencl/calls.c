@@ -50,13 +50,11 @@ static const char source[] =
 	"__kernel void zero(__global int *out)\n"
 	"{ out[get_global_id(0)] = 0; }\n";
 
-static const char other_source[] =
-	"__kernel void one(__global int *out)\n"
-	"{ out[get_global_id(0)] = 1; }\n";
+static const char other_source[] = "__kernel void one(__global int *out)\n"
+				   "{ out[get_global_id(0)] = 1; }\n";
 
-static const char broken_source[] =
-	"__kernel void broken(__global int *out)\n"
-	"{ out[get_global_id(0)] = nowhere; }\n";
+static const char broken_source[] = "__kernel void broken(__global int *out)\n"
+				    "{ out[get_global_id(0)] = nowhere; }\n";
 
 static void say(const char *what, long long value)
 {
@@ -80,18 +78,18 @@ static void say_bytes(const char *what, cl_int result, const void *data,
 
 /* ---- Asking everything --------------------------------------------------------- */
 
-#define ASK(call, what, ...) \
-	do { \
-		unsigned char data[4096] = { 0 }; \
-		size_t told = 0; \
-		cl_int result = call(__VA_ARGS__, what, sizeof(data), data, \
-				     &told); \
-		say_bytes(#what, result, data, sizeof(data), told); \
-		told = 0; \
-		result = call(__VA_ARGS__, what, 0, NULL, &told); \
-		printf("  size only: %d, %zu\n", result, told); \
-		result = call(__VA_ARGS__, what, 0, data, NULL); \
-		printf("  too small: %d\n", result); \
+#define ASK(call, what, ...)                                                   \
+	do {                                                                   \
+		unsigned char data[4096] = { 0 };                              \
+		size_t told = 0;                                               \
+		cl_int result =                                                \
+			call(__VA_ARGS__, what, sizeof(data), data, &told);    \
+		say_bytes(#what, result, data, sizeof(data), told);            \
+		told = 0;                                                      \
+		result = call(__VA_ARGS__, what, 0, NULL, &told);              \
+		printf("  size only: %d, %zu\n", result, told);                \
+		result = call(__VA_ARGS__, what, 0, data, NULL);               \
+		printf("  too small: %d\n", result);                           \
 	} while (0)
 
 static void show_binaries(cl_program program, int with_sizes)
@@ -110,9 +108,9 @@ static void show_binaries(cl_program program, int with_sizes)
 			say("  some", sizes[i] > 0);
 		binaries[i] = calloc(1, sizes[i] + 1);
 	}
-	say("BINARIES", clGetProgramInfo(program, CL_PROGRAM_BINARIES,
-					 n_devices * sizeof(binaries[0]),
-					 binaries, &told));
+	say("BINARIES",
+	    clGetProgramInfo(program, CL_PROGRAM_BINARIES,
+			     n_devices * sizeof(binaries[0]), binaries, &told));
 	say("  told", (long long)told);
 	for (i = 0; i < n_devices; i++)
 		free(binaries[i]);
@@ -124,11 +122,15 @@ static void show_references(cl_program program)
 
 	say("program references",
 	    clGetProgramInfo(program, CL_PROGRAM_REFERENCE_COUNT, sizeof(n), &n,
-			     NULL) ? -1 : (long long)n);
+			     NULL)
+		    ? -1
+		    : (long long)n);
 	n = 0;
 	say("context references",
 	    clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof(n), &n,
-			     NULL) ? -1 : (long long)n);
+			     NULL)
+		    ? -1
+		    : (long long)n);
 }
 
 static void show_program(cl_program program)
@@ -138,8 +140,8 @@ static void show_program(cl_program program)
 	cl_uint i;
 
 	show_references(program);
-	say("CONTEXT", clGetProgramInfo(program, CL_PROGRAM_CONTEXT,
-					sizeof(of), &of, NULL));
+	say("CONTEXT", clGetProgramInfo(program, CL_PROGRAM_CONTEXT, sizeof(of),
+					&of, NULL));
 	say("  is ours", of == context);
 	ASK(clGetProgramInfo, CL_PROGRAM_NUM_DEVICES, program);
 	say("DEVICES", clGetProgramInfo(program, CL_PROGRAM_DEVICES,
@@ -174,14 +176,14 @@ static void show_kernel(cl_kernel kernel, cl_program program)
 	ASK(clGetKernelInfo, CL_KERNEL_NUM_ARGS, kernel);
 	ASK(clGetKernelInfo, CL_KERNEL_REFERENCE_COUNT, kernel);
 	ASK(clGetKernelInfo, CL_KERNEL_ATTRIBUTES, kernel);
-	say("KERNEL_PROGRAM", clGetKernelInfo(kernel, CL_KERNEL_PROGRAM,
-					      sizeof(of), &of, NULL));
+	say("KERNEL_PROGRAM",
+	    clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof(of), &of, NULL));
 	say("  is ours", of == program);
-	say("  too small", clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, 1, &of,
-					   NULL));
+	say("  too small",
+	    clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, 1, &of, NULL));
 	for (i = 0; i < n_devices; i++)
-		ASK(clGetKernelWorkGroupInfo,
-		    CL_KERNEL_COMPILE_WORK_GROUP_SIZE, kernel, devices[i]);
+		ASK(clGetKernelWorkGroupInfo, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+		    kernel, devices[i]);
 	ASK(clGetKernelWorkGroupInfo, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, kernel,
 	    NULL);
 	for (arg = 0; arg < 4; arg++) {
@@ -405,8 +407,8 @@ static void errors(void)
 	say("release", clReleaseProgram(NULL));
 	say("retain", clRetainProgram(NULL));
 	say("release", clReleaseKernel(NULL));
-	say("info", clGetProgramInfo(NULL, CL_PROGRAM_NUM_DEVICES, 0, NULL,
-				     NULL));
+	say("info",
+	    clGetProgramInfo(NULL, CL_PROGRAM_NUM_DEVICES, 0, NULL, NULL));
 }
 
 static pthread_mutex_t notified_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -434,8 +436,8 @@ static void build_notified(const char *text)
 	cl_kernel kernel;
 
 	n_notified = 0;
-	say("build", clBuildProgram(program, 0, NULL, options, on_built, &one)
-			     == CL_SUCCESS);
+	say("build", clBuildProgram(program, 0, NULL, options, on_built,
+				    &one) == CL_SUCCESS);
 	pthread_mutex_lock(&notified_mutex);
 	while (!n_notified)
 		pthread_cond_wait(&notified_cond, &notified_mutex);
@@ -493,8 +495,8 @@ static void subsets(void)
 	show_program(program);
 	say("turned", clBuildProgram(program, 2, turned, options, NULL, NULL));
 	show_program(program);
-	say("one", clBuildProgram(program, 1, devices + 1, "-DK=5", NULL,
-				  NULL));
+	say("one",
+	    clBuildProgram(program, 1, devices + 1, "-DK=5", NULL, NULL));
 	show_program(program);
 	show_binaries(program, 0);
 	say("release", clReleaseProgram(program));
@@ -509,8 +511,8 @@ static void linked(void)
 	cl_int code = 1;
 
 	build(program, options);
-	say("compile", clCompileProgram(more, 0, NULL, NULL, 0, NULL, NULL,
-					NULL, NULL));
+	say("compile",
+	    clCompileProgram(more, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
 	both[0] = program;
 	both[1] = more;
 	result = clLinkProgram(context, 0, NULL, NULL, 2, both, NULL, NULL,
@@ -746,14 +748,21 @@ static const struct script {
 	const char *name;
 	void (*run)(void);
 } scripts[] = {
-	{ "everything", everything }, { "again", again },
-	{ "errors", errors },	      { "notify", notify },
+	{ "everything", everything },
+	{ "again", again },
+	{ "errors", errors },
+	{ "notify", notify },
 	{ "context-first", context_first },
-	{ "subsets", subsets },	      { "linked", linked },
-	{ "extension", extension },   { "forked", forked },
-	{ "threads", threads },	      { "binaries", binaries },
-	{ "idle", idle },	      { "brief", brief },
-	{ "alarms", alarms },	      { "hurried", hurried },
+	{ "subsets", subsets },
+	{ "linked", linked },
+	{ "extension", extension },
+	{ "forked", forked },
+	{ "threads", threads },
+	{ "binaries", binaries },
+	{ "idle", idle },
+	{ "brief", brief },
+	{ "alarms", alarms },
+	{ "hurried", hurried },
 	{ "idle-twice", idle_twice },
 };
 

@@ -23,16 +23,16 @@
 
 #include "front/opencl/capture.h"
 
-#define MS ((uint64_t)1000 * 1000)
-#define QUIET_NS (2000 * MS)
+#define MS	     ((uint64_t)1000 * 1000)
+#define QUIET_NS     (2000 * MS)
 #define FETCH_NS_MAX (10 * MS)
-#define EXIT_NS_MAX (50 * MS)
-#define WAITING_MAX 256
+#define EXIT_NS_MAX  (50 * MS)
+#define WAITING_MAX  256
 
 /* Under ki_cl_lock. */
-static struct ki_cl_program *waiting[WAITING_MAX];	/* one reference each */
+static struct ki_cl_program *waiting[WAITING_MAX]; /* one reference each */
 static size_t n_waiting;
-static struct ki_cl_program *current;	/* being fetched */
+static struct ki_cl_program *current; /* being fetched */
 static uint64_t touched_ns;
 static int is_running, is_stopping, is_hooked;
 static struct ki_cond wake;
@@ -92,13 +92,11 @@ static void publish(const struct ki_cl_guest *guest,
 	kiln_metadata_add_u64(metadata, KILN_META_CREATED, capture->created);
 	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME,
 			      capture->build_ns);
-	kiln_metadata_add_string(metadata, KILN_META_OPTIONS,
-				 capture->options);
+	kiln_metadata_add_string(metadata, KILN_META_OPTIONS, capture->options);
 	kiln_metadata_add_string(metadata, KILN_META_DIRECTORY,
 				 capture->directory);
 	kiln_metadata_add(metadata, KILN_META_ENVIRONMENT,
-			  capture->environment.data,
-			  capture->environment.size);
+			  capture->environment.data, capture->environment.size);
 	if (ki_executable(application) >= 0)
 		kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
 					 application);
@@ -129,10 +127,9 @@ void ki_cl_capture_fetched(struct ki_cl_program *program,
 		goto out;
 	sizes = calloc(program->n_devices, sizeof(*sizes));
 	if (!sizes ||
-	    ki_cl_next.clGetProgramInfo(program->handle,
-					CL_PROGRAM_BINARY_SIZES,
-					program->n_devices * sizeof(*sizes),
-					sizes, &answered) ||
+	    ki_cl_next.clGetProgramInfo(
+		    program->handle, CL_PROGRAM_BINARY_SIZES,
+		    program->n_devices * sizeof(*sizes), sizes, &answered) ||
 	    answered != program->n_devices * sizeof(*sizes))
 		goto out;
 	if (ki_cl_pack((const unsigned char *const *)binaries, sizes,
@@ -174,8 +171,8 @@ static struct ki_cl_program *take_locked(struct ki_cl_capture **out_capture,
 
 	memmove(waiting, waiting + 1, --n_waiting * sizeof(waiting[0]));
 	*out_capture = program->capture;
-	*out_stage = program->had_kernels ? KI_CL_STAGE_FULL :
-					    KI_CL_STAGE_EARLY;
+	*out_stage =
+		program->had_kernels ? KI_CL_STAGE_FULL : KI_CL_STAGE_EARLY;
 	if (program->capture && program->app_refs && !program->is_busy) {
 		program->capture->refs++;
 		program->is_busy = 1;

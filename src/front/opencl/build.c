@@ -45,7 +45,7 @@ struct request {
  */
 struct run {
 	/* Fixed from the start. */
-	const struct ki_cl_guest *guest;	/* or NULL */
+	const struct ki_cl_guest *guest; /* or NULL */
 	void(CL_CALLBACK *notify)(cl_program program, void *user_data);
 	void *user_data;
 	uint64_t began_ns;
@@ -53,10 +53,10 @@ struct run {
 	_Atomic int is_over;
 	_Atomic int is_notified;
 	/* Under the lock: whoever takes them out owns them. */
-	struct ki_cl_program *program;		/* one reference, or NULL */
-	struct ki_cl_capture *capture;		/* one reference, or NULL */
-	unsigned refs;				/* the call's, the driver's */
-	struct run *next;			/* among the refused */
+	struct ki_cl_program *program; /* one reference, or NULL */
+	struct ki_cl_capture *capture; /* one reference, or NULL */
+	unsigned refs;		       /* the call's, the driver's */
+	struct run *next;	       /* among the refused */
 };
 
 /* Runs that a driver refused without a notification, which might yet come. */
@@ -124,8 +124,8 @@ static void write_job(const struct ki_cl_guest *guest,
 		.name_space = guest->name_space,
 		.created = capture->created,
 		.build_ns = capture->build_ns,
-		.stage = driver->fetch_is_cheap ? KI_CL_STAGE_EARLY :
-						  KI_CL_STAGE_FULL,
+		.stage = driver->fetch_is_cheap ? KI_CL_STAGE_EARLY
+						: KI_CL_STAGE_FULL,
 	};
 	const char **variables =
 		split(&capture->environment, &job.n_environment);
@@ -156,15 +156,13 @@ static int fetch_is_cheap(const struct ki_cl_guest *guest,
 }
 
 /* A build worth keeping (taken over): nothing here asks for its binary. */
-static void keep(const struct ki_cl_guest *guest,
-		 struct ki_cl_program *program, struct ki_cl_capture *capture,
-		 uint64_t build_ns)
+static void keep(const struct ki_cl_guest *guest, struct ki_cl_program *program,
+		 struct ki_cl_capture *capture, uint64_t build_ns)
 {
 	const char *why;
 
 	/* What the driver has loaded meanwhile may not be what was asked. */
-	if (ki_cl_platform_status(guest->identities, program->platform,
-				  &why)) {
+	if (ki_cl_platform_status(guest->identities, program->platform, &why)) {
 		ki_cl_capture_unref(capture);
 		return;
 	}
@@ -509,8 +507,8 @@ static int build_from_entry(const struct ki_cl_guest *guest,
 
 	if (kiln_get_entry(guest->kiln, key, &value, &metadata)) {
 		trace(guest,
-		      kiln_counter_words(count_miss(guest->kiln, key,
-						    n_damaged)),
+		      kiln_counter_words(
+			      count_miss(guest->kiln, key, n_damaged)),
 		      key, began_ns);
 		return -1;
 	}
@@ -521,8 +519,7 @@ static int build_from_entry(const struct ki_cl_guest *guest,
 		if (kiln_metadata_find(kiln_blob_data(metadata),
 				       kiln_blob_size(metadata),
 				       KILN_META_KERNELS, &kernels, &size)) {
-			kiln_count(guest->kiln, KILN_COUNT_MISS_UNSUPPORTED,
-				   1);
+			kiln_count(guest->kiln, KILN_COUNT_MISS_UNSUPPORTED, 1);
 			trace(guest, "entry without kernels", key, began_ns);
 			goto out;
 		}
@@ -582,8 +579,8 @@ static enum coverage coverage_of(const struct ki_cl_program *program,
 }
 
 /* Count and trace a build that is the driver's alone. */
-static void pass_over(const struct ki_cl_guest *guest,
-		      enum kiln_counter reason, const char *why)
+static void pass_over(const struct ki_cl_guest *guest, enum kiln_counter reason,
+		      const char *why)
 {
 	kiln_count(guest->kiln, reason, 1);
 	trace(guest, why ? why : kiln_counter_words(reason), NULL, now_ns());
@@ -646,8 +643,8 @@ static struct ki_cl_capture *capture_new(const struct ki_cl_guest *guest,
 	capture->refs = 1;
 	capture->key = kiln_key_ref(key);
 	capture->options = strdup(options ? options : "");
-	capture->directory = strdup(
-		getcwd(directory, sizeof(directory)) ? directory : "");
+	capture->directory =
+		strdup(getcwd(directory, sizeof(directory)) ? directory : "");
 	ki_bytes_init(&capture->environment);
 	add_variables(&capture->environment, driver->code_variables);
 	add_variables(&capture->environment, driver->place_variables);
@@ -703,9 +700,9 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 	if (coverage == FOREIGN_DEVICES)
 		return build_natively(guest, program, request, NULL);
 	if (is_in_use(program, &of_shadow))
-		return of_shadow ? CL_INVALID_OPERATION :
-				   build_natively(guest, program, request,
-						  NULL);
+		return of_shadow
+			       ? CL_INVALID_OPERATION
+			       : build_natively(guest, program, request, NULL);
 	ki_mutex_lock(&ki_cl_lock);
 	is_native = program->native;
 	ki_mutex_unlock(&ki_cl_lock);
@@ -720,21 +717,20 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 		return build_natively(guest, program, request, NULL);
 	result = build_from_entry(guest, program, request, key, began_ns);
 	if (result)
-		result = build_natively(guest, program, request,
-					capture_new(guest, program, key,
-						     request->options));
+		result = build_natively(
+			guest, program, request,
+			capture_new(guest, program, key, request->options));
 	else if (request->notify)
 		request->notify(request->handle, request->user_data);
 	kiln_key_free(key);
 	return result;
 }
 
-cl_int CL_API_CALL
-ki_clBuildProgram(cl_program handle, cl_uint num_devices,
-		  const cl_device_id *device_list, const char *options,
-		  void(CL_CALLBACK *pfn_notify)(cl_program program,
-						void *user_data),
-		  void *user_data)
+cl_int CL_API_CALL ki_clBuildProgram(
+	cl_program handle, cl_uint num_devices, const cl_device_id *device_list,
+	const char *options,
+	void(CL_CALLBACK *pfn_notify)(cl_program program, void *user_data),
+	void *user_data)
 {
 	const struct request request = {
 		.handle = handle,
@@ -769,14 +765,12 @@ static void count_unsupported(void)
 		pass_over(guest, KILN_COUNT_MISS_UNSUPPORTED, NULL);
 }
 
-cl_int CL_API_CALL
-ki_clCompileProgram(cl_program handle, cl_uint num_devices,
-		    const cl_device_id *device_list, const char *options,
-		    cl_uint num_input_headers, const cl_program *input_headers,
-		    const char **header_include_names,
-		    void(CL_CALLBACK *pfn_notify)(cl_program program,
-						  void *user_data),
-		    void *user_data)
+cl_int CL_API_CALL ki_clCompileProgram(
+	cl_program handle, cl_uint num_devices, const cl_device_id *device_list,
+	const char *options, cl_uint num_input_headers,
+	const cl_program *input_headers, const char **header_include_names,
+	void(CL_CALLBACK *pfn_notify)(cl_program program, void *user_data),
+	void *user_data)
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);
 	struct ki_cl_capture *capture = NULL;
@@ -792,11 +786,9 @@ ki_clCompileProgram(cl_program handle, cl_uint num_devices,
 		capture = ki_cl_capture_of(program);
 		shadow = put_shadow_aside(program);
 	}
-	result = ki_cl_next.clCompileProgram(handle, num_devices, device_list,
-					     options, num_input_headers,
-					     input_headers,
-					     header_include_names, pfn_notify,
-					     user_data);
+	result = ki_cl_next.clCompileProgram(
+		handle, num_devices, device_list, options, num_input_headers,
+		input_headers, header_include_names, pfn_notify, user_data);
 	if (shadow && never_began(result)) {
 		ki_cl_program_shadow(program, shadow);
 		shadow = NULL;
@@ -810,13 +802,12 @@ out:
 	return result;
 }
 
-cl_program CL_API_CALL
-ki_clLinkProgram(cl_context context, cl_uint num_devices,
-		 const cl_device_id *device_list, const char *options,
-		 cl_uint num_input_programs, const cl_program *input_programs,
-		 void(CL_CALLBACK *pfn_notify)(cl_program program,
-					       void *user_data),
-		 void *user_data, cl_int *errcode_ret)
+cl_program CL_API_CALL ki_clLinkProgram(
+	cl_context context, cl_uint num_devices,
+	const cl_device_id *device_list, const char *options,
+	cl_uint num_input_programs, const cl_program *input_programs,
+	void(CL_CALLBACK *pfn_notify)(cl_program program, void *user_data),
+	void *user_data, cl_int *errcode_ret)
 {
 	cl_program linked;
 	cl_uint i;
@@ -830,10 +821,9 @@ ki_clLinkProgram(cl_context context, cl_uint num_devices,
 			(void)ki_cl_go_native(program);
 		ki_cl_program_unref(program);
 	}
-	linked = ki_cl_next.clLinkProgram(context, num_devices, device_list,
-					  options, num_input_programs,
-					  input_programs, pfn_notify,
-					  user_data, errcode_ret);
+	linked = ki_cl_next.clLinkProgram(
+		context, num_devices, device_list, options, num_input_programs,
+		input_programs, pfn_notify, user_data, errcode_ret);
 	ki_cl_program_forget(linked);
 	return linked;
 }

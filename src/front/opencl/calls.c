@@ -25,9 +25,10 @@ cl_program CL_API_CALL ki_clCreateProgramWithSource(cl_context context,
 }
 
 cl_program CL_API_CALL ki_clCreateProgramWithBinary(
-	cl_context context, cl_uint num_devices, const cl_device_id *device_list,
-	const size_t *lengths, const unsigned char **binaries,
-	cl_int *binary_status, cl_int *errcode_ret)
+	cl_context context, cl_uint num_devices,
+	const cl_device_id *device_list, const size_t *lengths,
+	const unsigned char **binaries, cl_int *binary_status,
+	cl_int *errcode_ret)
 {
 	cl_program program = ki_cl_next.clCreateProgramWithBinary(
 		context, num_devices, device_list, lengths, binaries,
@@ -38,8 +39,9 @@ cl_program CL_API_CALL ki_clCreateProgramWithBinary(
 }
 
 cl_program CL_API_CALL ki_clCreateProgramWithBuiltInKernels(
-	cl_context context, cl_uint num_devices, const cl_device_id *device_list,
-	const char *kernel_names, cl_int *errcode_ret)
+	cl_context context, cl_uint num_devices,
+	const cl_device_id *device_list, const char *kernel_names,
+	cl_int *errcode_ret)
 {
 	cl_program program = ki_cl_next.clCreateProgramWithBuiltInKernels(
 		context, num_devices, device_list, kernel_names, errcode_ret);

@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC 0x424c434bu	/* "KCLB" */
-#define VERSION 1
-#define HEADER_BYTES 16
-#define DEVICES_MAX 1024
+#define MAGIC		 0x424c434bu /* "KCLB" */
+#define VERSION		 1
+#define HEADER_BYTES	 16
+#define DEVICES_MAX	 1024
 #define BINARY_BYTES_MAX ((size_t)1 << 31)
 
 static size_t aligned(size_t size)
@@ -161,8 +161,9 @@ static enum kiln_status fetch_binaries(const cl_icd_dispatch *calls,
 			return KILN_E_NO_MEMORY;
 	}
 	return calls->clGetProgramInfo(program, CL_PROGRAM_BINARIES,
-				       n * sizeof(*binaries), binaries, NULL) ?
-		       KILN_E_UNSUPPORTED : KILN_OK;
+				       n * sizeof(*binaries), binaries, NULL)
+		       ? KILN_E_UNSUPPORTED
+		       : KILN_OK;
 }
 
 enum kiln_status ki_cl_fetch(const cl_icd_dispatch *calls, cl_program program,

@@ -24,8 +24,9 @@ static void packed_binaries_come_apart_again(void **state)
 	const unsigned char *binaries[2];
 	size_t sizes[2];
 
-	assert_int_equal(ki_cl_unpack(value.data, value.size, 2, binaries,
-				      sizes), KILN_OK);
+	assert_int_equal(
+		ki_cl_unpack(value.data, value.size, 2, binaries, sizes),
+		KILN_OK);
 	assert_int_equal(sizes[0], 6);
 	assert_string_equal((const char *)binaries[0], "first");
 	assert_int_equal(sizes[1], 11);
@@ -39,10 +40,12 @@ static void a_value_for_another_number_of_devices_is_refused(void **state)
 	const unsigned char *binaries[3];
 	size_t sizes[3];
 
-	assert_int_equal(ki_cl_unpack(value.data, value.size, 1, binaries,
-				      sizes), KILN_E_FORMAT);
-	assert_int_equal(ki_cl_unpack(value.data, value.size, 3, binaries,
-				      sizes), KILN_E_FORMAT);
+	assert_int_equal(
+		ki_cl_unpack(value.data, value.size, 1, binaries, sizes),
+		KILN_E_FORMAT);
+	assert_int_equal(
+		ki_cl_unpack(value.data, value.size, 3, binaries, sizes),
+		KILN_E_FORMAT);
 	ki_bytes_fini(&value);
 }
 
@@ -54,11 +57,13 @@ static void a_truncated_or_longer_value_is_refused(void **state)
 	size_t sizes[2], size;
 
 	for (size = 0; size < value.size; size++)
-		assert_int_equal(ki_cl_unpack(value.data, size, 2, binaries,
-					      sizes), KILN_E_FORMAT);
+		assert_int_equal(
+			ki_cl_unpack(value.data, size, 2, binaries, sizes),
+			KILN_E_FORMAT);
 	ki_bytes_add_u64(&value, 0);
-	assert_int_equal(ki_cl_unpack(value.data, value.size, 2, binaries,
-				      sizes), KILN_E_FORMAT);
+	assert_int_equal(
+		ki_cl_unpack(value.data, value.size, 2, binaries, sizes),
+		KILN_E_FORMAT);
 	ki_bytes_fini(&value);
 }
 
@@ -122,18 +127,20 @@ static void a_kernel_is_found_with_what_the_driver_said_of_it(void **state)
 
 	assert_int_equal(ki_cl_described_names(all.data, all.size, &found), 0);
 	assert_true(says(&found, "k"));
-	assert_int_equal(ki_cl_described_attributes(all.data, all.size, "k",
-						    &found), 0);
+	assert_int_equal(
+		ki_cl_described_attributes(all.data, all.size, "k", &found), 0);
 	assert_true(says(&found, "attributes"));
-	assert_int_equal(ki_cl_described_work_group(all.data, all.size, "k", 0,
-						    &found), 0);
+	assert_int_equal(
+		ki_cl_described_work_group(all.data, all.size, "k", 0, &found),
+		0);
 	assert_true(says(&found, "work group"));
 	assert_int_equal(ki_cl_described_arg(all.data, all.size, "k", 0,
 					     CL_KERNEL_ARG_TYPE_NAME, &found),
 			 0);
 	assert_true(says(&found, "type name"));
 	assert_int_equal(ki_cl_described_arg(all.data, all.size, "k", 0,
-					     CL_KERNEL_ARG_NAME, &found), 0);
+					     CL_KERNEL_ARG_NAME, &found),
+			 0);
 	assert_int_equal(found.result, CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
 	ki_bytes_fini(&all);
 }
@@ -143,15 +150,18 @@ static void what_is_not_described_is_a_miss(void **state)
 	struct ki_bytes all = described();
 	struct ki_cl_answer found;
 
-	assert_int_equal(ki_cl_described_attributes(all.data, all.size, "kk",
-						    &found), KILN_MISS);
-	assert_int_equal(ki_cl_described_work_group(all.data, all.size, "k", 1,
-						    &found), KILN_MISS);
+	assert_int_equal(
+		ki_cl_described_attributes(all.data, all.size, "kk", &found),
+		KILN_MISS);
+	assert_int_equal(
+		ki_cl_described_work_group(all.data, all.size, "k", 1, &found),
+		KILN_MISS);
 	assert_int_equal(ki_cl_described_arg(all.data, all.size, "k", 1,
 					     CL_KERNEL_ARG_NAME, &found),
 			 KILN_MISS);
-	assert_int_equal(ki_cl_described_arg(all.data, all.size, "k", 0, 0,
-					     &found), KILN_MISS);
+	assert_int_equal(
+		ki_cl_described_arg(all.data, all.size, "k", 0, 0, &found),
+		KILN_MISS);
 	ki_bytes_fini(&all);
 }
 
@@ -168,7 +178,8 @@ static void a_truncated_description_is_never_read_past_its_end(void **state)
 		memcpy(copy, all.data, size);
 		assert_int_not_equal(ki_cl_described_arg(copy, size, "k", 0,
 							 CL_KERNEL_ARG_NAME,
-							 &found), KILN_OK);
+							 &found),
+				     KILN_OK);
 		free(copy);
 	}
 	ki_bytes_fini(&all);

@@ -22,14 +22,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION 1
-#define KERNELS_MAX 65536
-#define ARGS_MAX 4096
+#define VERSION		 1
+#define KERNELS_MAX	 65536
+#define ARGS_MAX	 4096
 #define ANSWER_BYTES_MAX ((size_t)1 << 22)
 
 static const cl_kernel_arg_info arg_questions[] = {
-	CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_ACCESS_QUALIFIER,
-	CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER,
+	CL_KERNEL_ARG_ADDRESS_QUALIFIER,
+	CL_KERNEL_ARG_ACCESS_QUALIFIER,
+	CL_KERNEL_ARG_TYPE_NAME,
+	CL_KERNEL_ARG_TYPE_QUALIFIER,
 	CL_KERNEL_ARG_NAME,
 };
 #define N_ARG_QUESTIONS (sizeof(arg_questions) / sizeof(arg_questions[0]))

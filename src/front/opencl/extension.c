@@ -278,14 +278,13 @@ static void *hand_out(cl_platform_id platform, const char *name, void *address)
 
 void *CL_API_CALL ki_clGetExtensionFunctionAddress(const char *function_name)
 {
-	return hand_out(NULL, function_name,
-			ki_cl_next.clGetExtensionFunctionAddress(
-				function_name));
+	return hand_out(
+		NULL, function_name,
+		ki_cl_next.clGetExtensionFunctionAddress(function_name));
 }
 
-void *CL_API_CALL
-ki_clGetExtensionFunctionAddressForPlatform(cl_platform_id platform,
-					    const char *function_name)
+void *CL_API_CALL ki_clGetExtensionFunctionAddressForPlatform(
+	cl_platform_id platform, const char *function_name)
 {
 	return hand_out(platform, function_name,
 			ki_cl_next.clGetExtensionFunctionAddressForPlatform(

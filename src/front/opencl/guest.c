@@ -19,11 +19,11 @@
 #define LINE_BYTES_MAX 2048
 
 static struct ki_mutex opening = KI_MUTEX_INIT(FRONT);
-static int tried;				/* under `opening` */
-static struct ki_cl_guest guest;		/* fixed once `opened` is set */
+static int tried;		 /* under `opening` */
+static struct ki_cl_guest guest; /* fixed once `opened` is set */
 static _Atomic(const struct ki_cl_guest *) opened;
 static _Atomic int is_off;
-static int is_opening, n_complaints;		/* under `opening` */
+static int is_opening, n_complaints; /* under `opening` */
 
 void ki_cl_guest_hold(void)
 {

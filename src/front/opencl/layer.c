@@ -17,27 +17,25 @@
 
 #include <CL/cl_layer.h>
 
-#define PUBLIC __attribute__((visibility("default")))
+#define PUBLIC	   __attribute__((visibility("default")))
 #define LAYER_NAME "kiln"
 
 cl_icd_dispatch ki_cl_next;
 static cl_icd_dispatch table;
-static uint64_t generation;	/* of forks, when the layer was loaded */
+static uint64_t generation; /* of forks, when the layer was loaded */
 
-PUBLIC cl_int CL_API_CALL
-clInitLayerWithProperties(cl_uint num_entries,
-			  const cl_icd_dispatch *target_dispatch,
-			  cl_uint *num_entries_ret,
-			  const cl_icd_dispatch **layer_dispatch_ret,
-			  const void *properties);
+PUBLIC cl_int CL_API_CALL clInitLayerWithProperties(
+	cl_uint num_entries, const cl_icd_dispatch *target_dispatch,
+	cl_uint *num_entries_ret, const cl_icd_dispatch **layer_dispatch_ret,
+	const void *properties);
 PUBLIC cl_int CL_API_CALL clDeinitLayer(void);
 
 static const struct call {
 	const char *name;
-	size_t place;		/* in the tables */
+	size_t place; /* in the tables */
 	void *own;
 } calls[] = {
-#define CALL(name) \
+#define CALL(name)                                                             \
 	{ #name, offsetof(cl_icd_dispatch, name), (void *)ki_##name },
 	KI_CL_CALLS(CALL)
 #undef CALL
@@ -129,10 +127,9 @@ PUBLIC cl_int CL_API_CALL clGetLayerInfo(cl_layer_info param_name,
 	return CL_SUCCESS;
 }
 
-PUBLIC cl_int CL_API_CALL clInitLayer(cl_uint num_entries,
-				      const cl_icd_dispatch *target_dispatch,
-				      cl_uint *num_entries_ret,
-				      const cl_icd_dispatch **layer_dispatch_ret)
+PUBLIC cl_int CL_API_CALL clInitLayer(
+	cl_uint num_entries, const cl_icd_dispatch *target_dispatch,
+	cl_uint *num_entries_ret, const cl_icd_dispatch **layer_dispatch_ret)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	cl_uint n = sizeof(table) / sizeof(void *);
@@ -152,12 +149,10 @@ PUBLIC cl_int CL_API_CALL clInitLayer(cl_uint num_entries,
 }
 
 /* There are no properties yet, and unknown ones are no reason to refuse. */
-PUBLIC cl_int CL_API_CALL
-clInitLayerWithProperties(cl_uint num_entries,
-			  const cl_icd_dispatch *target_dispatch,
-			  cl_uint *num_entries_ret,
-			  const cl_icd_dispatch **layer_dispatch_ret,
-			  const void *properties)
+PUBLIC cl_int CL_API_CALL clInitLayerWithProperties(
+	cl_uint num_entries, const cl_icd_dispatch *target_dispatch,
+	cl_uint *num_entries_ret, const cl_icd_dispatch **layer_dispatch_ret,
+	const void *properties)
 {
 	return clInitLayer(num_entries, target_dispatch, num_entries_ret,
 			   layer_dispatch_ret);

@@ -31,8 +31,8 @@ struct ki_cl_guest {
 	struct kiln *kiln;
 	struct kiln_config *config;
 	struct ki_cl_identities *identities;
-	const char *spool;		/* NULL: no jobs */
-	const char *name_space;		/* or "" */
+	const char *spool;	/* NULL: no jobs */
+	const char *name_space; /* or "" */
 	int trace;
 };
 
@@ -58,17 +58,17 @@ struct ki_cl_shadow {
 	/* Fixed after creation. */
 	cl_program program;
 	cl_context context;
-	char *options;			/* as given; NULL if none were */
-	cl_device_id *devices;		/* of the program and of the binaries */
+	char *options;	       /* as given; NULL if none were */
+	cl_device_id *devices; /* of the program and of the binaries */
 	cl_uint n_devices;
 	struct kiln_blob *metadata;
-	const void *logs;		/* of the build that was captured */
+	const void *logs; /* of the build that was captured */
 	size_t logs_size;
 	const void *kernels;
 	size_t kernels_size;
 	/* Under the lock. */
 	unsigned refs;
-	struct ki_list link;		/* of all shadows */
+	struct ki_list link; /* of all shadows */
 };
 
 /* A build by the driver whose binary may be captured. */
@@ -76,10 +76,10 @@ struct ki_cl_capture {
 	struct kiln_key *key;
 	char *options;
 	char *directory;
-	struct ki_bytes environment;	/* NAME=VALUE, NUL after each */
+	struct ki_bytes environment; /* NAME=VALUE, NUL after each */
 	uint64_t build_ns;
-	uint64_t created;		/* seconds since 1970 */
-	unsigned refs;			/* under the lock */
+	uint64_t created; /* seconds since 1970 */
+	unsigned refs;	  /* under the lock */
 };
 
 /* An application's program from source. */
@@ -95,34 +95,34 @@ struct ki_cl_program {
 	cl_device_id *devices;
 	cl_uint n_devices;
 	/* Under the lock. */
-	unsigned refs;			/* of the layer */
-	unsigned app_refs;		/* of the application */
-	unsigned n_kernels;		/* living, of either program */
-	unsigned n_shadow_kernels;	/* of these, those of a shadow */
+	unsigned refs;			 /* of the layer */
+	unsigned app_refs;		 /* of the application */
+	unsigned n_kernels;		 /* living, of either program */
+	unsigned n_shadow_kernels;	 /* of these, those of a shadow */
 	struct ki_cl_shadow *of_kernels; /* their shadow; they hold it */
-	struct ki_cl_shadow *shadow;	/* answers for the program, or NULL */
-	struct ki_cl_capture *capture;	/* of its last build, or NULL */
-	unsigned n_runs;		/* builds by the driver, not over yet */
-	int listed;			/* can be found by handle */
-	int dies_by_callback;		/* the driver will say when */
-	int holds;			/* we keep one reference in the driver */
-	int native;			/* for good */
-	int is_busy;			/* being fetched in the background */
-	int owes_release;		/* the application's last, kept back */
-	int had_kernels;		/* since its last build */
+	struct ki_cl_shadow *shadow;	 /* answers for the program, or NULL */
+	struct ki_cl_capture *capture;	 /* of its last build, or NULL */
+	unsigned n_runs;      /* builds by the driver, not over yet */
+	int listed;	      /* can be found by handle */
+	int dies_by_callback; /* the driver will say when */
+	int holds;	      /* we keep one reference in the driver */
+	int native;	      /* for good */
+	int is_busy;	      /* being fetched in the background */
+	int owes_release;     /* the application's last, kept back */
+	int had_kernels;      /* since its last build */
 };
 
 struct ki_cl_kernel {
 	cl_kernel handle;
-	struct ki_cl_program *program;	/* one reference */
-	struct ki_cl_shadow *shadow;	/* one reference; NULL: native */
-	char *name;			/* of shadows' kernels */
-	unsigned app_refs;		/* under the lock */
+	struct ki_cl_program *program; /* one reference */
+	struct ki_cl_shadow *shadow;   /* one reference; NULL: native */
+	char *name;		       /* of shadows' kernels */
+	unsigned app_refs;	       /* under the lock */
 };
 
 /* One lock for all of it; never held while anybody is called. */
 extern struct ki_mutex ki_cl_lock;
-extern struct ki_cond ki_cl_idle;	/* no program is busy any more */
+extern struct ki_cond ki_cl_idle; /* no program is busy any more */
 
 /* Remember a program; without memory it stays unknown, thus native. */
 void ki_cl_program_add(cl_program handle, cl_context context, cl_uint count,
@@ -151,7 +151,7 @@ struct ki_cl_shadow *ki_cl_shadow_of(struct ki_cl_program *program);
 /* Let a shadow (whose reference is taken over), or nobody, answer. */
 void ki_cl_program_shadow(struct ki_cl_program *program,
 			  struct ki_cl_shadow *shadow);
-void ki_cl_shadow_add(struct ki_cl_shadow *shadow);	/* refs: 1 */
+void ki_cl_shadow_add(struct ki_cl_shadow *shadow); /* refs: 1 */
 void ki_cl_shadow_unref(struct ki_cl_shadow *shadow);
 /* How many shadows a context has. */
 cl_uint ki_cl_shadows_in(cl_context context);
@@ -170,9 +170,8 @@ void ki_cl_program_captured(struct ki_cl_program *program,
 void ki_cl_capture_unref(struct ki_cl_capture *capture);
 
 /* Remember a kernel (`name`: of shadows' only): 0 or -ENOMEM. */
-int ki_cl_kernel_add(struct ki_cl_program *program,
-		     struct ki_cl_shadow *shadow, cl_kernel handle,
-		     const char *name);
+int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
+		     cl_kernel handle, const char *name);
 /* What a kernel belongs to: 1, with one reference to each (the shadow is NULL
    for a native one) and a copy of the name to free(); 0 if not known. */
 int ki_cl_kernel_of(cl_kernel handle, struct ki_cl_program **out_program,
@@ -183,8 +182,8 @@ cl_int ki_cl_kernel_release(cl_kernel handle);
 /* ---- Platforms (program.c) ------------------------------------------------------ */
 
 enum ki_cl_platform_bit {
-	KI_CL_NO_SHADOWS = 1,	/* an unknown extension was handed out */
-	KI_CL_FETCH_IS_SLOW = 2,	/* one took too long */
+	KI_CL_NO_SHADOWS = 1,	 /* an unknown extension was handed out */
+	KI_CL_FETCH_IS_SLOW = 2, /* one took too long */
 };
 unsigned ki_cl_platform_bits(cl_platform_id platform);
 /* NULL: all platforms, those not seen yet included. */
@@ -219,21 +218,22 @@ void ki_cl_background_forget(void);
 
 /* ---- Calls that the layer takes over ------------------------------------------------- */
 
-#define KI_CL_CALLS(X) \
-	X(clCreateProgramWithSource) X(clCreateProgramWithBinary) \
-	X(clCreateProgramWithBuiltInKernels) X(clCreateProgramWithIL) \
-	X(clRetainProgram) X(clReleaseProgram) \
-	X(clBuildProgram) X(clCompileProgram) X(clLinkProgram) \
-	X(clGetProgramInfo) X(clGetProgramBuildInfo) X(clCreateKernel) \
-	X(clCreateKernelsInProgram) X(clRetainKernel) X(clReleaseKernel) \
-	X(clCloneKernel) X(clGetKernelInfo) X(clGetKernelArgInfo) \
-	X(clGetKernelWorkGroupInfo) X(clGetContextInfo) \
-	X(clGetExtensionFunctionAddress) \
-	X(clGetExtensionFunctionAddressForPlatform)
+#define KI_CL_CALLS(X)                                                              \
+	X(clCreateProgramWithSource)                                                \
+	X(clCreateProgramWithBinary) X(clCreateProgramWithBuiltInKernels) X(        \
+		clCreateProgramWithIL) X(clRetainProgram) X(clReleaseProgram)       \
+		X(clBuildProgram) X(clCompileProgram) X(clLinkProgram) X(           \
+			clGetProgramInfo) X(clGetProgramBuildInfo)                  \
+			X(clCreateKernel) X(clCreateKernelsInProgram) X(            \
+				clRetainKernel) X(clReleaseKernel) X(clCloneKernel) \
+				X(clGetKernelInfo) X(clGetKernelArgInfo) X(         \
+					clGetKernelWorkGroupInfo)                   \
+					X(clGetContextInfo) X(                      \
+						clGetExtensionFunctionAddress)      \
+						X(clGetExtensionFunctionAddressForPlatform)
 
 /* ki_clBuildProgram and so on, each of the type in <CL/cl_icd.h>. */
-#define KI_CL_DECLARE(name) \
-	extern __typeof__(*(cl_api_##name)0) ki_##name;
+#define KI_CL_DECLARE(name) extern __typeof__(*(cl_api_##name)0) ki_##name;
 KI_CL_CALLS(KI_CL_DECLARE)
 #undef KI_CL_DECLARE
 

@@ -133,8 +133,8 @@ static char *run_program(struct place *place, const char *program,
 	text = harness_read(out, &size);
 	assert_non_null(text);
 	snprintf(ending, sizeof(ending), "exit %d\n",
-		 WIFEXITED(status) ? WEXITSTATUS(status) :
-				     128 + WTERMSIG(status));
+		 WIFEXITED(status) ? WEXITSTATUS(status)
+				   : 128 + WTERMSIG(status));
 	text = realloc(text, size + sizeof(ending));
 	memcpy(text + size, ending, sizeof(ending));
 	free(out);
@@ -230,8 +230,8 @@ static void same(const char *expected, const char *text)
 	if (expected[i] != text[i])
 		print_error("expected: %.*s\nbut got:  %.*s\n",
 			    (int)strcspn(expected + start, "\n"),
-			    expected + start,
-			    (int)strcspn(text + start, "\n"), text + start);
+			    expected + start, (int)strcspn(text + start, "\n"),
+			    text + start);
 	assert_true(expected[i] == text[i]);
 	assert_non_null(strstr(text, "exit 0\n"));
 }
@@ -243,7 +243,7 @@ struct row {
 	const char *script;
 	const char *options;
 	const char *switches;
-	unsigned n_from_source;		/* builds of this kind when warm */
+	unsigned n_from_source; /* builds of this kind when warm */
 	unsigned n_from_binary;
 };
 
@@ -263,8 +263,8 @@ static const struct row rows[] = {
 	{ "built again with other options", "again", "-DK=2", NULL, 1, 4 },
 	{ "what any driver refuses", "errors", "-DK=2", NULL, 1, 1 },
 	{ "a notification (S57)", "notify", "-DK=2", NULL, 0, 1 },
-	{ "a notification from a thread (S57)", "notify", "-DK=2", "ASYNC=1",
-	  0, 1 },
+	{ "a notification from a thread (S57)", "notify", "-DK=2", "ASYNC=1", 0,
+	  1 },
 	{ "the context released first", "context-first", "-DK=2", NULL, 0, 1 },
 	{ "a subset of the devices", "subsets", "-DK=2", "DEVICES=2", 2, 2 },
 	{ "compiled and linked", "linked", "-DK=2", NULL, 1, 1 },
@@ -515,7 +515,7 @@ static const struct trouble {
 	const char *name;
 	void (*make)(struct place *place);
 	const char *in_log;
-	unsigned n_notes;	/* that are no complaints */
+	unsigned n_notes; /* that are no complaints */
 } troubles[] = {
 	{ "the store is a file", make_file, "" },
 	{ "the store is a symbolic link", make_link, "symbolic link" },
@@ -643,8 +643,8 @@ static cl_int CL_API_CALL nothing(void)
 	return CL_SUCCESS;
 }
 
-typedef cl_int CL_API_CALL init_fn(cl_uint n,
-				   const cl_icd_dispatch *next, cl_uint *out_n,
+typedef cl_int CL_API_CALL init_fn(cl_uint n, const cl_icd_dispatch *next,
+				   cl_uint *out_n,
 				   const cl_icd_dispatch **out_table,
 				   const void *properties);
 
@@ -661,8 +661,9 @@ static const cl_icd_dispatch *init_layer(void *layer, const char *name,
 	assert_non_null(next);
 	for (i = 0; i < n; i++)
 		next[i] = (void *)nothing;
-	assert_int_equal(init(n, (const cl_icd_dispatch *)next, &told, &table,
-			      NULL), CL_SUCCESS);
+	assert_int_equal(
+		init(n, (const cl_icd_dispatch *)next, &told, &table, NULL),
+		CL_SUCCESS);
 	assert_true(told <= n);
 	assert_true(told <= sizeof(cl_icd_dispatch) / sizeof(void *));
 	assert_non_null(table);
@@ -683,7 +684,7 @@ static void both_loaders_find_their_entry_points(void **state)
 	char name[8];
 
 	assert_non_null(layer);
-	told = (cl_int (*)(cl_uint, size_t, void *, size_t *))dlsym(
+	told = (cl_int(*)(cl_uint, size_t, void *, size_t *))dlsym(
 		layer, "clGetLayerInfo");
 	assert_int_equal(told(0x4240, sizeof(version), &version, &size), 0);
 	assert_int_equal(version, 100);
@@ -855,8 +856,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(jobs_can_be_forbidden),
 		cmocka_unit_test(
 			an_idle_program_is_fetched_from_in_the_background),
-		cmocka_unit_test(
-			a_program_that_ends_does_not_wait_for_a_fetch),
+		cmocka_unit_test(a_program_that_ends_does_not_wait_for_a_fetch),
 		cmocka_unit_test(a_slow_fetch_is_the_last),
 		cmocka_unit_test(every_look_up_is_traced_in_one_line),
 	};

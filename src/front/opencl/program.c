@@ -32,8 +32,8 @@ struct ki_mutex ki_cl_lock = KI_MUTEX_INIT(PROGRAM);
 struct ki_cond ki_cl_idle;
 
 #define PLATFORMS_MAX 64
-#define DEVICES_MAX 1024
-#define AWAIT_NS ((uint64_t)100 * 1000 * 1000)
+#define DEVICES_MAX   1024
+#define AWAIT_NS      ((uint64_t)100 * 1000 * 1000)
 
 /* Under the lock. */
 static struct ki_map programs;
@@ -69,8 +69,8 @@ static int copy_strings(struct ki_cl_program *program, cl_uint count,
 	if (!program->lengths)
 		return -ENOMEM;
 	for (i = 0; i < count; i++) {
-		program->lengths[i] = lengths && lengths[i] ?
-					      lengths[i] : strlen(strings[i]);
+		program->lengths[i] =
+			lengths && lengths[i] ? lengths[i] : strlen(strings[i]);
 		size += program->lengths[i] + 1;
 	}
 	program->strings = malloc(size);
@@ -117,8 +117,7 @@ void ki_cl_program_add(cl_program handle, cl_context context, cl_uint count,
 }
 
 /* Take it out of the map; the map's reference is then the caller's. */
-static int unlist_locked(struct ki_cl_program *program)
-	KI_REQUIRES(&ki_cl_lock)
+static int unlist_locked(struct ki_cl_program *program) KI_REQUIRES(&ki_cl_lock)
 {
 	if (!program->listed)
 		return 0;
@@ -186,7 +185,7 @@ static void CL_CALLBACK forget(cl_program handle, void *arg)
 	ki_mutex_unlock(&ki_cl_lock);
 	if (was_listed)
 		ki_cl_program_unref(program);
-	ki_cl_program_unref(program);	/* the callback's own */
+	ki_cl_program_unref(program); /* the callback's own */
 }
 
 static int platform_calls_back(cl_platform_id platform)
@@ -230,9 +229,8 @@ int ki_cl_program_devices(struct ki_cl_program *program)
 	ki_mutex_unlock(&ki_cl_lock);
 	if (known)
 		return 0;
-	if (ki_cl_next.clGetProgramInfo(program->handle,
-					CL_PROGRAM_NUM_DEVICES, sizeof(n), &n,
-					NULL) ||
+	if (ki_cl_next.clGetProgramInfo(program->handle, CL_PROGRAM_NUM_DEVICES,
+					sizeof(n), &n, NULL) ||
 	    !n || n > DEVICES_MAX)
 		return -1;
 	devices = calloc(n, sizeof(*devices));
@@ -273,9 +271,9 @@ cl_int ki_cl_program_retain(struct ki_cl_program *program)
 
 /* What must follow, outside the lock, when a reference or a kernel went. */
 struct ending {
-	int releases;			/* of H, in the driver */
-	int unlisted;			/* the map's reference is ours */
-	struct ki_cl_shadow *shadow;	/* the program's reference is ours */
+	int releases;		     /* of H, in the driver */
+	int unlisted;		     /* the map's reference is ours */
+	struct ki_cl_shadow *shadow; /* the program's reference is ours */
 };
 
 /* Called whenever something that kept the program alive has gone. */
@@ -434,7 +432,7 @@ cl_uint ki_cl_shadows_in(cl_context context)
 	cl_uint n = 0;
 
 	ki_mutex_lock(&ki_cl_lock);
-	ki_list_for_each(link, &shadows)
+	ki_list_for_each (link, &shadows)
 		n += ki_container(link, struct ki_cl_shadow, link)->context ==
 		     context;
 	ki_mutex_unlock(&ki_cl_lock);
@@ -529,9 +527,8 @@ static void kernel_free(struct ki_cl_kernel *kernel)
 	free(kernel);
 }
 
-int ki_cl_kernel_add(struct ki_cl_program *program,
-		     struct ki_cl_shadow *shadow, cl_kernel handle,
-		     const char *name)
+int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
+		     cl_kernel handle, const char *name)
 {
 	struct ki_cl_kernel *kernel = calloc(1, sizeof(*kernel));
 

@@ -19,8 +19,8 @@ static enum kiln_status present_stage(struct kiln *kiln,
 	if (status)
 		return status;
 	(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
-				     kiln_blob_size(metadata),
-				     KILN_META_STAGE, &stage);
+				     kiln_blob_size(metadata), KILN_META_STAGE,
+				     &stage);
 	*out_stage = stage;
 	kiln_blob_unref(blob);
 	kiln_blob_unref(metadata);

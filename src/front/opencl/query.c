@@ -43,7 +43,9 @@ static cl_uint count_of(cl_program handle)
 	cl_uint n = 0;
 
 	return ki_cl_next.clGetProgramInfo(handle, CL_PROGRAM_REFERENCE_COUNT,
-					   sizeof(n), &n, NULL) ? 0 : n;
+					   sizeof(n), &n, NULL)
+		       ? 0
+		       : n;
 }
 
 /* The driver's count without our reference, but with what kernels of the
@@ -100,8 +102,8 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 
 	if (program && param_name == CL_PROGRAM_REFERENCE_COUNT &&
 	    count_of(handle)) {
-		result = reference_count(program, param_value_size,
-					 param_value, param_value_size_ret);
+		result = reference_count(program, param_value_size, param_value,
+					 param_value_size_ret);
 		goto out;
 	}
 	if (program && is_of_the_build(param_name)) {
@@ -184,8 +186,8 @@ cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 	int place = shadow ? place_of(shadow, device) : -1;
 	cl_int result;
 
-	if (place >= 0 && !build_answer(shadow, (cl_uint)place, param_name,
-					&kept))
+	if (place >= 0 &&
+	    !build_answer(shadow, (cl_uint)place, param_name, &kept))
 		result = answer_again(&kept, param_value_size, param_value,
 				      param_value_size_ret);
 	else
@@ -250,17 +252,16 @@ cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
 				   owner.shadow->kernels_size, owner.name,
 				   &kept)) {
 			answered = 1;
-			result = answer_again(&kept, param_value_size,
-					      param_value,
-					      param_value_size_ret);
+			result =
+				answer_again(&kept, param_value_size,
+					     param_value, param_value_size_ret);
 		}
 		owner_fini(&owner);
 	}
-	return answered ? result :
-			  ki_cl_next.clGetKernelInfo(kernel, param_name,
-						     param_value_size,
-						     param_value,
-						     param_value_size_ret);
+	return answered ? result
+			: ki_cl_next.clGetKernelInfo(
+				  kernel, param_name, param_value_size,
+				  param_value, param_value_size_ret);
 }
 
 /* Answers for an argument of a shadow's kernel, asked of the entry first. */
@@ -300,11 +301,9 @@ cl_int CL_API_CALL ki_clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_index,
 	cl_int result;
 
 	if (!owner_init(&owner, kernel))
-		return ki_cl_next.clGetKernelArgInfo(kernel, arg_index,
-						     param_name,
-						     param_value_size,
-						     param_value,
-						     param_value_size_ret);
+		return ki_cl_next.clGetKernelArgInfo(
+			kernel, arg_index, param_name, param_value_size,
+			param_value, param_value_size_ret);
 	result = arg_of_shadow(&owner, kernel, arg_index, param_name,
 			       param_value_size, param_value,
 			       param_value_size_ret);
@@ -329,11 +328,10 @@ static cl_int answer_work_group(const struct ki_cl_answer *kept,
 		      param_value_size_ret);
 }
 
-cl_int CL_API_CALL
-ki_clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
-			    cl_kernel_work_group_info param_name,
-			    size_t param_value_size, void *param_value,
-			    size_t *param_value_size_ret)
+cl_int CL_API_CALL ki_clGetKernelWorkGroupInfo(
+	cl_kernel kernel, cl_device_id device,
+	cl_kernel_work_group_info param_name, size_t param_value_size,
+	void *param_value, size_t *param_value_size_ret)
 {
 	struct ki_cl_answer kept;
 	struct owner owner;
@@ -342,8 +340,9 @@ ki_clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
 
 	if (param_name == CL_KERNEL_COMPILE_WORK_GROUP_SIZE &&
 	    owner_init(&owner, kernel)) {
-		place = !device && owner.shadow->n_devices == 1 ?
-				0 : place_of(owner.shadow, device);
+		place = !device && owner.shadow->n_devices == 1
+				? 0
+				: place_of(owner.shadow, device);
 		answered = place >= 0 &&
 			   !ki_cl_described_work_group(
 				   owner.shadow->kernels,
@@ -356,8 +355,8 @@ ki_clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
 						   param_value_size_ret);
 		owner_fini(&owner);
 	}
-	return answered ? result :
-			  ki_cl_next.clGetKernelWorkGroupInfo(
+	return answered ? result
+			: ki_cl_next.clGetKernelWorkGroupInfo(
 				  kernel, device, param_name, param_value_size,
 				  param_value, param_value_size_ret);
 }
@@ -398,10 +397,9 @@ cl_int CL_API_CALL ki_clGetContextInfo(cl_context context,
 				       void *param_value,
 				       size_t *param_value_size_ret)
 {
-	cl_int result = ki_cl_next.clGetContextInfo(context, param_name,
-						    param_value_size,
-						    param_value,
-						    param_value_size_ret);
+	cl_int result = ki_cl_next.clGetContextInfo(
+		context, param_name, param_value_size, param_value,
+		param_value_size_ret);
 
 	if (!result && param_name == CL_CONTEXT_REFERENCE_COUNT && param_value)
 		hide_shadows(context, param_value);
