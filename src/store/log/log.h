@@ -435,7 +435,7 @@ struct log_file {
 	uint32_t number;
 	uint64_t size;
 	uint64_t bytes; /* as the bound counts it */
-	uint64_t inode;
+	uint64_t inode; /* 0: this is its only name */
 };
 
 /* What lies in the directory, kept up while it is changed. */

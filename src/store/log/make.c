@@ -11,7 +11,8 @@
  *	grow     every word of the old one, then whatever changed meanwhile
  *	wipe     an empty header, numbers going on
  *
- * Growing, against writers that take no lock:
+ * Growing, against writers that take no lock (the digests that say where words
+ * go were read before byte 0 was taken):
  *	1  close the tail (swap it for 0): nobody reserves any more
  *	2  copy words and marks
  *	3  set RETIRED in the old header
@@ -402,23 +403,98 @@ enum kiln_status ki_log_make(struct ki_log *log)
 
 /* ---- Growing --------------------------------------------------------- */
 
-static void carry(struct ki_log *log, struct log_index *old,
-		  struct log_index *next, uint64_t slot, uint64_t *copied)
-{
-	uint64_t word = old->words[slot], placed;
-	struct log_record record;
+/*
+ * What was learnt of each slot of the old index.  Digests are read before byte
+ * 0 is taken, which may cost a page of disk for each entry; what changes until
+ * then is read again.
+ */
+struct growth {
+	struct ki_log *log;
+	struct log_index *old;
+	struct log_index *next;
+	uint64_t *known; /* the word whose digest is known */
+	struct digest *digests;
+	uint64_t *copied; /* the word that stands in the new index */
+};
 
-	if (word == copied[slot])
-		return;
-	if (copied[slot] &&
-	    !ki_log_header_read(log, old, copied[slot], &record))
-		(void)erase(next, ki_digest_low(record.digest),
-			    ki_digest_high(record.digest), copied[slot]);
-	copied[slot] = word;
-	if (word && !ki_log_header_read(log, old, word, &record))
-		(void)insert(next, ki_digest_low(record.digest),
-			     ki_digest_high(record.digest), word,
-			     old->marks[slot], &placed);
+static void growth_fini(struct growth *growth)
+{
+	free(growth->known);
+	free(growth->digests);
+	free(growth->copied);
+}
+
+static enum kiln_status growth_init(struct growth *growth, struct ki_log *log,
+				    struct log_index *old)
+{
+	size_t n_slots = (size_t)(old->n_buckets * LOG_WORDS);
+
+	*growth = (struct growth){
+		.log = log,
+		.old = old,
+		.known = calloc(n_slots, sizeof(*growth->known)),
+		.digests = calloc(n_slots, sizeof(*growth->digests)),
+		.copied = calloc(n_slots, sizeof(*growth->copied)),
+	};
+	if (growth->known && growth->digests && growth->copied)
+		return KILN_OK;
+	growth_fini(growth);
+	return KILN_E_NO_MEMORY;
+}
+
+/* KILN_MISS, KILN_E_FORMAT: nothing to carry over; others: not now. */
+static enum kiln_status learn(struct growth *growth, uint64_t slot,
+			      uint64_t word)
+{
+	struct log_record record;
+	enum kiln_status status;
+
+	if (growth->known[slot] == word)
+		return KILN_OK;
+	status = ki_log_header_read(growth->log, growth->old, word, &record);
+	if (status)
+		return status;
+	growth->known[slot] = word;
+	growth->digests[slot] =
+		(struct digest){ ki_digest_low(record.digest),
+				 ki_digest_high(record.digest) };
+	return KILN_OK;
+}
+
+/* Bring the new index up to date with one slot of the old. */
+static enum kiln_status carry(struct growth *growth, uint64_t slot)
+{
+	uint64_t word = growth->old->words[slot], placed;
+	const struct digest *digest = &growth->digests[slot];
+	enum kiln_status status;
+
+	if (word == growth->copied[slot])
+		return KILN_OK;
+	if (growth->copied[slot])
+		(void)erase(growth->next, digest->low, digest->high,
+			    growth->copied[slot]);
+	growth->copied[slot] = 0;
+	if (!word)
+		return KILN_OK;
+	status = learn(growth, slot, word);
+	if (status == KILN_MISS || status == KILN_E_FORMAT)
+		return KILN_OK;
+	if (status)
+		return status;
+	if (insert(growth->next, digest->low, digest->high, word,
+		   growth->old->marks[slot], &placed))
+		growth->copied[slot] = word;
+	return KILN_OK;
+}
+
+static enum kiln_status carry_all(struct growth *growth)
+{
+	uint64_t n_slots = growth->old->n_buckets * LOG_WORDS, slot;
+	enum kiln_status status = KILN_OK;
+
+	for (slot = 0; slot < n_slots && !status; slot++)
+		status = carry(growth, slot);
+	return status;
 }
 
 static void copy_header(struct log_header *to, const struct log_header *from)
@@ -440,13 +516,13 @@ static void copy_header(struct log_header *to, const struct log_header *from)
 	to->generation++;
 }
 
-static enum kiln_status grow_locked(struct ki_log *log, struct log_index *index)
+static enum kiln_status grow_locked(struct growth *growth)
 {
-	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot, tail;
-	uint64_t n_buckets = index->n_buckets * 2;
+	struct ki_log *log = growth->log;
+	struct log_index *index = growth->old;
+	uint64_t n_buckets = index->n_buckets * 2, tail;
 	struct log_census census = { 0 };
 	struct draft draft;
-	uint64_t *copied = NULL;
 	enum kiln_status status;
 
 	if (!ki_log_is_current_locked(log, index))
@@ -459,46 +535,50 @@ static enum kiln_status grow_locked(struct ki_log *log, struct log_index *index)
 	status = ki_log_make_room(log, index, &census,
 				  ki_log_index_bytes(n_buckets), 0);
 	ki_log_census_fini(&census);
+	if (!status)
+		status = draft_begin(log, n_buckets, &draft);
 	if (status)
 		return status;
-	copied = calloc((size_t)n_slots, sizeof(*copied));
-	if (!copied)
-		return KILN_E_NO_MEMORY;
-	status = draft_begin(log, n_buckets, &draft);
-	if (status)
-		goto out;
 	draft.index.header->fixed.n_buckets = n_buckets;
+	growth->next = &draft.index;
 
 	tail = atomic_exchange(&index->header->tail, 0);
-	for (slot = 0; slot < n_slots; slot++)
-		carry(log, index, &draft.index, slot, copied);
+	status = carry_all(growth);
 	index->header->retired = LOG_RETIRED_GROWN;
-	for (slot = 0; slot < n_slots; slot++)
-		carry(log, index, &draft.index, slot, copied);
-	copy_header(draft.index.header, index->header);
-	draft.index.header->tail = tail;
-	status = draft_finish(log, &draft, KILN_OK);
+	if (!status)
+		status = carry_all(growth);
+	if (!status) {
+		copy_header(draft.index.header, index->header);
+		draft.index.header->tail = tail;
+	}
+	status = draft_finish(log, &draft, status);
 	if (status) {
 		index->header->tail = tail;
 		index->header->retired = 0;
 	} else {
 		index->header->generation++;
 	}
-out:
-	free(copied);
 	return status;
 }
 
 enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index)
 {
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
+	struct growth growth;
 	struct log_lock lock;
-	enum kiln_status status =
-		ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
+	enum kiln_status status = growth_init(&growth, log, index);
 
 	if (status)
 		return status;
-	status = grow_locked(log, index);
-	ki_log_structure_end(log, &lock);
+	for (slot = 0; slot < n_slots; slot++)
+		if (index->words[slot])
+			(void)learn(&growth, slot, index->words[slot]);
+	status = ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
+	if (!status) {
+		status = grow_locked(&growth);
+		ki_log_structure_end(log, &lock);
+	}
+	growth_fini(&growth);
 	return status == LOG_AGAIN ? KILN_OK : status;
 }
 

@@ -131,7 +131,8 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 		census->bytes += counted(&info);
 	} else if (parse_number(rest, &number)) {
 		return ki_log_census_add(census, number, info.size,
-					 counted(&info), info.inode);
+					 counted(&info),
+					 info.n_links > 1 ? info.inode : 0);
 	} else if (!strncmp(rest, "src.", 4) &&
 		   parse_number(rest + 4, &number)) {
 		if (!census->has_source ||
@@ -158,18 +159,25 @@ static int older_first(const void *a, const void *b)
 						     : 1;
 }
 
-/* A large file that is being moved has two names for a moment. */
+/* A large file that is being moved has two names for a moment, and for longer
+   if the mover dies. */
+static int has_inode(const struct log_census *census, size_t n, uint64_t inode)
+{
+	size_t i;
+
+	for (i = 0; inode && i < n; i++)
+		if (census->files[i].inode == inode)
+			return 1;
+	return 0;
+}
+
 static void count_segments(struct log_census *census)
 {
-	size_t i, j;
+	size_t i;
 
-	for (i = 0; i < census->n_files; i++) {
-		for (j = 0; j < i; j++)
-			if (census->files[j].inode == census->files[i].inode)
-				break;
-		if (j == i)
+	for (i = 0; i < census->n_files; i++)
+		if (!has_inode(census, i, census->files[i].inode))
 			census->bytes += census->files[i].bytes;
-	}
 }
 
 enum kiln_status ki_log_census_take(struct ki_log *log, uint32_t min_live,
@@ -569,11 +577,11 @@ static enum kiln_status evict_oldest(struct ki_log *log,
 		err = sys->unlink(sys, path);
 	if (err && err != -ENOENT)
 		return ki_log_status(err);
-	if (!moved)
-		census->bytes -= file.bytes;
 	census->n_files--;
 	memmove(census->files, census->files + 1,
 		census->n_files * sizeof(*census->files));
+	if (!moved && !has_inode(census, census->n_files, file.inode))
+		census->bytes -= file.bytes;
 	return KILN_OK;
 }
 
@@ -698,8 +706,7 @@ static int use_spare(struct ki_log *log, struct log_index *index,
 	census->bytes -= census->spare_bytes;
 	if (sys->lstat(sys, path, &info))
 		return -EIO;
-	err = ki_log_census_add(census, number, info.size, counted(&info),
-				info.inode);
+	err = ki_log_census_add(census, number, info.size, counted(&info), 0);
 	if (err)
 		return err;
 	census->bytes += counted(&info);
@@ -732,7 +739,7 @@ static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
 		err = log->sys->lstat(log->sys, path, &info);
 	if (!err)
 		err = ki_log_census_add(census, number, info.size,
-					counted(&info), info.inode);
+					counted(&info), 0);
 	if (err)
 		return ki_log_status(err);
 	census->bytes += counted(&info);
