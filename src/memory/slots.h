@@ -23,8 +23,9 @@
 
 #include "base/blob.h"
 
-#define KI_SLOT_OWNERS 7
-#define KI_SLOT_COUNTS 512 /* a power of two */
+#define KI_SLOT_OWNERS	   7
+#define KI_SLOT_COUNT_BITS 7
+#define KI_SLOT_COUNTS	   (1 << KI_SLOT_COUNT_BITS) /* few: they stay in L1 */
 
 struct ki_slot {
 	/* Written by the thread, read by everyone. */
@@ -125,7 +126,8 @@ static inline void ki_slot_leave(struct ki_slot *slot)
 
 static inline size_t ki_slot_place(const struct kiln_blob *blob)
 {
-	return (size_t)((uint64_t)(uintptr_t)blob * 0x9e3779b97f4a7c15u >> 55);
+	return (size_t)((uint64_t)(uintptr_t)blob * 0x9e3779b97f4a7c15u >>
+			(64 - KI_SLOT_COUNT_BITS));
 }
 
 /*

@@ -103,7 +103,14 @@ static inline int ki_table_is_equal(const uint8_t *a, const uint8_t *b,
 			rest |= a[i] ^ b[i];
 		return !rest;
 	}
-	for (i = 0; i + 16 <= size; i += 16)
+	for (i = 0; i + 64 <= size; i += 64) {
+		const ki_two_words *x = (const ki_two_words *)(a + i);
+		const ki_two_words *y = (const ki_two_words *)(b + i);
+
+		difference |= (x[0] ^ y[0]) | (x[1] ^ y[1]);
+		difference |= (x[2] ^ y[2]) | (x[3] ^ y[3]);
+	}
+	for (; i + 16 <= size; i += 16)
 		difference |= *(const ki_two_words *)(a + i) ^
 			      *(const ki_two_words *)(b + i);
 	difference |= *(const ki_two_words *)(a + size - 16) ^
@@ -124,7 +131,7 @@ static inline int ki_table_has_key(const struct ki_table_entry *entry,
 /* Never 0. */
 static inline uint64_t ki_table_tag(uint64_t high)
 {
-	return high >> 56 | 1;
+	return (high >> 56) + !(high >> 56);
 }
 
 /*
