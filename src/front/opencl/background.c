@@ -113,7 +113,7 @@ static void publish(const struct ki_cl_guest *guest,
 	kiln_metadata_free(metadata);
 }
 
-/* ---- What the application fetched --------------------------------------------- */
+/* ---- What the application fetched ---------------------------------------- */
 
 void ki_cl_capture_fetched(struct ki_cl_program *program,
 			   unsigned char *const *binaries, size_t n)
@@ -143,7 +143,7 @@ out:
 	ki_cl_capture_unref(capture);
 }
 
-/* ---- The thread ---------------------------------------------------------------- */
+/* ---- The thread ---------------------------------------------------------- */
 
 static void fetch(struct ki_cl_program *program, struct ki_cl_capture *capture,
 		  enum ki_cl_stage stage)

@@ -36,7 +36,7 @@ static const cl_kernel_arg_info arg_questions[] = {
 };
 #define N_ARG_QUESTIONS (sizeof(arg_questions) / sizeof(arg_questions[0]))
 
-/* ---- Asking ----------------------------------------------------------------- */
+/* ---- Asking -------------------------------------------------------------- */
 
 static void add_answer(struct ki_bytes *bytes, cl_int result, const void *data,
 		       size_t size)
@@ -280,7 +280,7 @@ out:
 	return status;
 }
 
-/* ---- Reading ---------------------------------------------------------------- */
+/* ---- Reading ------------------------------------------------------------- */
 
 static void read_answer(struct ki_reader *reader,
 			struct ki_cl_answer *out_answer)

@@ -35,7 +35,7 @@ void ki_cl_guest_let_go(void)
 	pthread_mutex_unlock(&opening.mutex);
 }
 
-/* ---- The log ----------------------------------------------------------------- */
+/* ---- The log ------------------------------------------------------------- */
 
 /* One line at the end of the file; no descriptor stays open. */
 static void write_line(const char *path, const char *words)
@@ -86,7 +86,7 @@ void ki_cl_log(const struct ki_cl_guest *to, const char *format, ...)
 	log_words(to->config, KILN_LOG_NOTE, words);
 }
 
-/* ---- Opening ------------------------------------------------------------------ */
+/* ---- Opening ------------------------------------------------------------- */
 
 static int open_kiln(void)
 {

@@ -24,7 +24,7 @@
 
 extern cl_icd_dispatch ki_cl_next;
 
-/* ---- The kiln of this process (guest.c) -------------------------------------- */
+/* ---- The kiln of this process (guest.c) ---------------------------------- */
 
 /* Opened at the first use; fixed from then on. */
 struct ki_cl_guest {
@@ -51,7 +51,7 @@ void ki_cl_log(const struct ki_cl_guest *guest, const char *format, ...)
 void ki_cl_guest_hold(void) KI_NO_ANALYSIS;
 void ki_cl_guest_let_go(void) KI_NO_ANALYSIS;
 
-/* ---- Programs, shadows, kernels (program.c) ----------------------------------- */
+/* ---- Programs, shadows, kernels (program.c) ------------------------------ */
 
 /* A program made from a binary, which answers for the application's own. */
 struct ki_cl_shadow {
@@ -179,7 +179,7 @@ int ki_cl_kernel_of(cl_kernel handle, struct ki_cl_program **out_program,
 cl_int ki_cl_kernel_retain(cl_kernel handle);
 cl_int ki_cl_kernel_release(cl_kernel handle);
 
-/* ---- Platforms (program.c) ------------------------------------------------------ */
+/* ---- Platforms (program.c) ----------------------------------------------- */
 
 enum ki_cl_platform_bit {
 	KI_CL_NO_SHADOWS = 1,	 /* an unknown extension was handed out */
@@ -189,11 +189,17 @@ unsigned ki_cl_platform_bits(cl_platform_id platform);
 /* NULL: all platforms, those not seen yet included. */
 void ki_cl_platform_set(cl_platform_id platform, unsigned bits);
 
-/* ---- Building (build.c) ----------------------------------------------------------- */
+/* ---- Building (build.c) -------------------------------------------------- */
 
-/* Let the driver build what the shadow answers for, then do without it.
-   0, or -1 if it would not: the shadow stays. */
-int ki_cl_go_native(struct ki_cl_program *program);
+/* What clBuildProgram was given. */
+struct ki_cl_request {
+	cl_program handle;
+	cl_uint n_devices;
+	const cl_device_id *devices;
+	const char *options;
+	void(CL_CALLBACK *notify)(cl_program program, void *user_data);
+	void *user_data;
+};
 
 /* The key of a program of which the devices are known; as ki_cl_key(). */
 enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
@@ -201,7 +207,54 @@ enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
 				 const char *options, struct kiln_key **out_key,
 				 enum kiln_counter *out_reason);
 
-/* ---- Capturing (background.c) ------------------------------------------------------- */
+/* Count and trace a build that is the driver's alone; `why` NULL: in the words
+   of the counter. */
+void ki_cl_pass_over(const struct ki_cl_guest *guest, enum kiln_counter reason,
+		     const char *why);
+
+/* Whether kernels, or a build that still runs, stand in the way of a new one;
+   the driver says so by itself, unless the kernels are of a shadow. */
+int ki_cl_is_in_use(struct ki_cl_program *program, int *out_of_shadow);
+
+/* ---- The driver's builds (native.c) -------------------------------------- */
+
+/* Let the driver build.  `capture` (taken over, may be NULL) is what may be
+   kept of it; `guest` and `program` may be NULL. */
+cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
+			    struct ki_cl_program *program,
+			    const struct ki_cl_request *request,
+			    struct ki_cl_capture *capture);
+
+/* Let the driver build what the shadow answers for, then do without it.
+   0, or -1 if it would not: the shadow stays. */
+int ki_cl_go_native(struct ki_cl_program *program);
+
+/* The shadow no longer answers: the caller's reference, or NULL. */
+struct ki_cl_shadow *ki_cl_put_aside(struct ki_cl_program *program);
+
+/* Whether a build that was refused leaves what was built before: its
+   arguments were wrong, so it never began. */
+int ki_cl_never_began(cl_int result);
+
+/* What to keep of a build, taken while its surroundings are those of its
+   beginning; NULL without memory. */
+struct ki_cl_capture *ki_cl_capture_new(const struct ki_cl_guest *guest,
+					const struct ki_cl_program *program,
+					struct kiln_key *key,
+					const char *options);
+
+/* ---- Shadows from entries (shadow.c) ------------------------------------- */
+
+/* One reference, or NULL if the driver will not have the binaries. */
+struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
+				      const char *options,
+				      struct kiln_blob *value,
+				      struct kiln_blob *metadata);
+
+/* Whether options ask for what only the source can tell. */
+int ki_cl_wants_kernels(const char *options);
+
+/* ---- Capturing (background.c) -------------------------------------------- */
 
 /* The application fetched all binaries itself, into these buffers. */
 void ki_cl_capture_fetched(struct ki_cl_program *program,
@@ -216,21 +269,22 @@ void ki_cl_background_stop(void);
 /* In a forked child there is no thread. */
 void ki_cl_background_forget(void);
 
-/* ---- Calls that the layer takes over ------------------------------------------------- */
+/* ---- Calls that the layer takes over ------------------------------------- */
 
-#define KI_CL_CALLS(X)                                                              \
-	X(clCreateProgramWithSource)                                                \
-	X(clCreateProgramWithBinary) X(clCreateProgramWithBuiltInKernels) X(        \
-		clCreateProgramWithIL) X(clRetainProgram) X(clReleaseProgram)       \
-		X(clBuildProgram) X(clCompileProgram) X(clLinkProgram) X(           \
-			clGetProgramInfo) X(clGetProgramBuildInfo)                  \
-			X(clCreateKernel) X(clCreateKernelsInProgram) X(            \
-				clRetainKernel) X(clReleaseKernel) X(clCloneKernel) \
-				X(clGetKernelInfo) X(clGetKernelArgInfo) X(         \
-					clGetKernelWorkGroupInfo)                   \
-					X(clGetContextInfo) X(                      \
-						clGetExtensionFunctionAddress)      \
-						X(clGetExtensionFunctionAddressForPlatform)
+/* clang-format off */
+#define KI_CL_CALLS(X) \
+	X(clCreateProgramWithSource) X(clCreateProgramWithBinary) \
+	X(clCreateProgramWithBuiltInKernels) X(clCreateProgramWithIL) \
+	X(clRetainProgram) X(clReleaseProgram) \
+	X(clBuildProgram) X(clCompileProgram) X(clLinkProgram) \
+	X(clGetProgramInfo) X(clGetProgramBuildInfo) \
+	X(clCreateKernel) X(clCreateKernelsInProgram) \
+	X(clRetainKernel) X(clReleaseKernel) X(clCloneKernel) \
+	X(clGetKernelInfo) X(clGetKernelArgInfo) \
+	X(clGetKernelWorkGroupInfo) X(clGetContextInfo) \
+	X(clGetExtensionFunctionAddress) \
+	X(clGetExtensionFunctionAddressForPlatform)
+/* clang-format on */
 
 /* ki_clBuildProgram and so on, each of the type in <CL/cl_icd.h>. */
 #define KI_CL_DECLARE(name) extern __typeof__(*(cl_api_##name)0) ki_##name;

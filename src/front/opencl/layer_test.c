@@ -236,7 +236,7 @@ static void same(const char *expected, const char *text)
 	assert_non_null(strstr(text, "exit 0\n"));
 }
 
-/* ---- Cold and warm are alike ---------------------------------------------------- */
+/* ---- Cold and warm are alike --------------------------------------------- */
 
 struct row {
 	const char *name;
@@ -299,7 +299,7 @@ static void a_program_cannot_tell_cold_from_warm_from_native(void **state)
 	place_fini(&place);
 }
 
-/* ---- A real driver ------------------------------------------------------------------ */
+/* ---- A real driver ------------------------------------------------------- */
 
 static const struct row pocl_rows[] = {
 	{ "PoCL: everything that can be asked", "everything", "-DK=2" },
@@ -346,7 +346,7 @@ static void on_pocl_too(void **state)
 	place_fini(&place);
 }
 
-/* ---- When something is wrong ------------------------------------------------------- */
+/* ---- When something is wrong --------------------------------------------- */
 
 /* S09. */
 static void a_refused_binary_is_dropped_and_the_source_built(void **state)
@@ -636,7 +636,7 @@ static void a_read_only_store_is_read_and_not_written(void **state)
 	place_fini(&place);
 }
 
-/* ---- Loaders ----------------------------------------------------------------------- */
+/* ---- Loaders ------------------------------------------------------------- */
 
 static cl_int CL_API_CALL nothing(void)
 {
@@ -705,7 +705,7 @@ static void both_loaders_find_their_entry_points(void **state)
 	dlclose(layer);
 }
 
-/* ---- Capturing ------------------------------------------------------------------- */
+/* ---- Capturing ----------------------------------------------------------- */
 
 static unsigned n_jobs(const struct place *place)
 {

@@ -46,7 +46,7 @@ static struct {
 static size_t n_platforms;
 static unsigned bits_of_all;
 
-/* ---- Programs --------------------------------------------------------------- */
+/* ---- Programs ------------------------------------------------------------ */
 
 static void program_free(struct ki_cl_program *program)
 {
@@ -359,7 +359,7 @@ void ki_cl_program_await(struct ki_cl_program *program)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
-/* ---- Shadows ---------------------------------------------------------------- */
+/* ---- Shadows ------------------------------------------------------------- */
 
 void ki_cl_shadow_add(struct ki_cl_shadow *shadow)
 {
@@ -459,7 +459,7 @@ struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n)
 	return found;
 }
 
-/* ---- Builds to capture ------------------------------------------------------ */
+/* ---- Builds to capture --------------------------------------------------- */
 
 void ki_cl_capture_unref(struct ki_cl_capture *capture)
 {
@@ -519,7 +519,7 @@ void ki_cl_program_captured(struct ki_cl_program *program,
 		ki_cl_capture_unref(capture);
 }
 
-/* ---- Kernels ---------------------------------------------------------------- */
+/* ---- Kernels ------------------------------------------------------------- */
 
 static void kernel_free(struct ki_cl_kernel *kernel)
 {
@@ -631,7 +631,7 @@ cl_int ki_cl_kernel_release(cl_kernel handle)
 	return result;
 }
 
-/* ---- Platforms -------------------------------------------------------------- */
+/* ---- Platforms ----------------------------------------------------------- */
 
 unsigned ki_cl_platform_bits(cl_platform_id platform)
 {

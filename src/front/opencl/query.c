@@ -36,7 +36,7 @@ static cl_int answer_again(const struct ki_cl_answer *kept,
 		      param_value_size_ret);
 }
 
-/* ---- Programs --------------------------------------------------------------- */
+/* ---- Programs ------------------------------------------------------------ */
 
 static cl_uint count_of(cl_program handle)
 {
@@ -200,7 +200,7 @@ cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 	return result;
 }
 
-/* ---- Kernels ---------------------------------------------------------------- */
+/* ---- Kernels ------------------------------------------------------------- */
 
 /* What a kernel of a shadow belongs to, for the length of a question. */
 struct owner {
@@ -361,7 +361,7 @@ cl_int CL_API_CALL ki_clGetKernelWorkGroupInfo(
 				  param_value, param_value_size_ret);
 }
 
-/* ---- Contexts --------------------------------------------------------------- */
+/* ---- Contexts ------------------------------------------------------------ */
 
 /* Whether this driver's contexts count their programs: seen by making one.
    Other threads can blur that, but then they blur the count as well. */

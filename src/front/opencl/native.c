@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The driver's own builds: seen to their end, and what may be kept of them.
+ * A job asks kiln-worker for the binary; nothing here calls for it.
+ */
+
+#include "front/opencl/layer.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "front/opencl/capture.h"
+#include "front/opencl/job.h"
+
+/*
+ * One build by the driver.  It ends once: in the driver's notification if
+ * there is one, else when the call returns.
+ */
+struct run {
+	/* Fixed from the start. */
+	const struct ki_cl_guest *guest; /* or NULL */
+	void(CL_CALLBACK *notify)(cl_program program, void *user_data);
+	void *user_data;
+	uint64_t began_ns;
+	/* Atomic. */
+	_Atomic int is_over;
+	_Atomic int is_notified;
+	/* Under the lock: whoever takes them out owns them. */
+	struct ki_cl_program *program; /* one reference, or NULL */
+	struct ki_cl_capture *capture; /* one reference, or NULL */
+	unsigned refs;		       /* the call's, the driver's */
+	struct run *next;	       /* among the refused */
+};
+
+/* Runs that a driver refused without a notification, which might yet come. */
+static struct run *refused;
+
+static uint64_t now_ns(void)
+{
+	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
+}
+
+static void run_unref(struct run *run)
+{
+	int last;
+
+	ki_mutex_lock(&ki_cl_lock);
+	last = !--run->refs;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (last)
+		free(run);
+}
+
+static void add_variables(struct ki_bytes *bytes, const char *const *names)
+{
+	for (; names && *names; names++) {
+		const char *value = ki_environment(*names);
+
+		if (value) {
+			ki_bytes_printf(bytes, "%s=%s", *names, value);
+			ki_bytes_add_u8(bytes, 0);
+		}
+	}
+}
+
+/* What to keep of a build, taken while its surroundings are those of its
+   beginning; NULL without memory. */
+struct ki_cl_capture *ki_cl_capture_new(const struct ki_cl_guest *guest,
+					const struct ki_cl_program *program,
+					struct kiln_key *key,
+					const char *options)
+{
+	const struct ki_cl_driver *driver =
+		ki_cl_driver(guest->identities, program->platform);
+	struct ki_cl_capture *capture = calloc(1, sizeof(*capture));
+	char directory[KI_PATH_MAX];
+
+	if (!capture)
+		return NULL;
+	capture->refs = 1;
+	capture->key = kiln_key_ref(key);
+	capture->options = strdup(options ? options : "");
+	capture->directory =
+		strdup(getcwd(directory, sizeof(directory)) ? directory : "");
+	ki_bytes_init(&capture->environment);
+	add_variables(&capture->environment, driver->code_variables);
+	add_variables(&capture->environment, driver->place_variables);
+	add_variables(&capture->environment, ki_cl_loader_variables);
+	if (!capture->options || !capture->directory ||
+	    capture->environment.failed) {
+		ki_cl_capture_unref(capture);
+		return NULL;
+	}
+	return capture;
+}
+
+/* The strings of a block as an array to free(). */
+static const char **split(const struct ki_bytes *block, uint32_t *out_n)
+{
+	const char **strings = calloc(block->size + 1, sizeof(*strings));
+	size_t at;
+
+	*out_n = 0;
+	for (at = 0; strings && at < block->size;
+	     at += strlen((const char *)block->data + at) + 1)
+		strings[(*out_n)++] = (const char *)block->data + at;
+	return strings;
+}
+
+/* Ask for this build's binary: a file, and no compiler's code. */
+static void write_job(const struct ki_cl_guest *guest,
+		      const struct ki_cl_program *program,
+		      const struct ki_cl_capture *capture)
+{
+	const struct ki_cl_driver *driver =
+		ki_cl_driver(guest->identities, program->platform);
+	char application[KI_PATH_MAX], platform[256] = "";
+	struct ki_cl_job job = {
+		.platform_name = platform,
+		.driver = driver->name,
+		.n_devices = program->n_devices,
+		.strings = program->strings,
+		.lengths = program->lengths,
+		.n_strings = program->n_strings,
+		.options = capture->options,
+		.directory = capture->directory,
+		.application = application,
+		.name_space = guest->name_space,
+		.created = capture->created,
+		.build_ns = capture->build_ns,
+		.stage = driver->fetch_is_cheap ? KI_CL_STAGE_EARLY
+						: KI_CL_STAGE_FULL,
+	};
+	const char **variables =
+		split(&capture->environment, &job.n_environment);
+	enum kiln_status status;
+
+	if (!variables)
+		return;
+	job.environment = variables;
+	job.record = kiln_key_record(capture->key, &job.record_size);
+	if (ki_executable(application) < 0)
+		application[0] = '\0';
+	(void)ki_cl_next.clGetPlatformInfo(program->platform, CL_PLATFORM_NAME,
+					   sizeof(platform) - 1, platform,
+					   NULL);
+	status = ki_cl_job_write(guest->spool, &job);
+	if (status == KILN_OK)
+		kiln_count(guest->kiln, KILN_COUNT_JOBS_WRITTEN, 1);
+	else if (status == KILN_E_FULL)
+		kiln_count(guest->kiln, KILN_COUNT_JOBS_REFUSED, 1);
+	free(variables);
+}
+
+static int fetch_is_cheap(const struct ki_cl_guest *guest,
+			  cl_platform_id platform)
+{
+	return ki_cl_driver(guest->identities, platform)->fetch_is_cheap &&
+	       !(ki_cl_platform_bits(platform) & KI_CL_FETCH_IS_SLOW);
+}
+
+/* A build worth keeping (taken over): nothing here asks for its binary. */
+static void keep(const struct ki_cl_guest *guest, struct ki_cl_program *program,
+		 struct ki_cl_capture *capture, uint64_t build_ns)
+{
+	const char *why;
+
+	/* What the driver has loaded meanwhile may not be what was asked. */
+	if (ki_cl_platform_status(guest->identities, program->platform, &why)) {
+		ki_cl_capture_unref(capture);
+		return;
+	}
+	capture->build_ns = build_ns;
+	capture->created =
+		ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u;
+	if (guest->spool)
+		write_job(guest, program, capture);
+	ki_cl_program_capture(program, capture);
+	if (fetch_is_cheap(guest, program->platform))
+		ki_cl_background_add(program);
+}
+
+/* Whether all devices have it built. */
+static int is_built(const struct ki_cl_program *program)
+{
+	cl_build_status status;
+	cl_uint i;
+
+	for (i = 0; i < program->n_devices; i++)
+		if (ki_cl_next.clGetProgramBuildInfo(
+			    program->handle, program->devices[i],
+			    CL_PROGRAM_BUILD_STATUS, sizeof(status), &status,
+			    NULL) ||
+		    status != CL_BUILD_SUCCESS)
+			return 0;
+	return 1;
+}
+
+static void count_build(const struct ki_cl_guest *guest, uint64_t build_ns,
+			int has_failed)
+{
+	kiln_note_build(guest->kiln, 0);
+	kiln_count(guest->kiln, KILN_COUNT_BUILDS, 1);
+	kiln_count(guest->kiln, KILN_COUNT_BUILD_NS, build_ns);
+	if (has_failed)
+		kiln_count(guest->kiln, KILN_COUNT_BUILD_FAILURES, 1);
+}
+
+/* The end of a build, whoever sees it first. */
+static void end_run(struct run *run, cl_int result)
+{
+	struct ki_cl_program *program;
+	struct ki_cl_capture *capture;
+	uint64_t build_ns = now_ns() - run->began_ns;
+	int has_failed;
+
+	if (atomic_exchange(&run->is_over, 1))
+		return;
+	ki_mutex_lock(&ki_cl_lock);
+	program = run->program;
+	capture = run->capture;
+	run->program = NULL;
+	run->capture = NULL;
+	if (program)
+		program->n_runs--;
+	ki_mutex_unlock(&ki_cl_lock);
+	has_failed = result || (run->notify && capture && !is_built(program));
+	if (run->guest)
+		count_build(run->guest, build_ns, has_failed);
+	if (capture && !has_failed)
+		keep(run->guest, program, capture, build_ns);
+	else
+		ki_cl_capture_unref(capture);
+	ki_cl_program_unref(program);
+}
+
+static void CL_CALLBACK on_built(cl_program handle, void *arg)
+{
+	struct run *run = arg;
+
+	if (atomic_exchange(&run->is_notified, 1))
+		return;
+	end_run(run, CL_SUCCESS);
+	run->notify(handle, run->user_data);
+	run_unref(run);
+}
+
+/* The driver failed, and may or may not notify still: the run waits for it
+   where it can be found. */
+static void park(struct run *run)
+{
+	ki_mutex_lock(&ki_cl_lock);
+	run->refs++;
+	run->next = refused;
+	refused = run;
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
+/*
+ * Whether a build that was refused leaves what was built before: its
+ * arguments were wrong, so it never began.
+ */
+int ki_cl_never_began(cl_int result)
+{
+	return result == CL_INVALID_VALUE || result == CL_INVALID_DEVICE ||
+	       result == CL_INVALID_OPERATION || result == CL_INVALID_PROGRAM;
+}
+
+/* The shadow does not answer while the driver builds. */
+struct ki_cl_shadow *ki_cl_put_aside(struct ki_cl_program *program)
+{
+	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
+
+	if (shadow)
+		ki_cl_program_shadow(program, NULL);
+	return shadow;
+}
+
+static cl_int call_driver(const struct ki_cl_request *request, struct run *run)
+{
+	return ki_cl_next.clBuildProgram(
+		request->handle, request->n_devices, request->devices,
+		request->options, request->notify ? on_built : NULL,
+		request->notify ? run : request->user_data);
+}
+
+/* Let the driver build: `capture` (taken over, may be NULL) is what may be
+   kept of it, `program` may be unknown. */
+cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
+			    struct ki_cl_program *program,
+			    const struct ki_cl_request *request,
+			    struct ki_cl_capture *capture)
+{
+	struct ki_cl_shadow *shadow;
+	struct run *run = calloc(1, sizeof(*run));
+	cl_int result;
+
+	if (!run) {
+		ki_cl_capture_unref(capture);
+		return CL_OUT_OF_HOST_MEMORY;
+	}
+	if (program) {
+		ki_cl_program_await(program);
+		ki_cl_program_capture(program, NULL);
+		ki_mutex_lock(&ki_cl_lock);
+		program->refs++;
+		program->n_runs++;
+		ki_mutex_unlock(&ki_cl_lock);
+	}
+	shadow = ki_cl_put_aside(program);
+	run->guest = guest;
+	run->program = program;
+	run->capture = capture;
+	run->notify = request->notify;
+	run->user_data = request->user_data;
+	run->began_ns = now_ns();
+	run->refs = request->notify ? 2 : 1;
+	if (guest)
+		kiln_note_build(guest->kiln, 1);
+
+	result = call_driver(request, run);
+
+	if (shadow && ki_cl_never_began(result))
+		ki_cl_program_shadow(program, shadow);
+	else
+		ki_cl_shadow_unref(shadow);
+	if (result || !request->notify)
+		end_run(run, result);
+	if (result && request->notify && !atomic_load(&run->is_notified))
+		park(run);
+	run_unref(run);
+	return result;
+}
+
+int ki_cl_go_native(struct ki_cl_program *program)
+{
+	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program);
+	const struct ki_cl_guest *guest = ki_cl_guest();
+	cl_int result;
+
+	if (!shadow)
+		return 0;
+	if (guest)
+		kiln_note_build(guest->kiln, 1);
+	result = ki_cl_next.clBuildProgram(program->handle, 0, NULL,
+					   shadow->options, NULL, NULL);
+	if (guest)
+		kiln_note_build(guest->kiln, 0);
+	if (!result)
+		ki_cl_program_shadow(program, NULL);
+	ki_cl_shadow_unref(shadow);
+	return result ? -1 : 0;
+}
