@@ -219,6 +219,11 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	flags = (writable ? KI_MAP_SHARED_WRITE : 0) |
 		(log->guest ? KI_MAP_POPULATE : 0);
 	err = sys->map(sys, fd, 0, (size_t)info.size, flags, &data);
+	if (!err) {
+		err = sys->map(sys, fd, 0, LOG_HEADER_BYTES, 0, &index->page);
+		if (err)
+			sys->unmap(sys, data, (size_t)info.size);
+	}
 	status = ki_log_status(err);
 	if (err)
 		goto out;
@@ -243,6 +248,8 @@ void ki_log_index_close(struct log_index *index)
 	if (!index)
 		return;
 	index->sys->unmap(index->sys, index->header, index->size);
+	if (index->page)
+		index->sys->unmap(index->sys, index->page, LOG_HEADER_BYTES);
 	free(index);
 }
 

@@ -115,36 +115,6 @@ static int same_store(const struct log_index *a, const struct log_index *b)
 	return x && y && !memcmp(x->id, y->id, sizeof(x->id));
 }
 
-/* The header's page once more, for the memory tier to read until close. */
-static struct log_page *map_page(struct ki_log *log,
-				 const struct log_index *index)
-{
-	const struct ki_sys *sys = log->sys;
-	struct log_page *page = calloc(1, sizeof(*page));
-	struct ki_file_info info;
-	int fd, err = -ENOMEM;
-
-	if (!page)
-		return NULL;
-	fd = sys->open(sys, log->index_path, KI_OPEN_READ | KI_OPEN_NOFOLLOW,
-		       0);
-	if (fd >= 0) {
-		err = sys->fstat(sys, fd, &info);
-		if (!err && (info.inode != index->inode ||
-			     info.device != index->device))
-			err = -ESTALE;
-		if (!err)
-			err = sys->map(sys, fd, 0, LOG_HEADER_BYTES, 0,
-				       &page->data);
-		(void)sys->close(sys, fd);
-	}
-	if (err) {
-		free(page);
-		return NULL;
-	}
-	return page;
-}
-
 /* Take `index` (NULL: none) into use. */
 static enum kiln_status switch_locked(struct ki_log *log,
 				      struct log_index *index)
@@ -163,13 +133,10 @@ static enum kiln_status switch_locked(struct ki_log *log,
 	}
 	if (index) {
 		index->segments = same ? old->segments : ki_log_segments_new();
-		page = map_page(log, index);
+		page = calloc(1, sizeof(*page));
 		if (!index->segments || !page) {
 			if (!same)
 				ki_log_segments_free(index->segments);
-			if (page)
-				log->sys->unmap(log->sys, page->data,
-						LOG_HEADER_BYTES);
 			free(page);
 			free(left);
 			return KILN_E_NO_MEMORY;
@@ -179,6 +146,8 @@ static enum kiln_status switch_locked(struct ki_log *log,
 		if (!same && log->epoch > 2)
 			log->unplaced = LOG_UNPLACED_DEAD;
 		index->epoch = log->epoch;
+		page->data = index->page;
+		index->page = NULL;
 		page->next = log->pages;
 		log->pages = page;
 		__atomic_store_n(
@@ -533,6 +502,7 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 		log->readonly = 1;
 	if (status)
 		goto out;
+	log->is_open = 1;
 	*out_tier = &log->tier;
 	log = NULL;
 out:

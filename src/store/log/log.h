@@ -87,6 +87,7 @@ struct log_index {
 	/* Fixed while it is mapped. */
 	const struct ki_sys *sys;
 	struct log_header *header;
+	void *page; /* the header once more, until log->pages has it */
 	size_t size;
 	_Atomic uint64_t *words;
 	_Atomic uint8_t *marks;
@@ -147,6 +148,7 @@ struct ki_log {
 	uint64_t process_start;
 	uint64_t gone_generation;
 	int readonly;
+	int is_open;
 	int guest; /* no descriptor outlives a call */
 	int maps_values;
 	int verifies_always;

@@ -379,10 +379,11 @@ enum kiln_status ki_log_make(struct ki_log *log)
 {
 	struct log_index *index = NULL;
 	struct log_lock lock;
-	/* Making one is worth a wait; repairing happens on a put's way. */
+	/* Opening is worth a wait; later, repairs lie on a put's way. */
 	enum kiln_status status = ki_log_structure_begin(
 		log, &lock,
-		log->index ? LOG_ROLL_TIMEOUT_MS : LOG_CHANGE_TIMEOUT_MS);
+		log->is_open && log->index ? LOG_ROLL_TIMEOUT_MS
+					   : LOG_CHANGE_TIMEOUT_MS);
 	int damaged;
 
 	if (status)
