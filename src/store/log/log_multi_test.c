@@ -29,6 +29,7 @@ struct shared {
 	struct store store;
 	_Atomic unsigned n_created[64];
 	_Atomic unsigned n_operations;
+	size_t size_max;
 };
 
 static struct shared *share(uint64_t bytes_max)
@@ -285,9 +286,9 @@ static void work(struct shared *shared, unsigned seed)
 		unsigned number = (unsigned)(harness_random(&random) % 3000);
 		enum kiln_status status;
 
-		size = (size_t)(harness_random(&random) % 6000);
+		size = (size_t)(harness_random(&random) % shared->size_max);
 		if (what == 0)
-			size = 600000;
+			size *= 100;
 		if (what < 50)
 			status = store_put(&store, number, size,
 					   what % 2 ? KILN_PUT_REPLACE : 0);
@@ -325,9 +326,10 @@ static uint64_t directory_bytes(const char *path)
 	return bytes;
 }
 
-static void processes_killed_at_random_leave_a_sound_store(void **state)
+static void kill_and_check(uint64_t bytes_max, size_t size_max,
+			   unsigned n_kills)
 {
-	struct shared *shared = share(4 << 20);
+	struct shared *shared = share(bytes_max);
 	struct kiln_verify_report report;
 	struct store store;
 	pid_t pids[4];
@@ -335,13 +337,14 @@ static void processes_killed_at_random_leave_a_sound_store(void **state)
 	uint64_t random = 11;
 	int status;
 
+	shared->size_max = size_max;
 	for (i = 0; i < 4; i++) {
 		pids[i] = fork();
 		if (!pids[i])
 			work(shared, n_started);
 		n_started++;
 	}
-	for (kills = 0; kills < 150; kills++) {
+	for (kills = 0; kills < n_kills; kills++) {
 		unsigned until = shared->n_operations +
 				 (unsigned)(harness_random(&random) % 400);
 
@@ -371,9 +374,16 @@ static void processes_killed_at_random_leave_a_sound_store(void **state)
 		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
 	for (i = 10000; i < 10100; i++)
 		assert_int_equal(store_get(&store, i, 3000), KILN_OK);
-	assert_true(directory_bytes(shared->store.directory) <= 4 << 20);
+	assert_true(directory_bytes(shared->store.directory) <= bytes_max);
 	store_free(&store);
 	unshare_it(shared);
+}
+
+/* Rolls and large files in one store, growth in the other. */
+static void processes_killed_at_random_leave_a_sound_store(void **state)
+{
+	kill_and_check(4 << 20, 6000, 100);
+	kill_and_check(2 << 20, 60, 60);
 }
 
 int main(void)
