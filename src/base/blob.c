@@ -53,6 +53,8 @@ enum kiln_status kiln_blob_wrap(const void *data, size_t size,
 	return KILN_OK;
 }
 
+ki_blob_drop_fn *_Atomic ki_blob_drop_first;
+
 static ki_blob_count_fn *counter_of(const struct kiln_blob *blob)
 {
 	return atomic_load_explicit(&blob->counter, memory_order_acquire);
@@ -71,11 +73,16 @@ struct kiln_blob *kiln_blob_ref(struct kiln_blob *blob)
 
 void kiln_blob_unref(struct kiln_blob *blob)
 {
-	ki_blob_count_fn *counter = blob ? counter_of(blob) : NULL;
+	ki_blob_drop_fn *first =
+		atomic_load_explicit(&ki_blob_drop_first, memory_order_acquire);
+	ki_blob_count_fn *counter;
 
+	if (!blob || (first && first(blob)))
+		return;
+	counter = counter_of(blob);
 	if (counter)
 		counter(blob, -1);
-	else if (blob)
+	else
 		ki_blob_drop(blob, 1);
 }
 

@@ -18,18 +18,25 @@
  */
 typedef void ki_blob_count_fn(struct kiln_blob *blob, int n);
 
+/*
+ * Asked before anything of the blob is looked at: 1 if it dropped one
+ * reference.  Whoever counts elsewhere sets it once; NULL until then.
+ */
+typedef int ki_blob_drop_fn(struct kiln_blob *blob);
+extern ki_blob_drop_fn *_Atomic ki_blob_drop_first;
+
 struct kiln_blob {
 	/* Fixed after creation. */
 	const void *data;
 	size_t size;
-	kiln_release_fn *release;	/* NULL: data follows the structure */
+	kiln_release_fn *release; /* NULL: data follows the structure */
 	void *arg;
 	/* Where the bytes are: a segment's number, or KI_BLOB_NOWHERE.  Only
 	   the tier that made the blob looks at it. */
 	uint64_t place;
 	/* Atomic. */
 	_Atomic size_t refs;
-	ki_blob_count_fn *_Atomic counter;	/* NULL: nobody */
+	ki_blob_count_fn *_Atomic counter; /* NULL: nobody */
 };
 
 #define KI_BLOB_NOWHERE UINT64_MAX

@@ -30,6 +30,10 @@
  *	  grace period, count_finish
  *	refs = sum of all references  counter NULL  words 0
  *
+ * Threads drop what they have counted by their word alone, without a look at
+ * the blob, unless `n_ending` says that some counting is being ended: it is
+ * raised before the grace period, so whoever read 0 is waited for.
+ *
  * A word whose count is not zero is changed by its thread only for the blob
  * whose address it has; one whose count is zero is free for any.  So a frozen
  * word has one writer, whoever gathers it under the registry's mutex.
@@ -147,11 +151,14 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&registry);
 }
 
+static ki_blob_drop_fn drop_first;
+
 static void install(void)
 {
 	has_exit_key = !pthread_key_create(&exit_key, thread_exits);
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 	atomic_store(&ki_slots.is_cheap, ki_process_barrier_prepare());
+	atomic_store(&ki_blob_drop_first, drop_first);
 }
 
 void ki_slots_prepare(void)
@@ -319,6 +326,33 @@ static void count(struct kiln_blob *blob, int n)
 	count_slowly(blob, n);
 }
 
+/*
+ * A reference that this thread has counted is dropped without a look at the
+ * blob, which would be the first and only one on the way of a hit.  While any
+ * counting is being ended, which may be this blob's, there is no such way.
+ */
+static int drop_first(struct kiln_blob *blob)
+{
+	struct ki_slot *slot = ki_slot_try_get();
+	_Atomic uint64_t *word;
+	uint64_t old;
+	int done;
+
+	if (__builtin_expect(!slot, 0))
+		return 0;
+	word = &slot->counts[ki_slot_place(blob)];
+	ki_slot_pin(slot);
+	old = atomic_load_explicit(word, memory_order_relaxed);
+	done = !atomic_load(&ki_slots.n_ending) &&
+	       (old & KI_SLOT_ADDRESS) == (uint64_t)(uintptr_t)blob &&
+	       (int16_t)(old >> 48) > 0;
+	if (done)
+		atomic_store_explicit(word, old - ((uint64_t)1 << 48),
+				      memory_order_relaxed);
+	ki_slot_leave(slot);
+	return done;
+}
+
 /* The bias also says that an earlier counting has not been finished yet. */
 int ki_slots_count_begin(struct kiln_blob *blob)
 {
@@ -337,6 +371,7 @@ int ki_slots_count_begin(struct kiln_blob *blob)
 
 void ki_slots_count_end(struct kiln_blob *blob)
 {
+	atomic_fetch_add(&ki_slots.n_ending, 1);
 	atomic_store(&blob->counter, NULL);
 }
 
@@ -366,6 +401,7 @@ void ki_slots_count_finish(struct kiln_blob *const *blobs, size_t n_blobs)
 	pthread_mutex_lock(&registry);
 	for (i = 0; i < n_blobs; i++)
 		atomic_fetch_add(&blobs[i]->refs, gather_locked(blobs[i]));
+	atomic_fetch_sub(&ki_slots.n_ending, (unsigned)n_blobs);
 	pthread_mutex_unlock(&registry);
 	for (i = 0; i < n_blobs; i++)
 		ki_blob_drop(blobs[i], BIAS + 1);

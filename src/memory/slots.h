@@ -43,7 +43,8 @@ struct ki_slot {
 
 struct ki_slots {
 	_Alignas(64) _Atomic uint64_t epoch;
-	_Atomic int is_cheap; /* the other side has the barrier */
+	_Atomic int is_cheap;	   /* the other side has the barrier */
+	_Atomic unsigned n_ending; /* blobs whose counting is being ended */
 	/* Where a thread looks first, by its thread pointer: a thread-local
 	   variable of a library that may be loaded late costs a call. */
 	_Alignas(64) struct ki_slot *_Atomic guesses[KI_SLOT_GUESSES];
@@ -68,9 +69,10 @@ static inline uintptr_t ki_thread_pointer(void)
 	return pointer;
 }
 
+/* Stacks, and with them thread pointers, lie some pages apart. */
 static inline struct ki_slot *_Atomic *ki_slot_guess(uintptr_t pointer)
 {
-	return &ki_slots.guesses[(uint64_t)pointer * 0x9e3779b97f4a7c15u >> 56];
+	return &ki_slots.guesses[(pointer >> 12) % KI_SLOT_GUESSES];
 }
 
 /* The calling thread's slot if it can be had without a call, or NULL. */
