@@ -188,18 +188,26 @@ out:
 	return status;
 }
 
+#define FETCH_BYTES ((size_t)1 << 18)
+
 /*
- * Bring the file in.  By a mapping that cannot be written: populating the real
- * one would make every page dirty, 7 MB to write back for a store of 1 GiB at
- * each start of a program.
+ * Bring the file in by reading it: what the medium cannot give is an error
+ * here and no signal later.  Populating the mapping instead would make every
+ * page dirty, 7 MB to write back for a store of 1 GiB at each start of a
+ * program; populating one that cannot be written costs more than reading.
  */
 static int fetch(const struct ki_sys *sys, int fd, size_t size)
 {
-	void *data;
-	int err = sys->map(sys, fd, 0, size, KI_MAP_POPULATE, &data);
+	uint8_t *data = malloc(FETCH_BYTES);
+	size_t offset;
+	int err = data ? 0 : -ENOMEM;
 
-	if (!err)
-		sys->unmap(sys, data, size);
+	for (offset = 0; offset < size && !err; offset += FETCH_BYTES)
+		err = ki_pread_all(sys, fd, data,
+				   size - offset < FETCH_BYTES ? size - offset
+							       : FETCH_BYTES,
+				   offset);
+	free(data);
 	return err;
 }
 
