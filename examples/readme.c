@@ -31,6 +31,9 @@ int main(int argc, char **argv)
 	    kiln_get_or_build(kiln, key, compile, source, &result))
 		return 1;
 	printf("%zu bytes of code\n", kiln_blob_size(result.blob));
-	return 0; /* the system frees the rest; nothing is lost */
+	kiln_build_result_fini(&result);
+	kiln_key_free(key);
+	kiln_close(kiln);
+	return 0;
 }
 /* README end */
