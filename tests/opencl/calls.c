@@ -744,6 +744,186 @@ static void brief(void)
 	run_scale(kernel);
 }
 
+/* Programs that are not made from source. */
+static void natives(void)
+{
+	static const char text[] = "....................\n"
+				   "__kernel void il(__global int *out)\n"
+				   "{ out[get_global_id(0)] = SPEC_1; }\n";
+	static const cl_uint magic = 0x07230203u;
+	unsigned char il[sizeof(text) - 1], *binary;
+	const unsigned char *bytes;
+	cl_program program = make(source), made;
+	cl_int code = 1, value = 7;
+	size_t size = 0;
+
+	memcpy(il, text, sizeof(il));
+	memcpy(il, &magic, sizeof(magic));
+	made = clCreateProgramWithIL(context, il, sizeof(il), &code);
+	say("IL", code);
+	say("constant",
+	    clSetProgramSpecializationConstant(made, 1, sizeof(value), &value));
+	build(made, options);
+	show_program(made);
+	show_kernel(make_kernel(made, "il"), made);
+
+	build(program, options);
+	clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size,
+			 NULL);
+	bytes = binary = calloc(1, size);
+	clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary,
+			 NULL);
+	say("constant", clSetProgramSpecializationConstant(
+				program, 1, sizeof(value), &value));
+	made = clCreateProgramWithBinary(context, 1, devices, &size, &bytes,
+					 NULL, &code);
+	say("binary", code);
+	build(made, options);
+	show_program(made);
+	run_scale(make_kernel(made, "scale"));
+	made = clCreateProgramWithBuiltInKernels(context, 1, devices,
+						 "kiln_fill", &code);
+	say("built in", code);
+	show_kernel(make_kernel(made, "kiln_fill"), made);
+	free(binary);
+}
+
+/* ---- Whatever comes ------------------------------------------------------- */
+
+#define PROGRAMS_MAX 3
+#define KERNELS_MAX  5
+
+static struct {
+	cl_program handle;
+	int n_refs;
+} some_programs[PROGRAMS_MAX];
+static struct {
+	cl_kernel handle;
+	cl_program program;
+	int n_refs;
+} some_kernels[KERNELS_MAX];
+static uint64_t dice;
+
+static unsigned roll(unsigned n)
+{
+	dice = dice * 6364136223846793005u + 1442695040888963407u;
+	return (unsigned)(dice >> 33) % n;
+}
+
+static void show_some(cl_program program)
+{
+	cl_program_build_info what[] = { CL_PROGRAM_BUILD_STATUS,
+					 CL_PROGRAM_BUILD_OPTIONS,
+					 CL_PROGRAM_BUILD_LOG,
+					 CL_PROGRAM_BINARY_TYPE };
+
+	show_references(program);
+	ASK(clGetProgramInfo, CL_PROGRAM_NUM_KERNELS, program);
+	ASK(clGetProgramBuildInfo, what[roll(4)], program, devices[0]);
+}
+
+static void act_on_program(unsigned i)
+{
+	static const char *const all[] = { "-DK=7", "-DK=nowhere", "-DK=9",
+					   "--wrong" };
+	cl_program program = some_programs[i].handle;
+
+	if (!some_programs[i].n_refs) {
+		some_programs[i].handle = make(roll(4) ? source : other_source);
+		some_programs[i].n_refs = 1;
+		return;
+	}
+	switch (roll(8)) {
+	case 0:
+		say("retain", clRetainProgram(program));
+		some_programs[i].n_refs++;
+		break;
+	case 1:
+		say("release", clReleaseProgram(program));
+		some_programs[i].n_refs--;
+		break;
+	case 2:
+		say("compile", clCompileProgram(program, 0, NULL, options, 0,
+						NULL, NULL, NULL, NULL));
+		break;
+	case 3:
+		build(program, all[roll(4)]);
+		break;
+	case 4:
+		show_some(program);
+		break;
+	default:
+		build(program, options);
+		break;
+	}
+}
+
+static void act_on_kernel(unsigned i)
+{
+	cl_kernel kernel = some_kernels[i].handle;
+	unsigned j = roll(PROGRAMS_MAX);
+	cl_program of = NULL;
+
+	if (!some_kernels[i].n_refs) {
+		if (!some_programs[j].n_refs)
+			return;
+		kernel = make_kernel(some_programs[j].handle,
+				     roll(3) ? "scale" : "zero");
+		some_kernels[i].handle = kernel;
+		some_kernels[i].program = some_programs[j].handle;
+		some_kernels[i].n_refs = kernel != NULL;
+		return;
+	}
+	switch (roll(5)) {
+	case 0:
+		say("retain kernel", clRetainKernel(kernel));
+		some_kernels[i].n_refs++;
+		break;
+	case 1:
+	case 2:
+		say("release kernel", clReleaseKernel(kernel));
+		some_kernels[i].n_refs--;
+		break;
+	case 3:
+		clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof(of), &of,
+				NULL);
+		say("of its program", of == some_kernels[i].program);
+		show_some(of);
+		break;
+	default:
+		ASK(clGetKernelInfo, CL_KERNEL_ATTRIBUTES, kernel);
+		ASK(clGetKernelArgInfo, CL_KERNEL_ARG_NAME, kernel, 0);
+		break;
+	}
+}
+
+/* Thirty lives of a few programs and kernels, by dice. */
+static void whatever(void)
+{
+	unsigned seed, i;
+
+	for (seed = 1; seed <= 30; seed++) {
+		printf("seed %u\n", seed);
+		dice = seed;
+		for (i = 0; i < 80; i++)
+			if (roll(2))
+				act_on_program(roll(PROGRAMS_MAX));
+			else
+				act_on_kernel(roll(KERNELS_MAX));
+		for (i = 0; i < KERNELS_MAX; i++)
+			for (; some_kernels[i].n_refs; some_kernels[i].n_refs--)
+				say("release kernel",
+				    clReleaseKernel(some_kernels[i].handle));
+		for (i = 0; i < PROGRAMS_MAX; i++)
+			for (; some_programs[i].n_refs;
+			     some_programs[i].n_refs--)
+				say("release",
+				    clReleaseProgram(some_programs[i].handle));
+		say("context", context_references());
+	}
+	end();
+}
+
 static const struct script {
 	const char *name;
 	void (*run)(void);
@@ -764,6 +944,8 @@ static const struct script {
 	{ "alarms", alarms },
 	{ "hurried", hurried },
 	{ "idle-twice", idle_twice },
+	{ "natives", natives },
+	{ "whatever", whatever },
 };
 
 static int set_up(void)

@@ -211,17 +211,31 @@ static enum coverage coverage_of(const struct ki_cl_program *program,
 	return n_found == program->n_devices ? ALL_DEVICES : SOME_DEVICES;
 }
 
-/* Whether kernels, or a build that still runs, stand in the way of a new one;
-   the driver says so by itself, unless the kernels are of a shadow. */
-int ki_cl_is_in_use(struct ki_cl_program *program, int *out_of_shadow)
+int ki_cl_is_in_use(struct ki_cl_program *program,
+		    struct ki_cl_shadow **out_shadow)
 {
 	int found;
 
 	ki_mutex_lock(&ki_cl_lock);
 	found = program->n_kernels || program->n_runs;
-	*out_of_shadow = program->n_shadow_kernels != 0;
+	*out_shadow = program->of_kernels;
+	if (*out_shadow)
+		(*out_shadow)->refs++;
 	ki_mutex_unlock(&ki_cl_lock);
 	return found;
+}
+
+/* The driver refuses to build what has kernels, and it knows best in which
+   order it looks at what else may be wrong: S has them. */
+static cl_int refuse(struct ki_cl_shadow *shadow,
+		     const struct ki_cl_request *request)
+{
+	cl_int result = ki_cl_next.clBuildProgram(
+		shadow->program, request->n_devices, request->devices,
+		request->options, NULL, NULL);
+
+	ki_cl_shadow_unref(shadow);
+	return result ? result : CL_INVALID_OPERATION;
 }
 
 /* A subset of its devices: the rest keeps what it has, so the driver must have
@@ -245,17 +259,18 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 	enum coverage coverage;
 	struct kiln_key *key;
 	cl_int result;
-	int of_shadow, is_native;
+	struct ki_cl_shadow *shadow;
+	int is_native;
 
 	if (!is_plain(request) || ki_cl_program_devices(program))
 		return ki_cl_build_natively(guest, program, request, NULL);
 	coverage = coverage_of(program, request);
 	if (coverage == FOREIGN_DEVICES)
 		return ki_cl_build_natively(guest, program, request, NULL);
-	if (ki_cl_is_in_use(program, &of_shadow))
-		return of_shadow ? CL_INVALID_OPERATION
-				 : ki_cl_build_natively(guest, program, request,
-							NULL);
+	if (ki_cl_is_in_use(program, &shadow))
+		return shadow ? refuse(shadow, request)
+			      : ki_cl_build_natively(guest, program, request,
+						     NULL);
 	ki_mutex_lock(&ki_cl_lock);
 	is_native = program->native;
 	ki_mutex_unlock(&ki_cl_lock);

@@ -212,9 +212,11 @@ enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
 void ki_cl_pass_over(const struct ki_cl_guest *guest, enum kiln_counter reason,
 		     const char *why);
 
-/* Whether kernels, or a build that still runs, stand in the way of a new one;
-   the driver says so by itself, unless the kernels are of a shadow. */
-int ki_cl_is_in_use(struct ki_cl_program *program, int *out_of_shadow);
+/* Whether kernels, or a build that still runs, stand in the way of a new one:
+   the driver says so by itself, unless the kernels are of the shadow (one
+   reference, or NULL). */
+int ki_cl_is_in_use(struct ki_cl_program *program,
+		    struct ki_cl_shadow **out_shadow);
 
 /* ---- The driver's builds (native.c) -------------------------------------- */
 
@@ -229,12 +231,15 @@ cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
    0, or -1 if it would not: the shadow stays. */
 int ki_cl_go_native(struct ki_cl_program *program);
 
-/* The shadow no longer answers: the caller's reference, or NULL. */
-struct ki_cl_shadow *ki_cl_put_aside(struct ki_cl_program *program);
-
-/* Whether a build that was refused leaves what was built before: its
-   arguments were wrong, so it never began. */
-int ki_cl_never_began(cl_int result);
+/* A shadow does not answer while the driver is at work; if that was no build
+   it answers again, else it goes.  `program` may be NULL. */
+struct ki_cl_aside {
+	struct ki_cl_program *program;
+	struct ki_cl_shadow *shadow;
+	uint64_t mark;
+};
+struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program);
+void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result);
 
 /* What to keep of a build, taken while its surroundings are those of its
    beginning; NULL without memory. */

@@ -31,31 +31,24 @@ cl_int CL_API_CALL ki_clCompileProgram(
 	void *user_data)
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);
-	struct ki_cl_capture *capture = NULL;
+	struct ki_cl_aside aside = { 0 };
 	struct ki_cl_shadow *shadow = NULL;
 	const struct ki_cl_guest *guest = begin();
-	int of_shadow = 0;
 	cl_int result = CL_INVALID_OPERATION;
 
-	if (program && ki_cl_is_in_use(program, &of_shadow) && of_shadow)
+	if (program && ki_cl_is_in_use(program, &shadow) && shadow)
 		goto out;
 	if (program) {
 		ki_cl_program_await(program);
-		capture = ki_cl_capture_of(program);
-		shadow = ki_cl_put_aside(program);
+		ki_cl_program_capture(program, NULL);
+		aside = ki_cl_put_aside(program);
 	}
 	result = ki_cl_next.clCompileProgram(
 		handle, num_devices, device_list, options, num_input_headers,
 		input_headers, header_include_names, pfn_notify, user_data);
-	if (shadow && ki_cl_never_began(result)) {
-		ki_cl_program_shadow(program, shadow);
-		shadow = NULL;
-	} else if (capture && !ki_cl_never_began(result)) {
-		ki_cl_program_captured(program, capture);
-	}
+	ki_cl_put_back(&aside, result);
 out:
 	end(guest);
-	ki_cl_capture_unref(capture);
 	ki_cl_shadow_unref(shadow);
 	ki_cl_program_unref(program);
 	return result;

@@ -259,24 +259,65 @@ static void park(struct run *run)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
-/*
- * Whether a build that was refused leaves what was built before: its
- * arguments were wrong, so it never began.
- */
-int ki_cl_never_began(cl_int result)
+/* What the driver has on record of H's own last build. */
+static uint64_t mark_of(const struct ki_cl_program *program)
 {
-	return result == CL_INVALID_VALUE || result == CL_INVALID_DEVICE ||
-	       result == CL_INVALID_OPERATION || result == CL_INVALID_PROGRAM;
+	cl_build_status status = CL_BUILD_NONE;
+	char options[4096] = "";
+	struct ki_piece pieces[] = { { &status, sizeof(status) },
+				     { options, sizeof(options) } };
+
+	(void)ki_cl_next.clGetProgramBuildInfo(
+		program->handle, program->devices[0], CL_PROGRAM_BUILD_STATUS,
+		sizeof(status), &status, NULL);
+	(void)ki_cl_next.clGetProgramBuildInfo(
+		program->handle, program->devices[0], CL_PROGRAM_BUILD_OPTIONS,
+		sizeof(options) - 1, options, NULL);
+	return ki_xxh3_64_pieces(pieces, 2);
 }
 
-/* The shadow does not answer while the driver builds. */
-struct ki_cl_shadow *ki_cl_put_aside(struct ki_cl_program *program)
+/*
+ * Arguments that are wrong are no build.  Of wrong options some drivers say
+ * the same, for others the build has failed: then H remembers.
+ */
+static int never_began(const struct ki_cl_program *program, cl_int result,
+		       uint64_t mark)
 {
-	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
+	switch (result) {
+	case CL_INVALID_VALUE:
+	case CL_INVALID_DEVICE:
+	case CL_INVALID_OPERATION:
+	case CL_INVALID_PROGRAM:
+		return 1;
+	case CL_INVALID_BUILD_OPTIONS:
+	case CL_INVALID_COMPILER_OPTIONS:
+		return mark_of(program) == mark;
+	default:
+		return 0;
+	}
+}
 
-	if (shadow)
+struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program)
+{
+	struct ki_cl_aside aside = { .program = program };
+
+	if (program)
+		aside.shadow = ki_cl_shadow_of(program);
+	if (aside.shadow) {
+		aside.mark = mark_of(program);
 		ki_cl_program_shadow(program, NULL);
-	return shadow;
+	}
+	return aside;
+}
+
+void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result)
+{
+	if (!aside->shadow)
+		return;
+	if (never_began(aside->program, result, aside->mark))
+		ki_cl_program_shadow(aside->program, aside->shadow);
+	else
+		ki_cl_shadow_unref(aside->shadow);
 }
 
 static cl_int call_driver(const struct ki_cl_request *request, struct run *run)
@@ -294,7 +335,7 @@ cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
 			    const struct ki_cl_request *request,
 			    struct ki_cl_capture *capture)
 {
-	struct ki_cl_shadow *shadow;
+	struct ki_cl_aside aside;
 	struct run *run = calloc(1, sizeof(*run));
 	cl_int result;
 
@@ -310,7 +351,7 @@ cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
 		program->n_runs++;
 		ki_mutex_unlock(&ki_cl_lock);
 	}
-	shadow = ki_cl_put_aside(program);
+	aside = ki_cl_put_aside(program);
 	run->guest = guest;
 	run->program = program;
 	run->capture = capture;
@@ -323,10 +364,7 @@ cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
 
 	result = call_driver(request, run);
 
-	if (shadow && ki_cl_never_began(result))
-		ki_cl_program_shadow(program, shadow);
-	else
-		ki_cl_shadow_unref(shadow);
+	ki_cl_put_back(&aside, result);
 	if (result || !request->notify)
 		end_run(run, result);
 	if (result && request->notify && !atomic_load(&run->is_notified))
