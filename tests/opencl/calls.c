@@ -5,7 +5,7 @@
  * and prints what each answers.  Run natively, cold and warm, it must print
  * the same.
  *
- *	calls SCRIPT [OPTIONS]
+ *	calls SCRIPT [OPTIONS [SEED]]
  *
  * Handles and addresses are never printed, only whether they are the expected
  * ones; of binaries only that there are some, unless by the script `binaries`.
@@ -39,6 +39,7 @@ static cl_uint n_devices;
 static cl_context context;
 static cl_command_queue queue;
 static const char *options;
+static unsigned first_seed = 1; /* of whatever() */
 
 static const char source[] =
 	"#ifndef K\n"
@@ -902,7 +903,7 @@ static void whatever(void)
 {
 	unsigned seed, i;
 
-	for (seed = 1; seed <= 30; seed++) {
+	for (seed = first_seed; seed < first_seed + 30; seed++) {
 		printf("seed %u\n", seed);
 		dice = seed;
 		for (i = 0; i < 80; i++)
@@ -920,6 +921,66 @@ static void whatever(void)
 				say("release",
 				    clReleaseProgram(some_programs[i].handle));
 		say("context", context_references());
+	}
+	end();
+}
+
+/* Threads that get in each other's way: only the end is certain. */
+static cl_program stormed[2];
+
+static void *storm_thread(void *arg)
+{
+	unsigned i, state = *(unsigned *)arg;
+	cl_uint n;
+
+	for (i = 0; i < 150; i++) {
+		cl_program program = stormed[(state >> 8) % 2], of = NULL;
+		cl_kernel kernel;
+
+		state = state * 1103515245u + 12345u;
+		clRetainProgram(program);
+		if ((state >> 16) % 4 == 0)
+			clBuildProgram(program, 0, NULL,
+				       (state >> 20) % 2 ? options : "-DK=7",
+				       NULL, NULL);
+		clGetProgramInfo(program, CL_PROGRAM_REFERENCE_COUNT, sizeof(n),
+				 &n, NULL);
+		clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof(n), &n,
+				 NULL);
+		kernel = clCreateKernel(program, "scale", NULL);
+		if (kernel) {
+			clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof(of),
+					&of, NULL);
+			if (of != program)
+				return "another program";
+			clReleaseKernel(kernel);
+		}
+		clReleaseProgram(program);
+	}
+	return "well";
+}
+
+static void storm(void)
+{
+	unsigned seeds[4] = { 1, 20, 300, 4000 };
+	pthread_t ids[4];
+	void *result;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		stormed[i] = make(source);
+		clSetProgramReleaseCallback(stormed[i], on_release, "program");
+		build(stormed[i], options);
+	}
+	for (i = 0; i < 4; i++)
+		pthread_create(&ids[i], NULL, storm_thread, &seeds[i]);
+	for (i = 0; i < 4; i++) {
+		pthread_join(ids[i], &result);
+		printf("thread: %s\n", (const char *)result);
+	}
+	for (i = 0; i < 2; i++) {
+		show_references(stormed[i]);
+		say("release", clReleaseProgram(stormed[i]));
 	}
 	end();
 }
@@ -946,6 +1007,7 @@ static const struct script {
 	{ "idle-twice", idle_twice },
 	{ "natives", natives },
 	{ "whatever", whatever },
+	{ "storm", storm },
 };
 
 static int set_up(void)
@@ -973,6 +1035,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	options = argc > 2 ? argv[2] : NULL;
+	if (argc > 3)
+		first_seed = (unsigned)atoi(argv[3]);
 	for (i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
 		if (!strcmp(scripts[i].name, argv[1])) {
 			scripts[i].run();
