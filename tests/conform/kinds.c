@@ -8,10 +8,10 @@
 #include "base/bytes.h"
 
 const struct kind kinds[] = {
-	{ "log", ki_store_log_open, 1 },
-	{ "file", ki_store_file_open, 1 },
-	{ "double", double_open, 0 },
-	{ NULL, NULL, 0 },
+	{ "log", ki_store_log_open, 1, 1260 },
+	{ "file", ki_store_file_open, 1, 0 },
+	{ "double", double_open, 0, 0 },
+	{ NULL, NULL, 0, 0 },
 };
 
 const struct kind *kind_find(const char *name)

@@ -337,11 +337,12 @@ int main(int argc, char **argv)
 	operations_begin();
 	for (operation = operations; operation->name && n < N_OPERATIONS_MAX;
 	     operation++)
-		tests[n++] = (struct CMUnitTest){
-			.name = operation->name,
-			.test_func = die_at_every_call,
-			.initial_state = (void *)(uintptr_t)operation,
-		};
+		if (has_operation(kind, operation))
+			tests[n++] = (struct CMUnitTest){
+				.name = operation->name,
+				.test_func = die_at_every_call,
+				.initial_state = (void *)(uintptr_t)operation,
+			};
 	if (n_kills)
 		tests[n++] =
 			(struct CMUnitTest)cmocka_unit_test(killed_at_random);

@@ -16,14 +16,22 @@ enum { KEY_0, KEY_1, KEY_CREATED, KEY_EVICTING };
 
 static const unsigned key_numbers[] = { 0, 1, 100, 200, 201, 202 };
 
+#define N_GROWING 40
+
+static struct kiln_key *growing_keys[N_GROWING];
+
 void operations_begin(void)
 {
+	for (unsigned i = 0; i < N_GROWING; i++)
+		growing_keys[i] = numbered_key(9000 + i);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		keys[i] = numbered_key(key_numbers[i]);
 }
 
 void operations_end(void)
 {
+	for (unsigned i = 0; i < N_GROWING; i++)
+		kiln_key_free(growing_keys[i]);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		kiln_key_free(keys[i]);
 }
@@ -192,6 +200,32 @@ static enum kiln_status run_evict(struct scene *scene)
 	return status;
 }
 
+static enum kiln_status run_grow(struct scene *scene)
+{
+	enum kiln_status status = KILN_OK;
+
+	for (unsigned i = 0; i < N_GROWING && !status; i++) {
+		fill_value(9000 + i, value, 8);
+		status = scene->tier->ops->put(scene->tier, growing_keys[i],
+					       "metadata", 8, value, 8, 0);
+	}
+	return status;
+}
+
+static void check_grown(struct scene *scene, struct kiln_tier *tier)
+{
+	for (unsigned n = 5000; n < 5000 + scene->kind->grows_after; n++)
+		if (get_numbered(tier, n) != KILN_OK)
+			fail_scene(scene, "growing lost an entry");
+	for (unsigned n = 9000; n < 9000 + N_GROWING; n++) {
+		int status = get_numbered(tier, n);
+
+		if (status != KILN_OK &&
+		    (status != KILN_MISS || scene->status == KILN_OK))
+			fail_scene(scene, "growing lost a new entry");
+	}
+}
+
 static enum kiln_status run_set_limit(struct scene *scene)
 {
 	return scene->tier->ops->set_limit(scene->tier, 2 * BOUND);
@@ -241,6 +275,7 @@ const struct operation operations[] = {
 	{ "list", SPARES_OTHERS, SOME, 0, run_list, NULL },
 	{ "verify", SPARES_OTHERS, SOME, 0, run_verify, NULL },
 	{ "evict", MAY_EVICT, FULL, 0, run_evict, NULL },
+	{ "grow", SPARES_OTHERS, MANY, 0, run_grow, check_grown },
 	{ "set_limit", SPARES_OTHERS, SOME, 0, run_set_limit, NULL },
 	{ "info", SPARES_OTHERS, SOME, 0, run_info, NULL },
 	{ "count", SPARES_OTHERS, SOME, 0, run_count, NULL },
@@ -250,6 +285,11 @@ const struct operation operations[] = {
 };
 
 /* ---- Before and after ------------------------------------------------------------ */
+
+int has_operation(const struct kind *kind, const struct operation *operation)
+{
+	return operation->before != MANY || kind->grows_after;
+}
 
 void prepare_store(const struct kind *kind, const char *directory,
 		   enum before before)
@@ -264,6 +304,8 @@ void prepare_store(const struct kind *kind, const char *directory,
 		assert_int_equal(put_numbered(tier, n, 1000, 0), KILN_OK);
 	for (n = 1000; before == FULL && n < 1030; n++)
 		assert_int_equal(put_numbered(tier, n, 60000, 0), KILN_OK);
+	for (n = 0; before == MANY && n < kind->grows_after; n++)
+		assert_int_equal(put_numbered(tier, 5000 + n, 8, 0), KILN_OK);
 	tier->ops->close(tier);
 }
 

@@ -19,8 +19,11 @@
 /* What an operation may do to entries that it was not asked about. */
 enum harm { SPARES_OTHERS, MAY_EVICT };
 
-/* What an operation begins with: a few entries, many, no directory at all. */
-enum before { SOME, FULL, NOTHING };
+/*
+ * What an operation begins with: a few entries, so many bytes that the next put
+ * evicts, so many entries that one of the next makes it grow, no directory.
+ */
+enum before { SOME, FULL, MANY, NOTHING };
 
 struct scene {
 	const struct kind *kind;
@@ -49,6 +52,9 @@ void operations_begin(void);
 void operations_end(void);
 
 struct kiln_tier *open_real(const struct kind *kind, const char *directory);
+
+/* Whether a kind has it. */
+int has_operation(const struct kind *kind, const struct operation *operation);
 
 /* A store to begin with, made once; and the copy of a round. */
 void prepare_store(const struct kind *kind, const char *directory,

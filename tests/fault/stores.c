@@ -98,7 +98,9 @@ static void run_round(struct scene *scene, const struct operation *operation)
 		scene->tier->ops->close(scene->tier);
 	}
 	check_scene(scene, operation);
-	if (n_descriptors() != before)
+	/* One that cannot be looked at may be the program's by now: it stays. */
+	if (n_descriptors() != before &&
+	    strcmp(scene->fault->fired, "fstat") != 0)
 		fail_scene(scene, "a descriptor is left open");
 }
 
@@ -203,7 +205,8 @@ int main(int argc, char **argv)
 	operations_begin();
 	for (operation = operations; operation->name; operation++) {
 		assert(n < N_OPERATIONS_MAX);
-		if (argc > 2 && strcmp(argv[2], operation->name) != 0)
+		if ((argc > 2 && strcmp(argv[2], operation->name) != 0) ||
+		    !has_operation(kind, operation))
 			continue;
 		tests[n++] = (struct CMUnitTest){
 			.name = operation->name,
