@@ -764,6 +764,58 @@ static void of_many_processes_one_creates(void **state)
 	free(directory);
 }
 
+static int fill_in_process(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	struct ki_store_options options = options_of(crowd->directory);
+	struct kiln_store_info info;
+	struct kiln_tier *tier;
+
+	options.bytes_max = BOUND;
+	if (kind->open(&options, &tier))
+		return 1;
+	for (unsigned n = 0; n < 60; n++) {
+		unsigned key = index * 1000 + n;
+		enum kiln_status status = put_numbered(tier, key, 40000 + n, 0);
+		int found = get_numbered(tier, key);
+
+		if (status != KILN_OK && status != KILN_E_TIMEOUT)
+			return 2;
+		if (found != KILN_OK && found != KILN_MISS)
+			return 3;
+		*crowd->n_won += status == KILN_OK;
+		if (n % 8 == 0 &&
+		    (tier->ops->info(tier, &info) || info.bytes > BOUND)) {
+			fprintf(stderr, "%llu bytes\n",
+				(unsigned long long)info.bytes);
+			return 4;
+		}
+	}
+	tier->ops->close(tier);
+	return 0;
+}
+
+/* S27 */
+static void many_processes_keep_the_bound(void **state)
+{
+	char *directory = harness_directory();
+	struct crowd crowd = { .directory = directory };
+	struct kiln_tier *tier;
+
+	crowd.n_won = mmap(NULL, sizeof(*crowd.n_won), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(crowd.n_won, MAP_FAILED);
+	assert_int_equal(harness_processes(6, fill_in_process, &crowd, 60), 0);
+	/* Busy now and then; not of no use. */
+	assert_true(*crowd.n_won > 180);
+	munmap((void *)crowd.n_won, sizeof(*crowd.n_won));
+	tier = open_bounded(directory, BOUND, 0);
+	assert_true(bytes_of(tier) <= BOUND);
+	assert_true(disk_bytes(directory) <= BOUND);
+	tier->ops->close(tier);
+	free(directory);
+}
+
 struct snapshot {
 	uint64_t hash;
 	unsigned n;
@@ -1181,6 +1233,7 @@ static const struct row rows[] = {
 	ROW(what_was_put_is_there_after_reopening, DISK),
 	ROW(two_handles_see_one_store, DISK),
 	ROW(of_many_processes_one_creates, DISK),
+	ROW(many_processes_keep_the_bound, DISK),
 	ROW(read_only_means_no_write_of_any_kind, DISK),
 	ROW(a_directory_that_cannot_be_written_still_gives_hits, DISK),
 	ROW(a_directory_that_vanishes_is_made_anew, DISK),

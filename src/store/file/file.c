@@ -190,16 +190,16 @@ static enum kiln_status put_once(struct ki_file_store *store,
 				 unsigned flags)
 {
 	const uint64_t size = ki_envelope_size(envelope);
+	struct ki_file_room room;
 	enum kiln_status status;
 
 	if (!size)
 		return KILN_E_TOO_LARGE;
-	status = ki_file_reserve(store, size);
+	status = ki_file_room_begin(store, size, &room);
 	if (status)
 		return status;
 	status = write_entry(store, key, envelope, flags);
-	if (status)
-		ki_file_unreserve(store, size);
+	ki_file_room_finish(store, &room, !status);
 	return status;
 }
 

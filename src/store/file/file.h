@@ -143,14 +143,45 @@ enum kiln_status ki_file_settings_set(struct ki_file_store *store,
 /* What a file counts for. */
 uint64_t ki_file_charge(const struct ki_file_info *info);
 
+struct ki_file_usage {
+	uint64_t total;
+	uint64_t pending; /* of it, large files being written */
+	uint64_t epoch;
+	int64_t swept_ns;
+};
+
+/* The file of the total, open and, where there are locks, locked. */
+struct ki_file_access {
+	int fd;
+	int has_locks;
+	int64_t now_ns; /* of the file system */
+	struct ki_fork_close place;
+	struct ki_file_usage usage;
+};
+
+/* TIMEOUT: another process has it for longer than 20 ms. */
+enum kiln_status ki_file_access_begin(const struct ki_file_store *store,
+				      struct ki_file_access *access);
+void ki_file_access_end(const struct ki_file_store *store,
+			struct ki_file_access *access);
+
+/* Room that is spoken for, from begin to finish. */
+struct ki_file_room {
+	uint64_t need;
+	uint64_t epoch;
+	int is_pending;
+	struct ki_file_access access; /* if so */
+};
+
 /*
  * Speak for room for a file of `size` bytes, evicting if need be.  FULL,
- * TOO_LARGE, TIMEOUT (another process is sweeping), IO, NO_MEMORY.
+ * TOO_LARGE, TIMEOUT (another process is sweeping), IO, NO_MEMORY.  If KILN_OK,
+ * ki_file_room_finish() must follow.
  */
-enum kiln_status ki_file_reserve(struct ki_file_store *store, uint64_t size);
-
-/* Room that was spoken for and not needed. */
-void ki_file_unreserve(struct ki_file_store *store, uint64_t size);
+enum kiln_status ki_file_room_begin(struct ki_file_store *store, uint64_t size,
+				    struct ki_file_room *room);
+void ki_file_room_finish(struct ki_file_store *store, struct ki_file_room *room,
+			 int is_written);
 
 /* At close: give back what is left. */
 void ki_file_return_reserve(struct ki_file_store *store);

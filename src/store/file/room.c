@@ -12,13 +12,23 @@
  *	write files that together take at most chunk
  *	usage	total := total - rest		at close
  *
+ * A file larger than such a chunk is reserved by itself, and named in a second
+ * sum, `pending`, until it is there: its writer holds byte 1 of the file shared
+ * meanwhile.
+ *
+ *	usage	total += size, pending += size
+ *	write the file
+ *	usage	pending -= size
+ *
  * When the total comes near the bound, one process sweeps: counts all files,
  * removes those not used for longest until an eighth is free, and writes the
- * true total with a new epoch.  What others had reserved under the old epoch is
- * void; a 16th of the bound is kept free for what they may have written of
- * it meanwhile.  So the bound holds exactly for up to 16 writers at a time
- * where there are locks.  Without locks two processes may add at once and one
- * addition is lost until the next sweep.
+ * true total with a new epoch.  If it can have byte 1 alone, nothing large is
+ * being written, and what the dead left in `pending` is forgotten; else it
+ * counts.  The chunks that others had under the old epoch are void; a 16th of
+ * the bound is kept free for what they may still use of them.  So where there
+ * are locks the bound holds exactly for up to 16 writers of small files and any
+ * number of writers of large ones.  Without locks two processes may add at once
+ * and one addition is lost until the next sweep.
  *
  * Last use is the file's modification time, which a hit renews (file.c): it
  * comes from the file server's clock, so it is one clock for all.
@@ -34,27 +44,14 @@
 #include "base/status.h"
 #include "store/evict.h"
 
-#define USAGE_BYTES   40
+#define USAGE_BYTES   48
+#define CHUNKS	      256
 #define LOCK_NS	      ((uint64_t)20 * 1000000)
 #define BLOCK_BYTES   4096
 #define TOTAL_UNKNOWN UINT64_MAX
 
 static const char usage_name[] = "usage";
 static const uint8_t magic[4] = { 'K', 'F', 'U', 'S' };
-
-struct usage {
-	uint64_t total;
-	uint64_t epoch;
-	int64_t swept_ns;
-};
-
-/* The file, open and, where there are locks, locked. */
-struct access {
-	int fd;
-	int64_t now_ns; /* of the file system */
-	struct ki_fork_close place;
-	struct usage usage;
-};
 
 /* ---- The file of the total --------------------------------------------------- */
 
@@ -69,33 +66,37 @@ uint64_t ki_file_charge(const struct ki_file_info *info)
 					       : info->blocks_bytes;
 }
 
-static void encode(const struct usage *usage, uint8_t bytes[USAGE_BYTES])
+static void encode(const struct ki_file_usage *usage,
+		   uint8_t bytes[USAGE_BYTES])
 {
 	memcpy(bytes, magic, sizeof(magic));
 	ki_put_u32(bytes + 4, KI_FILE_VERSION);
 	ki_put_u64(bytes + 8, usage->total);
-	ki_put_u64(bytes + 16, usage->epoch);
-	ki_put_u64(bytes + 24, (uint64_t)usage->swept_ns);
-	ki_put_u64(bytes + 32, ki_xxh3_64(bytes, 32));
+	ki_put_u64(bytes + 16, usage->pending);
+	ki_put_u64(bytes + 24, usage->epoch);
+	ki_put_u64(bytes + 32, (uint64_t)usage->swept_ns);
+	ki_put_u64(bytes + 40, ki_xxh3_64(bytes, 40));
 }
 
-static struct usage read_usage(const struct ki_sys *sys, int fd)
+static struct ki_file_usage read_usage(const struct ki_sys *sys, int fd)
 {
-	struct usage usage = { TOTAL_UNKNOWN, 0, INT64_MIN };
+	struct ki_file_usage usage = { .total = TOTAL_UNKNOWN,
+				       .swept_ns = INT64_MIN };
 	uint8_t bytes[USAGE_BYTES];
 
 	if (ki_pread_all(sys, fd, bytes, sizeof(bytes), 0) ||
 	    memcmp(bytes, magic, sizeof(magic)) != 0 ||
 	    ki_get_u32(bytes + 4) != KI_FILE_VERSION ||
-	    ki_get_u64(bytes + 32) != ki_xxh3_64(bytes, 32))
+	    ki_get_u64(bytes + 40) != ki_xxh3_64(bytes, 40))
 		return usage;
 	usage.total = ki_get_u64(bytes + 8);
-	usage.epoch = ki_get_u64(bytes + 16);
-	usage.swept_ns = (int64_t)ki_get_u64(bytes + 24);
+	usage.pending = ki_get_u64(bytes + 16);
+	usage.epoch = ki_get_u64(bytes + 24);
+	usage.swept_ns = (int64_t)ki_get_u64(bytes + 32);
 	return usage;
 }
 
-static int write_usage(const struct ki_sys *sys, struct access *access)
+static int write_usage(const struct ki_sys *sys, struct ki_file_access *access)
 {
 	uint8_t bytes[USAGE_BYTES];
 	struct ki_file_info info;
@@ -113,7 +114,8 @@ static int write_usage(const struct ki_sys *sys, struct access *access)
 static int open_usage(const struct ki_file_store *store)
 {
 	const struct ki_sys *sys = store->sys;
-	const struct usage unknown = { TOTAL_UNKNOWN, 0, INT64_MIN };
+	const struct ki_file_usage unknown = { .total = TOTAL_UNKNOWN,
+					       .swept_ns = INT64_MIN };
 	const unsigned flags = KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW;
 	uint8_t bytes[USAGE_BYTES];
 	struct ki_piece piece = { bytes, sizeof(bytes) };
@@ -134,14 +136,15 @@ static int open_usage(const struct ki_file_store *store)
 	return sys->open(sys, path, flags, 0);
 }
 
-static void end_access(const struct ki_file_store *store, struct access *access)
+void ki_file_access_end(const struct ki_file_store *store,
+			struct ki_file_access *access)
 {
 	ki_fork_close_remove(&access->place);
 	(void)store->sys->close(store->sys, access->fd);
 }
 
-static enum kiln_status begin_access(const struct ki_file_store *store,
-				     struct access *access)
+enum kiln_status ki_file_access_begin(const struct ki_file_store *store,
+				      struct ki_file_access *access)
 {
 	const struct ki_sys *sys = store->sys;
 	int err;
@@ -153,9 +156,10 @@ static enum kiln_status begin_access(const struct ki_file_store *store,
 	err = ki_lock_until(sys, access->fd, KI_LOCK_EXCLUSIVE, 0, 1,
 			    sys->monotonic_ns(sys) + LOCK_NS);
 	if (err == -ETIMEDOUT) {
-		end_access(store, access);
+		ki_file_access_end(store, access);
 		return KILN_E_TIMEOUT;
 	}
+	access->has_locks = !err;
 	access->usage = read_usage(sys, access->fd);
 	return KILN_OK;
 }
@@ -310,14 +314,28 @@ static int64_t oldest_use(const struct ki_file_settings *settings,
 	return now_ns - (int64_t)settings->age_max_s * 1000000000;
 }
 
+/* What large files being written may still add to what is counted. */
+static uint64_t still_pending(const struct ki_sys *sys,
+			      const struct ki_file_access *access)
+{
+	if (!access->has_locks)
+		return 0;
+	if (sys->try_lock(sys, access->fd, KI_LOCK_EXCLUSIVE, 1, 1))
+		return access->usage.pending;
+	(void)sys->unlock(sys, access->fd, 1, 1);
+	return 0;
+}
+
 /* Under the lock: make `need` bytes fit and write the true total. */
 static enum kiln_status sweep_locked(const struct ki_file_store *store,
 				     const struct ki_file_settings *settings,
-				     struct access *access, uint64_t need)
+				     struct ki_file_access *access,
+				     uint64_t need)
 {
 	struct sweep sweep = { .store = store };
 	uint64_t limit = settings->bytes_max ? usable(settings->bytes_max)
 					     : UINT64_MAX / 2;
+	const uint64_t pending = still_pending(store->sys, access);
 	uint64_t bytes_left = UINT64_MAX;
 	enum kiln_status status = KILN_OK;
 	int err = write_usage(store->sys, access); /* for its time */
@@ -329,6 +347,8 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 		status = ki_status_from_errno(err);
 		goto out;
 	}
+	sweep.total += pending;
+	sweep.fixed += pending;
 	if (sweep.fixed > limit || need > limit - sweep.fixed)
 		status = KILN_E_TOO_LARGE;
 	else if (sweep.total + need > limit &&
@@ -339,7 +359,9 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 	evict(&sweep, bytes_left, oldest_use(settings, sweep.now_ns));
 	if (!status && sweep.total + need > limit)
 		status = KILN_E_FULL;
-	access->usage = (struct usage){ .total = sweep.total,
+	access->usage =
+		(struct ki_file_usage){ .total = sweep.total,
+					.pending = pending,
 					.epoch = access->usage.epoch + 1,
 					.swept_ns = sweep.now_ns };
 	err = write_usage(store->sys, access);
@@ -360,13 +382,13 @@ out:
 enum kiln_status ki_file_sweep(struct ki_file_store *store)
 {
 	const struct ki_file_settings settings = ki_file_settings_now(store);
-	struct access access;
-	enum kiln_status status = begin_access(store, &access);
+	struct ki_file_access access;
+	enum kiln_status status = ki_file_access_begin(store, &access);
 
 	if (status)
 		return status;
 	status = sweep_locked(store, &settings, &access, 0);
-	end_access(store, &access);
+	ki_file_access_end(store, &access);
 	return status;
 }
 
@@ -401,16 +423,15 @@ static void add_reserve(struct ki_file_store *store, uint64_t bytes,
 	ki_mutex_unlock(&store->mutex);
 }
 
-/* What of `chunk` can be had beside `need`, sweeping if need be. */
+/* Add what of `chunk` can be had beside `need`, sweeping if need be. */
 static enum kiln_status speak_for(const struct ki_file_store *store,
 				  const struct ki_file_settings *settings,
-				  struct access *access, uint64_t need,
+				  struct ki_file_access *access, uint64_t need,
 				  uint64_t *chunk)
 {
 	const uint64_t limit = usable(settings->bytes_max);
-	struct usage *usage = &access->usage;
+	struct ki_file_usage *usage = &access->usage;
 	enum kiln_status status;
-	int err;
 
 	if (need > limit)
 		return KILN_E_TOO_LARGE;
@@ -422,48 +443,118 @@ static enum kiln_status speak_for(const struct ki_file_store *store,
 			*chunk = need;
 	}
 	usage->total += *chunk;
-	err = write_usage(store->sys, access);
-	return ki_status_from_errno(err);
+	return KILN_OK;
 }
 
-enum kiln_status ki_file_reserve(struct ki_file_store *store, uint64_t size)
+static enum kiln_status begin_small(struct ki_file_store *store,
+				    const struct ki_file_settings *settings,
+				    struct ki_file_room *room)
 {
-	const struct ki_file_settings settings = ki_file_settings_now(store);
-	const uint64_t need = rounded(size);
-	uint64_t chunk = settings.bytes_max / 256;
-	struct access access;
-	enum kiln_status status;
+	uint64_t chunk = settings->bytes_max / CHUNKS;
+	struct ki_file_access access;
+	enum kiln_status status = ki_file_access_begin(store, &access);
 
-	if (!settings.bytes_max || take_from_reserve(store, need))
-		return KILN_OK;
-	if (chunk < need)
-		chunk = need;
-	status = begin_access(store, &access);
 	if (status)
 		return status;
-	status = speak_for(store, &settings, &access, need, &chunk);
+	status = speak_for(store, settings, &access, room->need, &chunk);
 	if (!status)
-		add_reserve(store, chunk - need, access.usage.epoch);
-	end_access(store, &access);
+		status = ki_status_from_errno(write_usage(store->sys, &access));
+	if (!status)
+		add_reserve(store, chunk - room->need, access.usage.epoch);
+	ki_file_access_end(store, &access);
 	return status;
 }
 
-void ki_file_unreserve(struct ki_file_store *store, uint64_t size)
+static enum kiln_status begin_large(struct ki_file_store *store,
+				    const struct ki_file_settings *settings,
+				    struct ki_file_room *room)
 {
-	if (!ki_file_settings_now(store).bytes_max)
-		return;
-	ki_mutex_lock(&store->mutex);
-	store->reserve += rounded(size);
-	ki_mutex_unlock(&store->mutex);
+	const struct ki_sys *sys = store->sys;
+	struct ki_file_access *access = &room->access;
+	uint64_t chunk = room->need;
+	enum kiln_status status = ki_file_access_begin(store, access);
+
+	if (status)
+		return status;
+	status = speak_for(store, settings, access, room->need, &chunk);
+	if (!status) {
+		access->usage.pending += room->need;
+		status = ki_status_from_errno(write_usage(sys, access));
+	}
+	if (status) {
+		ki_file_access_end(store, access);
+		return status;
+	}
+	if (access->has_locks) {
+		(void)sys->try_lock(sys, access->fd, KI_LOCK_SHARED, 1, 1);
+		(void)sys->unlock(sys, access->fd, 0, 1);
+	}
+	room->epoch = access->usage.epoch;
+	room->is_pending = 1;
+	return KILN_OK;
+}
+
+enum kiln_status ki_file_room_begin(struct ki_file_store *store, uint64_t size,
+				    struct ki_file_room *room)
+{
+	const struct ki_file_settings settings = ki_file_settings_now(store);
+
+	*room = (struct ki_file_room){ .need = rounded(size) };
+	if (!settings.bytes_max) {
+		room->need = 0;
+		return KILN_OK;
+	}
+	if (room->need > settings.bytes_max / CHUNKS)
+		return begin_large(store, &settings, room);
+	if (take_from_reserve(store, room->need))
+		return KILN_OK;
+	return begin_small(store, &settings, room);
+}
+
+/* What cannot be noted stays too high until the next sweep. */
+static void finish_large(const struct ki_file_store *store,
+			 struct ki_file_room *room, int is_written)
+{
+	const struct ki_sys *sys = store->sys;
+	struct ki_file_access *access = &room->access;
+	struct ki_file_usage *usage = &access->usage;
+
+	if (access->has_locks &&
+	    ki_lock_until(sys, access->fd, KI_LOCK_EXCLUSIVE, 0, 1,
+			  sys->monotonic_ns(sys) + LOCK_NS))
+		goto out;
+	*usage = read_usage(sys, access->fd);
+	if (usage->total == TOTAL_UNKNOWN)
+		goto out;
+	usage->pending -=
+		usage->pending < room->need ? usage->pending : room->need;
+	if (!is_written && usage->epoch == room->epoch &&
+	    usage->total >= room->need)
+		usage->total -= room->need;
+	(void)write_usage(sys, access);
+out:
+	ki_file_access_end(store, access);
+}
+
+void ki_file_room_finish(struct ki_file_store *store, struct ki_file_room *room,
+			 int is_written)
+{
+	if (room->is_pending) {
+		finish_large(store, room, is_written);
+	} else if (!is_written) {
+		ki_mutex_lock(&store->mutex);
+		store->reserve += room->need;
+		ki_mutex_unlock(&store->mutex);
+	}
 }
 
 void ki_file_return_reserve(struct ki_file_store *store)
 {
 	uint64_t reserve = store->reserve;
-	struct access access;
+	struct ki_file_access access;
 
 	store->reserve = 0;
-	if (!reserve || begin_access(store, &access))
+	if (!reserve || ki_file_access_begin(store, &access))
 		return;
 	if (access.usage.epoch == store->reserve_epoch &&
 	    access.usage.total != TOTAL_UNKNOWN &&
@@ -471,5 +562,5 @@ void ki_file_return_reserve(struct ki_file_store *store)
 		access.usage.total -= reserve;
 		(void)write_usage(store->sys, &access);
 	}
-	end_access(store, &access);
+	ki_file_access_end(store, &access);
 }

@@ -27,7 +27,7 @@ int ki_file_walk(const struct ki_file_store *store, const char *directory,
 
 	if (err)
 		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
-	while ((more = sys->readdir(sys, dir, &name)) > 0) {
+	while (!err && (more = sys->readdir(sys, dir, &name)) > 0) {
 		enum ki_file_kind kind = ki_file_kind_of(name, digest);
 
 		if (kind == KI_FILE_FOREIGN ||
@@ -35,17 +35,12 @@ int ki_file_walk(const struct ki_file_store *store, const char *directory,
 			continue;
 		err = sys->lstat(sys, path, &info);
 		if (err == -ENOENT || err == -ESTALE)
-			continue; /* gone meanwhile */
-		if (!err && !S_ISREG(info.mode))
-			continue;
-		if (!err)
+			err = 0; /* gone meanwhile */
+		else if (!err && S_ISREG(info.mode))
 			err = visit(arg, kind, digest, path, name, &info);
-		if (err)
-			break;
-		err = 0;
 	}
 	sys->closedir(sys, dir);
-	return more < 0 ? more : err;
+	return err ? err : more;
 }
 
 /* By one look at the root: asking for all 256 costs a server 256 answers. */
@@ -433,13 +428,19 @@ enum kiln_status ki_file_info_of(struct kiln_tier *tier,
 	struct ki_file_store *store = (struct ki_file_store *)tier;
 	const struct ki_file_settings settings = ki_file_settings_now(store);
 	struct kiln_store_info info = { 0 }, aside = { 0 };
+	struct ki_file_access access;
 	char path[KI_PATH_MAX];
 	int err = ki_path_join(path, store->root, "quarantine");
+	/* What is evicted here and written there must not count twice. */
+	int is_still = !ki_file_is_readonly(store) &&
+		       !ki_file_access_begin(store, &access);
 
 	if (!err)
 		err = ki_file_walk(store, path, add_up, &aside);
 	if (!err)
 		err = ki_file_walk_all(store, add_up, &info);
+	if (is_still)
+		ki_file_access_end(store, &access);
 	if (err)
 		return ki_status_from_errno(err);
 	*out_info = (struct kiln_store_info){
