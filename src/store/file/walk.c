@@ -34,7 +34,7 @@ int ki_file_walk(const struct ki_file_store *store, const char *directory,
 		    ki_path_join(path, directory, name))
 			continue;
 		err = sys->lstat(sys, path, &info);
-		if (err == -ENOENT || err == -ESTALE)
+		if (err == -ENOENT)
 			err = 0; /* gone meanwhile */
 		else if (!err && S_ISREG(info.mode))
 			err = visit(arg, kind, digest, path, name, &info);
