@@ -379,6 +379,9 @@ static enum kiln_status file_lock(struct kiln_tier *tier,
 		free(lock);
 		return KILN_E_UNSUPPORTED;
 	}
+	/* Whatever the umask; where it is another's, he has done it. */
+	if (store->flags & KILN_OPEN_SHARED)
+		(void)sys->chmod(sys, path, 0660);
 	ki_fork_close_add(&lock->place, lock->fd);
 	err = ki_lock_until(sys, lock->fd, KI_LOCK_EXCLUSIVE, place, 1,
 			    sys->monotonic_ns(sys) +

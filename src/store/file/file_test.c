@@ -394,6 +394,48 @@ static void a_newer_stores_files_are_left_alone(void **state)
 	free(directory);
 }
 
+static void expect_mode(const char *directory, const char *name, unsigned mode)
+{
+	char *path = harness_path(directory, name);
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	if ((st.st_mode & 07777) != mode)
+		fail_msg("%s: mode %o", path, st.st_mode & 07777);
+	free(path);
+}
+
+/* S35 */
+static void a_shared_store_is_open_to_the_group_whatever_the_umask(void **state)
+{
+	char *directory = harness_directory();
+	char *below = harness_path(directory, "store");
+	struct kiln_key *key = key_of(1);
+	mode_t before = umask(077);
+	struct kiln_tier *tier = open_store(
+		&ki_sys_posix, below, (uint64_t)1 << 20, KILN_OPEN_SHARED);
+	char digits[2 * KILN_DIGEST_BYTES + 1], name[64];
+	struct kiln_tier_lock *lock;
+
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	assert_int_equal(tier->ops->lock(tier, key, 0, &lock), KILN_OK);
+	tier->ops->unlock(tier, lock);
+	umask(before);
+	ki_hex(key->digest, KILN_DIGEST_BYTES, digits);
+	expect_mode(below, "kiln.files", 02770);
+	expect_mode(below, "kiln.files/settings", 0660);
+	expect_mode(below, "kiln.files/usage", 0660);
+	expect_mode(below, "kiln.files/lock", 0660);
+	snprintf(name, sizeof(name), "kiln.files/%.2s", digits);
+	expect_mode(below, name, 02770);
+	snprintf(name, sizeof(name), "kiln.files/%.2s/%s", digits, digits);
+	expect_mode(below, name, 0660);
+	tier->ops->close(tier);
+	kiln_key_free(key);
+	free(below);
+	free(directory);
+}
+
 static void a_bound_too_small_for_anything_is_refused(void **state)
 {
 	char *directory = harness_directory();
@@ -420,6 +462,8 @@ int main(void)
 			without_locks_and_links_all_but_single_flight_works),
 		cmocka_unit_test(a_stale_handle_is_a_miss),
 		cmocka_unit_test(a_newer_stores_files_are_left_alone),
+		cmocka_unit_test(
+			a_shared_store_is_open_to_the_group_whatever_the_umask),
 		cmocka_unit_test(a_bound_too_small_for_anything_is_refused),
 	};
 
