@@ -734,6 +734,46 @@ static void hurried(void)
 		poll(NULL, 0, 50);
 }
 
+static void await_call(const char *what)
+{
+	int i;
+
+	for (i = 0; i < 100 && !was_called(what); i++)
+		poll(NULL, 0, 50);
+}
+
+/* It is built otherwise while somebody fetches, who has half a second to come
+   to an end. */
+static void overtaken(void)
+{
+	cl_program program = make(source);
+
+	build(program, options);
+	await_call("fetch\n");
+	build(program, "-DK=9");
+	await_call("binaries\n");
+	poll(NULL, 0, 500);
+}
+
+static void *fetch_binaries(void *arg)
+{
+	show_binaries(arg, 0);
+	return NULL;
+}
+
+/* The same while another of its threads fetches. */
+static void overtaken_in_a_thread(void)
+{
+	cl_program program = make(source);
+	pthread_t thread;
+
+	build(program, options);
+	pthread_create(&thread, NULL, fetch_binaries, program);
+	await_call("binaries\n");
+	build(program, "-DK=9");
+	pthread_join(thread, NULL);
+}
+
 /* The same, but the program ends at once. */
 static void brief(void)
 {
@@ -1006,6 +1046,8 @@ static const struct script {
 	{ "hurried", hurried },
 	{ "idle-twice", idle_twice },
 	{ "natives", natives },
+	{ "overtaken", overtaken },
+	{ "overtaken-in-a-thread", overtaken_in_a_thread },
 	{ "whatever", whatever },
 	{ "storm", storm },
 };

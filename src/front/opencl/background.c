@@ -43,16 +43,19 @@ static uint64_t now_ns(void)
 	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
 }
 
-/* Whether files and settings are still those of the key: they may have changed
-   between the look-up and the driver's reading. */
+/* Whether files and settings are still those of the key (they may have changed
+   between the look-up and the driver's reading), and the build still the
+   program's last. */
 static int is_still(const struct ki_cl_guest *guest,
-		    const struct ki_cl_program *program,
+		    struct ki_cl_program *program,
 		    const struct ki_cl_capture *capture)
 {
 	enum kiln_counter reason;
 	struct kiln_key *key;
 	int same;
 
+	if (!ki_cl_is_captured(program, capture))
+		return 0;
 	if (ki_cl_build_key(guest, program, capture->options, &key, &reason))
 		return 0;
 	same = !memcmp(kiln_key_digest(key), kiln_key_digest(capture->key),
@@ -78,17 +81,14 @@ static void drop_job(const struct ki_cl_guest *guest,
 }
 
 static void publish(const struct ki_cl_guest *guest,
-		    const struct ki_cl_program *program,
+		    struct ki_cl_program *program,
 		    const struct ki_cl_capture *capture,
 		    const struct ki_bytes *value, enum ki_cl_stage stage)
 {
 	char application[KI_PATH_MAX];
-	struct kiln_metadata *metadata;
+	struct kiln_metadata *metadata = kiln_metadata_new();
 	enum kiln_status status = KILN_E_NO_MEMORY;
 
-	if (!is_still(guest, program, capture))
-		return;
-	metadata = kiln_metadata_new();
 	kiln_metadata_add_u64(metadata, KILN_META_CREATED, capture->created);
 	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME,
 			      capture->build_ns);
@@ -103,9 +103,12 @@ static void publish(const struct ki_cl_guest *guest,
 	if (*guest->name_space)
 		kiln_metadata_add_string(metadata, KILN_META_NAMESPACE,
 					 guest->name_space);
+	/* Last: whatever was asked of the program must be of the build. */
 	if (metadata &&
 	    ki_cl_describe(&ki_cl_next, program->handle, program->devices,
-			   program->n_devices, metadata) != KILN_E_NO_MEMORY)
+			   program->n_devices,
+			   metadata) != KILN_E_NO_MEMORY &&
+	    is_still(guest, program, capture))
 		status = ki_cl_publish(guest->kiln, capture->key, value->data,
 				       value->size, metadata, stage);
 	if (status >= 0)
@@ -116,15 +119,15 @@ static void publish(const struct ki_cl_guest *guest,
 /* ---- What the application fetched ---------------------------------------- */
 
 void ki_cl_capture_fetched(struct ki_cl_program *program,
+			   struct ki_cl_capture *capture,
 			   unsigned char *const *binaries, size_t n)
 {
-	struct ki_cl_capture *capture = ki_cl_capture_of(program);
 	const struct ki_cl_guest *guest = ki_cl_guest();
 	struct ki_bytes value;
 	size_t *sizes = NULL, answered = 0;
 
-	if (!capture || !guest || n < program->n_devices)
-		goto out;
+	if (!guest || n < program->n_devices)
+		return;
 	sizes = calloc(program->n_devices, sizeof(*sizes));
 	if (!sizes ||
 	    ki_cl_next.clGetProgramInfo(
@@ -140,7 +143,6 @@ void ki_cl_capture_fetched(struct ki_cl_program *program,
 	ki_cl_program_captured(program, capture);
 out:
 	free(sizes);
-	ki_cl_capture_unref(capture);
 }
 
 /* ---- The thread ---------------------------------------------------------- */

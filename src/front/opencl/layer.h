@@ -161,6 +161,9 @@ struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n);
 
 /* The build that may be captured: one reference, or NULL. */
 struct ki_cl_capture *ki_cl_capture_of(struct ki_cl_program *program);
+/* Whether it is that still: no other build has begun since. */
+int ki_cl_is_captured(struct ki_cl_program *program,
+		      const struct ki_cl_capture *capture);
 /* Replace it (takes the reference over; NULL: nothing to capture). */
 void ki_cl_program_capture(struct ki_cl_program *program,
 			   struct ki_cl_capture *capture);
@@ -261,8 +264,10 @@ int ki_cl_wants_kernels(const char *options);
 
 /* ---- Capturing (background.c) -------------------------------------------- */
 
-/* The application fetched all binaries itself, into these buffers. */
+/* The application fetched all binaries itself, into these buffers.  `capture`
+   was the program's before it did. */
 void ki_cl_capture_fetched(struct ki_cl_program *program,
+			   struct ki_cl_capture *capture,
 			   unsigned char *const *binaries, size_t n);
 /* Fetch in a while, from a thread: for drivers where that is cheap. */
 void ki_cl_background_add(struct ki_cl_program *program);

@@ -895,6 +895,35 @@ static void a_slow_fetch_is_the_last(void **state)
 	place_fini(&place);
 }
 
+/* What is fetched from a program that is built otherwise meanwhile is of
+   neither build. */
+static void a_fetch_that_a_build_overtakes_is_kept_nowhere(void **state)
+{
+	static const char *const scripts[] = { "overtaken",
+					       "overtaken-in-a-thread" };
+	static const char options[] = "-DK=2 -cl-kernel-arg-info";
+	struct place place;
+	char *native, *text;
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		place_init(&place);
+		native = run(&place, 0, "everything", options);
+		set_all(&place, "FETCH_MS=400");
+		text = run(&place, 1, scripts[i], options);
+		assert_non_null(strstr(text, "exit 0\n"));
+		assert_int_equal(calls(&place, "build-source"), 2);
+		assert_int_equal(calls(&place, "binaries"), 1);
+		free(text);
+		set_all(&place, "FETCH_MS=0");
+		text = run(&place, 1, "everything", options);
+		same(native, text);
+		free(text);
+		free(native);
+		place_fini(&place);
+	}
+}
+
 static void every_look_up_is_traced_in_one_line(void **state)
 {
 	struct place place;
@@ -935,6 +964,8 @@ int main(int argc, char **argv)
 			an_idle_program_is_fetched_from_in_the_background),
 		cmocka_unit_test(a_program_that_ends_does_not_wait_for_a_fetch),
 		cmocka_unit_test(a_slow_fetch_is_the_last),
+		cmocka_unit_test(
+			a_fetch_that_a_build_overtakes_is_kept_nowhere),
 		cmocka_unit_test(every_look_up_is_traced_in_one_line),
 	};
 	enum {

@@ -491,6 +491,17 @@ struct ki_cl_capture *ki_cl_capture_of(struct ki_cl_program *program)
 	return capture;
 }
 
+int ki_cl_is_captured(struct ki_cl_program *program,
+		      const struct ki_cl_capture *capture)
+{
+	int is_captured;
+
+	ki_mutex_lock(&ki_cl_lock);
+	is_captured = program->capture == capture;
+	ki_mutex_unlock(&ki_cl_lock);
+	return is_captured;
+}
+
 void ki_cl_program_capture(struct ki_cl_program *program,
 			   struct ki_cl_capture *capture)
 {

@@ -95,6 +95,7 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 				       size_t *param_value_size_ret)
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);
+	struct ki_cl_capture *capture = NULL;
 	struct ki_cl_shadow *shadow = NULL;
 	struct ki_cl_answer kept;
 	cl_program who = handle;
@@ -117,12 +118,15 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 				      param_value_size_ret);
 		goto out;
 	}
+	if (program && !shadow && param_value &&
+	    param_name == CL_PROGRAM_BINARIES)
+		capture = ki_cl_capture_of(program);
 	result = ki_cl_next.clGetProgramInfo(who, param_name, param_value_size,
 					     param_value, param_value_size_ret);
-	if (!result && program && !shadow && param_value &&
-	    param_name == CL_PROGRAM_BINARIES)
-		ki_cl_capture_fetched(program, param_value,
+	if (!result && capture)
+		ki_cl_capture_fetched(program, capture, param_value,
 				      param_value_size / sizeof(char *));
+	ki_cl_capture_unref(capture);
 out:
 	ki_cl_shadow_unref(shadow);
 	ki_cl_program_unref(program);
