@@ -81,6 +81,29 @@ KILN_API enum kiln_status kiln_peek(struct kiln *kiln,
 				    struct kiln_blob **out_blob,
 				    struct kiln_blob **out_metadata);
 
+/* ---- Look-ups of front ends ------------------------------------------------ */
+
+/*
+ * As kiln_get_entry(), for a front end that has to try what it finds: nothing
+ * is counted until it says by kiln_count_lookup() what became of it.
+ * *out_outcome is written in every case: KILN_COUNT_HITS_STORE or _HITS_MEMORY
+ * with KILN_OK; else why it is a miss, KILN_COUNT_MISS_DAMAGED,
+ * _MISS_UNAVAILABLE, or _MISS_NEW, of which the caller may know more.
+ */
+KILN_API enum kiln_status kiln_find_entry(struct kiln *kiln,
+					  const struct kiln_key *key,
+					  struct kiln_blob **out_blob,
+					  struct kiln_blob **out_metadata,
+					  enum kiln_counter *out_outcome);
+
+/*
+ * Count one look-up: a hit with what it read and saved (both blobs of
+ * kiln_find_entry()), or a miss and its reason (the blobs may be NULL).
+ */
+KILN_API void kiln_count_lookup(struct kiln *kiln, enum kiln_counter outcome,
+				const struct kiln_blob *blob,
+				const struct kiln_blob *metadata);
+
 /* ---- Verify --------------------------------------------------------------- */
 
 typedef void kiln_progress_fn(void *arg, uint64_t done, uint64_t total);

@@ -294,13 +294,15 @@ static void backfill(struct kiln *kiln, size_t n_tiers,
 }
 
 /*
- * Ask all tiers, fastest first.  KILN_OK, or KILN_MISS with the counter that
- * tells why.  out_metadata may be NULL.
+ * Find a key in the tiers, fastest first, and fill those asked in vain.
+ * KILN_OK or KILN_MISS, with the counter that tells how it ended, which is not
+ * counted here.
  */
-static enum kiln_status ask_tiers(struct kiln *kiln, const struct kiln_key *key,
-				  struct kiln_blob **out_blob,
-				  struct kiln_blob **out_metadata,
-				  enum kiln_counter *out_reason)
+static enum kiln_status find_in_tiers(struct kiln *kiln,
+				      const struct kiln_key *key,
+				      struct kiln_blob **out_blob,
+				      struct kiln_blob **out_metadata,
+				      enum kiln_counter *out_outcome)
 {
 	struct kiln_blob *value, *metadata;
 	uint64_t changes;
@@ -308,24 +310,37 @@ static enum kiln_status ask_tiers(struct kiln *kiln, const struct kiln_key *key,
 
 	follow_generations(kiln);
 	changes = ki_memory_changes(kiln->memory);
-	*out_reason = kiln->store_status < 0 ? KILN_COUNT_MISS_UNAVAILABLE
-					     : KILN_COUNT_MISS_NEW;
+	*out_outcome = kiln->store_status < 0 ? KILN_COUNT_MISS_UNAVAILABLE
+					      : KILN_COUNT_MISS_NEW;
 	for (i = 0; i < kiln->n_tiers; i++)
 		if (!ask(kiln, kiln->tiers[i], key, &value, &metadata,
-			 out_reason))
+			 out_outcome))
 			break;
 	if (i == kiln->n_tiers)
 		return KILN_MISS;
-	count_hit(kiln, value, metadata);
+	*out_outcome = KILN_COUNT_HITS_STORE;
 	backfill(kiln, i, key, value, metadata, changes);
 	ki_memory_fill(kiln->memory, key, value, changes);
 	trace(kiln, key, "hit in the store");
 	*out_blob = value;
-	if (out_metadata)
-		*out_metadata = metadata;
-	else
-		kiln_blob_unref(metadata);
+	*out_metadata = metadata;
 	return KILN_OK;
+}
+
+/* The value alone; a hit is counted, a miss is the caller's to count. */
+static enum kiln_status ask_tiers(struct kiln *kiln, const struct kiln_key *key,
+				  struct kiln_blob **out_blob,
+				  enum kiln_counter *out_reason)
+{
+	struct kiln_blob *metadata;
+	enum kiln_status status =
+		find_in_tiers(kiln, key, out_blob, &metadata, out_reason);
+
+	if (!status) {
+		count_hit(kiln, *out_blob, metadata);
+		kiln_blob_unref(metadata);
+	}
+	return status;
 }
 
 /* ---- Building -------------------------------------------------------------- */
@@ -473,7 +488,7 @@ static enum kiln_status fetch_or_build(struct kiln *kiln,
 	enum kiln_status status;
 
 	out_result->source = KILN_FROM_STORE;
-	status = ask_tiers(kiln, key, &out_result->blob, NULL, &reason);
+	status = ask_tiers(kiln, key, &out_result->blob, &reason);
 	if (status != KILN_MISS)
 		return status;
 	lock = lock_build(kiln, key, flight);
@@ -481,7 +496,7 @@ static enum kiln_status fetch_or_build(struct kiln *kiln,
 		enum kiln_counter again;
 
 		/* Whoever had it may have published. */
-		status = ask_tiers(kiln, key, &out_result->blob, NULL, &again);
+		status = ask_tiers(kiln, key, &out_result->blob, &again);
 		if (status != KILN_MISS)
 			goto out;
 	}
@@ -608,7 +623,7 @@ COLD static enum kiln_status get_slowly(struct kiln *kiln,
 	if (!status)
 		trace(kiln, key, "hit in memory");
 	else
-		status = ask_tiers(kiln, key, out_blob, NULL, &reason);
+		status = ask_tiers(kiln, key, out_blob, &reason);
 	if (status)
 		count_miss(kiln, key, reason);
 	ki_kiln_tick(kiln);
@@ -630,12 +645,34 @@ enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
 }
 
 /* The memory tier has no metadata: it answers only where the tiers don't. */
+static enum kiln_status find_entry(struct kiln *kiln,
+				   const struct kiln_key *key,
+				   struct kiln_blob **out_blob,
+				   struct kiln_blob **out_metadata,
+				   enum kiln_counter *out_outcome)
+{
+	struct kiln_blob *value, *metadata;
+	enum kiln_status status;
+
+	status = find_in_tiers(kiln, key, out_blob, out_metadata, out_outcome);
+	if (!status || ki_memory_get(kiln->memory, key, &value))
+		return status;
+	status = kiln_blob_copy(NULL, 0, &metadata);
+	if (status) {
+		kiln_blob_unref(value);
+		return status;
+	}
+	*out_outcome = KILN_COUNT_HITS_MEMORY;
+	*out_blob = value;
+	*out_metadata = metadata;
+	return KILN_OK;
+}
+
 enum kiln_status kiln_get_entry(struct kiln *kiln, const struct kiln_key *key,
 				struct kiln_blob **out_blob,
 				struct kiln_blob **out_metadata)
 {
-	struct kiln_blob *value, *metadata = NULL;
-	enum kiln_counter reason;
+	enum kiln_counter outcome;
 	enum kiln_status status;
 
 	if (!key || !key->finished)
@@ -643,22 +680,48 @@ enum kiln_status kiln_get_entry(struct kiln *kiln, const struct kiln_key *key,
 	status = ki_kiln_enter(kiln);
 	if (status)
 		return status;
-	status = ask_tiers(kiln, key, &value, &metadata, &reason);
-	if (status)
-		status = ki_memory_get(kiln->memory, key, &value);
-	if (status)
-		count_miss(kiln, key, reason);
-	else if (!metadata)
-		status = kiln_blob_copy(NULL, 0, &metadata);
-	if (status == KILN_E_NO_MEMORY)
-		kiln_blob_unref(value);
-	if (!status) {
-		*out_blob = value;
-		*out_metadata = metadata;
-	}
+	status = find_entry(kiln, key, out_blob, out_metadata, &outcome);
+	if (status == KILN_MISS)
+		count_miss(kiln, key, outcome);
+	else if (!status && outcome == KILN_COUNT_HITS_STORE)
+		count_hit(kiln, *out_blob, *out_metadata);
 	ki_kiln_tick(kiln);
 	ki_kiln_leave(kiln);
 	return status;
+}
+
+enum kiln_status kiln_find_entry(struct kiln *kiln, const struct kiln_key *key,
+				 struct kiln_blob **out_blob,
+				 struct kiln_blob **out_metadata,
+				 enum kiln_counter *out_outcome)
+{
+	enum kiln_status status;
+
+	*out_outcome = KILN_COUNT_MISS_UNAVAILABLE;
+	if (!key || !key->finished)
+		return KILN_E_INVALID;
+	status = ki_kiln_enter(kiln);
+	if (status)
+		return status;
+	status = find_entry(kiln, key, out_blob, out_metadata, out_outcome);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
+void kiln_count_lookup(struct kiln *kiln, enum kiln_counter outcome,
+		       const struct kiln_blob *blob,
+		       const struct kiln_blob *metadata)
+{
+	if (ki_kiln_enter(kiln))
+		return;
+	if (outcome == KILN_COUNT_HITS_STORE) {
+		count_hit(kiln, blob, metadata);
+	} else if (outcome != KILN_COUNT_HITS_MEMORY) {
+		ki_kiln_count(kiln, KILN_COUNT_MISSES, 1);
+		ki_kiln_count(kiln, outcome, 1);
+	}
+	ki_kiln_tick(kiln);
+	ki_kiln_leave(kiln);
 }
 
 enum kiln_status kiln_peek(struct kiln *kiln, const struct kiln_key *key,

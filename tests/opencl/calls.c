@@ -1025,6 +1025,23 @@ static void storm(void)
 	end();
 }
 
+/* One build of the text in the file that $KILN_TEST_SOURCE names; its binaries
+   are fetched, which captures it. */
+static void from_file(void)
+{
+	static char text[4096];
+	cl_program program;
+	FILE *file = fopen(getenv("KILN_TEST_SOURCE"), "r");
+	size_t size = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+
+	if (file)
+		fclose(file);
+	say("some source", size > 0);
+	program = make(text);
+	build(program, options);
+	show_binaries(program, 0);
+}
+
 static const struct script {
 	const char *name;
 	void (*run)(void);
@@ -1042,6 +1059,7 @@ static const struct script {
 	{ "binaries", binaries },
 	{ "idle", idle },
 	{ "brief", brief },
+	{ "from-file", from_file },
 	{ "alarms", alarms },
 	{ "hurried", hurried },
 	{ "idle-twice", idle_twice },

@@ -3,10 +3,10 @@
 /*
  * clBuildProgram.
  *
- *	key -> kiln_get_entry -> program from binary -> built: it answers for H
- *	 |          | no              | no, any reason
- *	 |          |                 +-> entry dropped
- *	 |          v                 v
+ *	key -> kiln_find_entry -> program from binary -> built: it answers for H
+ *	 |          | no               | no, any reason
+ *	 |          |                  +-> entry dropped
+ *	 |          v                  v
  *	 +------> the driver builds H; a job asks kiln-worker for the binary
  *	no key
  *
@@ -48,36 +48,18 @@ void ki_cl_pass_over(const struct ki_cl_guest *guest, enum kiln_counter reason,
 	trace(guest, why ? why : kiln_counter_words(reason), NULL, now_ns());
 }
 
-static uint64_t count_of(struct kiln *kiln, enum kiln_counter counter)
-{
-	struct kiln_stats stats;
-
-	kiln_stats_init(&stats);
-	return kiln_stats(kiln, &stats) ? 0 : stats.counters[counter];
-}
-
-/*
- * Why the key was not found: the first thing that differs from the latest
- * build of the same source.  What the library has counted by itself (the entry
- * is damaged, the store cannot be used) is not counted again.
- */
-static enum kiln_counter count_miss(struct kiln *kiln,
-				    const struct kiln_key *key,
-				    uint64_t n_damaged)
+/* Why there is no entry for a new key: the first thing that differs from the
+   latest build of the same source. */
+static enum kiln_counter why_new(struct kiln *kiln, const struct kiln_key *key)
 {
 	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
 	struct kiln_blob *record = NULL, *metadata = NULL;
 	struct kiln_key *family = NULL;
 
-	if (kiln_store_status(kiln) != KILN_OK)
-		return KILN_COUNT_MISS_UNAVAILABLE;
-	if (count_of(kiln, KILN_COUNT_MISS_DAMAGED) != n_damaged)
-		return KILN_COUNT_MISS_DAMAGED;
 	if (!ki_cl_family_key(key, &family) &&
 	    !kiln_peek(kiln, family, &record, &metadata))
 		reason = ki_cl_miss_reason(key, kiln_blob_data(record),
 					   kiln_blob_size(record));
-	kiln_count(kiln, reason, 1);
 	kiln_blob_unref(record);
 	kiln_blob_unref(metadata);
 	kiln_key_free(family);
@@ -127,7 +109,21 @@ static struct kiln_key *key_of(const struct ki_cl_guest *guest,
 	return key;
 }
 
-/* Look the key up and let what is found answer: CL_SUCCESS, or -1. */
+/* Whether an entry tells what a build with these options may be asked. */
+static int tells_enough(const struct ki_cl_request *request,
+			const struct kiln_blob *metadata)
+{
+	const void *kernels;
+	size_t size;
+
+	return !ki_cl_wants_kernels(request->options) ||
+	       !kiln_metadata_find(kiln_blob_data(metadata),
+				   kiln_blob_size(metadata), KILN_META_KERNELS,
+				   &kernels, &size);
+}
+
+/* Look the key up and let what is found answer: CL_SUCCESS, or -1.  A hit is
+   counted when it answers, no sooner. */
 static int build_from_entry(const struct ki_cl_guest *guest,
 			    struct ki_cl_program *program,
 			    const struct ki_cl_request *request,
@@ -135,46 +131,35 @@ static int build_from_entry(const struct ki_cl_guest *guest,
 {
 	struct kiln_blob *value = NULL, *metadata = NULL;
 	struct ki_cl_shadow *shadow = NULL;
-	uint64_t n_damaged = count_of(guest->kiln, KILN_COUNT_MISS_DAMAGED);
-	int result = -1;
+	enum kiln_counter outcome;
+	const char *what = NULL;
 
-	if (kiln_get_entry(guest->kiln, key, &value, &metadata)) {
-		trace(guest,
-		      kiln_counter_words(
-			      count_miss(guest->kiln, key, n_damaged)),
-		      key, began_ns);
-		return -1;
-	}
-	if (ki_cl_wants_kernels(request->options)) {
-		const void *kernels;
-		size_t size;
-
-		if (kiln_metadata_find(kiln_blob_data(metadata),
-				       kiln_blob_size(metadata),
-				       KILN_META_KERNELS, &kernels, &size)) {
-			kiln_count(guest->kiln, KILN_COUNT_MISS_UNSUPPORTED, 1);
-			trace(guest, "entry without kernels", key, began_ns);
-			goto out;
+	if (kiln_find_entry(guest->kiln, key, &value, &metadata, &outcome)) {
+		if (outcome == KILN_COUNT_MISS_NEW)
+			outcome = why_new(guest->kiln, key);
+	} else if (!tells_enough(request, metadata)) {
+		outcome = KILN_COUNT_MISS_UNSUPPORTED;
+		what = "entry without kernels";
+	} else {
+		shadow = ki_cl_shadow_new(program, request->options, value,
+					  metadata);
+		if (!shadow) {
+			(void)kiln_remove(guest->kiln, key);
+			outcome = KILN_COUNT_MISS_REFUSED;
 		}
 	}
-	shadow = ki_cl_shadow_new(program, request->options, value, metadata);
-	if (!shadow) {
-		(void)kiln_remove(guest->kiln, key);
-		kiln_count(guest->kiln, KILN_COUNT_MISS_REFUSED, 1);
-		trace(guest, kiln_counter_words(KILN_COUNT_MISS_REFUSED), key,
-		      began_ns);
-		goto out;
+	kiln_count_lookup(guest->kiln, outcome, value, metadata);
+	if (shadow) {
+		ki_cl_program_capture(program, NULL);
+		ki_cl_program_shadow(program, shadow);
+		if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS)
+			(void)ki_cl_go_native(program);
+		what = "hit";
 	}
-	ki_cl_program_capture(program, NULL);
-	ki_cl_program_shadow(program, shadow);
-	if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS)
-		(void)ki_cl_go_native(program);
-	trace(guest, "hit", key, began_ns);
-	result = CL_SUCCESS;
-out:
+	trace(guest, what ? what : kiln_counter_words(outcome), key, began_ns);
 	kiln_blob_unref(value);
 	kiln_blob_unref(metadata);
-	return result;
+	return shadow ? CL_SUCCESS : -1;
 }
 
 /* ---- The call ------------------------------------------------------------ */

@@ -942,6 +942,248 @@ static void every_look_up_is_traced_in_one_line(void **state)
 	place_fini(&place);
 }
 
+/* ---- Why a build was not found ------------------------------------------- */
+
+/* Write the source that `from-file` builds. */
+static void set_source(struct place *place, const char *text)
+{
+	char *path = harness_path(place->directory, "source.cl");
+
+	harness_write(path, text, strlen(text));
+	set(place, "KILN_TEST_SOURCE", path);
+	free(path);
+}
+
+static void set_part(struct place *place, const char *text)
+{
+	char *path = harness_path(place->directory, "part.h");
+
+	harness_write(path, text, strlen(text));
+	free(path);
+}
+
+static void change_include(struct place *place)
+{
+	set_part(place, "#define PART 6\n");
+}
+
+static void other_driver(struct place *place)
+{
+	set(place, "OCL_ICD_VENDORS", getenv("KILN_TEST_ICD_TWIN"));
+}
+
+static void damage_all(struct place *place)
+{
+	damage(place->store);
+}
+
+#define KERNEL "__kernel void scale(__global int *out)\n{ out[0] = PART; }\n"
+#define SOURCE "#include \"part.h\"\n" KERNEL
+
+static const struct reason {
+	const char *name;
+	enum kiln_counter outcome;
+	const char *source;  /* NULL: as the first time */
+	const char *options; /* NULL: none more */
+	const char *switches;
+	void (*change)(struct place *place);
+	int is_looked_up;
+} reasons[] = {
+	{ "nothing has changed: a hit", KILN_COUNT_HITS_STORE, NULL, NULL, NULL,
+	  NULL, 1 },
+	{ "another source: a new key", KILN_COUNT_MISS_NEW, SOURCE "\n", NULL,
+	  NULL, NULL, 1 },
+	{ "the compiler has changed", KILN_COUNT_MISS_COMPILER, NULL, NULL,
+	  NULL, other_driver, 1 },
+	{ "another device", KILN_COUNT_MISS_DEVICE, NULL, NULL, "NAMES=other",
+	  NULL, 1 },
+	{ "other options", KILN_COUNT_MISS_OPTIONS, NULL, " -DX", NULL, NULL,
+	  1 },
+	{ "an include has changed", KILN_COUNT_MISS_INCLUDE, NULL, NULL, NULL,
+	  change_include, 1 },
+	{ "the environment has changed", KILN_COUNT_MISS_ENVIRONMENT, NULL,
+	  NULL, "CODE=1", NULL, 1 },
+	{ "the entry is damaged", KILN_COUNT_MISS_DAMAGED, NULL, NULL, NULL,
+	  damage_all, 1 },
+	{ "the driver refuses the binary", KILN_COUNT_MISS_REFUSED, NULL, NULL,
+	  "REFUSE_BINARIES=1", NULL, 1 },
+	{ "an include that cannot be told", KILN_COUNT_MISS_UNRESOLVED,
+	  "#define NAME \"part.h\"\n#include NAME\n" KERNEL, NULL, NULL, NULL,
+	  0 },
+	{ "a time macro", KILN_COUNT_MISS_TIME_MACRO,
+	  "#ifdef NEVER\n__TIME__\n#endif\n" SOURCE, NULL, NULL, NULL, 0 },
+	{ "a directive", KILN_COUNT_MISS_DIRECTIVE,
+	  "#ifdef NEVER\n#import \"x\"\n#endif\n" SOURCE, NULL, NULL, NULL, 0 },
+};
+
+static int is_reason(unsigned c)
+{
+	return !strncmp(kiln_counter_name(c), "miss_", 5);
+}
+
+static void all_counters(const struct place *place,
+			 uint64_t out[KILN_N_COUNTERS])
+{
+	unsigned c;
+
+	for (c = 0; c < KILN_N_COUNTERS; c++)
+		out[c] = counter(place, (enum kiln_counter)c);
+}
+
+/* What a second run adds: one reason, once, and all that goes with it. */
+static void each_outcome_is_counted_once(void **state)
+{
+	const struct reason *reason = *state;
+	const unsigned outcome = reason->outcome;
+	const unsigned is_hit = outcome == KILN_COUNT_HITS_STORE;
+	uint64_t before[KILN_N_COUNTERS], after[KILN_N_COUNTERS];
+	struct place place;
+	char *text, *options;
+	unsigned c;
+
+	place_init(&place);
+	assert_true(asprintf(&options, "-I%s", place.directory) > 0);
+	set_source(&place, SOURCE);
+	set_part(&place, "#define PART 5\n");
+	text = run(&place, 1, "from-file", options);
+	assert_non_null(strstr(text, "build: 0\n"));
+	free(text);
+	free(options);
+	all_counters(&place, before);
+	assert_int_equal(before[KILN_COUNT_MISS_NEW], 1);
+	assert_int_equal(before[KILN_COUNT_MISSES], 1);
+	assert_int_equal(before[KILN_COUNT_SAVED_NS], 0);
+
+	if (reason->source)
+		set_source(&place, reason->source);
+	if (reason->change)
+		reason->change(&place);
+	set_all(&place, reason->switches);
+	assert_true(asprintf(&options, "-I%s%s", place.directory,
+			     reason->options ? reason->options : "") > 0);
+	text = run(&place, 1, "from-file", options);
+	assert_non_null(strstr(text, "build: 0\n"));
+	all_counters(&place, after);
+	for (c = 0; c < KILN_N_COUNTERS; c++)
+		if (is_reason(c))
+			assert_int_equal(after[c] - before[c], c == outcome);
+	assert_int_equal(after[KILN_COUNT_HITS_STORE], is_hit);
+	assert_int_equal(after[KILN_COUNT_SAVED_NS] > 0, is_hit);
+	assert_int_equal(after[KILN_COUNT_BUILDS], 2 - is_hit);
+	assert_int_equal(after[KILN_COUNT_MISSES],
+			 1 + (reason->is_looked_up && !is_hit));
+	free(text);
+	free(options);
+	place_fini(&place);
+}
+
+static void calls_that_are_not_cached_are_counted_each(void **state)
+{
+	struct place place;
+	unsigned n;
+
+	place_init(&place);
+	free(run(&place, 1, "linked", "-DK=2"));
+	n = calls(&place, "compile") + calls(&place, "link");
+	assert_true(n >= 2);
+	assert_in_range(counter(&place, KILN_COUNT_MISS_UNSUPPORTED), n, n + 1);
+	place_fini(&place);
+}
+
+static void an_unknown_layer_below_is_counted(void **state)
+{
+	struct place place;
+	char *layers, *text;
+
+	place_init(&place);
+	assert_true(asprintf(&layers, "%s:%s", getenv("KILN_TEST_ICD_TWIN"),
+			     getenv("KILN_TEST_LAYER")) > 0);
+	text = run_program(&place, getenv("KILN_TEST_CALLS_PROGRAM"), layers,
+			   "brief", "-DK=2");
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_UNKNOWN_LAYER), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_MISSES), 0);
+	assert_int_equal(counter(&place, KILN_COUNT_BUILDS), 1);
+	free(text);
+	free(layers);
+	place_fini(&place);
+}
+
+/* A store that refuses when it is full, and is. */
+static void fill_up(const struct place *place)
+{
+	static unsigned char bytes[65536];
+	struct kiln_options options;
+	enum kiln_status status = KILN_OK;
+	struct kiln *kiln;
+	unsigned i;
+	char *url;
+
+	assert_true(asprintf(&url, "log:%s", place->store) > 0);
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.store_bytes_max = 4 << 20;
+	options.flags = KILN_OPEN_REFUSE_FULL;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	for (i = 0; i < 1000 && !status; i++) {
+		struct kiln_key *key = kiln_key_new();
+
+		kiln_key_add(key, "number", &i, sizeof(i));
+		assert_int_equal(kiln_key_finish(key), KILN_OK);
+		status = kiln_put(kiln, key, bytes, sizeof(bytes) >> (i / 100),
+				  NULL, 0);
+		kiln_key_free(key);
+		if (status == KILN_E_FULL && i < 900) {
+			i = (i / 100 + 1) * 100;
+			status = KILN_OK;
+		}
+	}
+	assert_int_equal(kiln_store_counters_zero(kiln), KILN_OK);
+	kiln_close(kiln);
+	free(url);
+}
+
+static void a_full_store_is_counted(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	assert_int_equal(mkdir(place.store, 0700), 0);
+	fill_up(&place);
+	text = run(&place, 1, "binaries", "-DK=2");
+	assert_non_null(strstr(text, "exit 0\n"));
+	assert_true(counter(&place, KILN_COUNT_MISS_FULL) > 0);
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_FULL),
+			 counter(&place, KILN_COUNT_PUTS_DROPPED));
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_NEW), 2);
+	free(text);
+	place_fini(&place);
+}
+
+/* All of the store's locks are held for the length of the run. */
+static void a_busy_store_is_counted(void **state)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct place place;
+	char *text, *path;
+	int fd;
+
+	place_init(&place);
+	prime(&place, "-DK=2");
+	path = harness_path(place.store, "kiln.lock");
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(fcntl(fd, F_OFD_SETLK, &whole), 0);
+	text = run(&place, 1, "binaries", "-DK=9");
+	assert_non_null(strstr(text, "exit 0\n"));
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_BUSY), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_PUTS_DROPPED), 1);
+	close(fd);
+	free(text);
+	free(path);
+	place_fini(&place);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest others[] = {
@@ -967,14 +1209,19 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			a_fetch_that_a_build_overtakes_is_kept_nowhere),
 		cmocka_unit_test(every_look_up_is_traced_in_one_line),
+		cmocka_unit_test(calls_that_are_not_cached_are_counted_each),
+		cmocka_unit_test(an_unknown_layer_below_is_counted),
+		cmocka_unit_test(a_full_store_is_counted),
+		cmocka_unit_test(a_busy_store_is_counted),
 	};
 	enum {
 		N_ROWS = sizeof(rows) / sizeof(rows[0]),
 		N_POCL_ROWS = sizeof(pocl_rows) / sizeof(pocl_rows[0]),
 		N_TROUBLES = sizeof(troubles) / sizeof(troubles[0]),
+		N_REASONS = sizeof(reasons) / sizeof(reasons[0]),
 		N_OTHERS = sizeof(others) / sizeof(others[0]),
 	};
-	struct CMUnitTest tests[N_ROWS + N_TROUBLES + N_OTHERS];
+	struct CMUnitTest tests[N_ROWS + N_TROUBLES + N_REASONS + N_OTHERS];
 	struct CMUnitTest pocl_tests[N_POCL_ROWS];
 	size_t n = 0, i;
 
@@ -999,6 +1246,12 @@ int main(int argc, char **argv)
 			.name = troubles[i].name,
 			.test_func = trouble_costs_the_cache_and_one_line,
 			.initial_state = (void *)&troubles[i],
+		};
+	for (i = 0; i < N_REASONS; i++)
+		tests[n++] = (struct CMUnitTest){
+			.name = reasons[i].name,
+			.test_func = each_outcome_is_counted_once,
+			.initial_state = (void *)&reasons[i],
 		};
 	for (i = 0; i < N_OTHERS; i++)
 		tests[n++] = others[i];
