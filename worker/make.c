@@ -33,6 +33,7 @@ struct make {
 	struct ki_cl_identities *identities;
 	cl_platform_id platform;
 	cl_device_id *devices; /* job->n_devices of them */
+	uint64_t stamp;	       /* of the include files, before the build */
 	struct ki_answer answer;
 };
 
@@ -241,10 +242,12 @@ static int check_platform(struct make *make)
 static int check_key(struct make *make)
 {
 	const struct ki_cl_job *job = make->job;
+	uint64_t stamp = 0;
 	struct ki_cl_build build = {
 		.platform = make->platform,
 		.devices = make->devices,
 		.n_devices = job->n_devices,
+		.out_stamp = &stamp,
 		.strings = job->strings,
 		.lengths = job->lengths,
 		.n_strings = job->n_strings,
@@ -261,11 +264,16 @@ static int check_key(struct make *make)
 			       kiln_counter_words(reason));
 	record = kiln_key_record(key, &size);
 	equal = size == job->record_size && !memcmp(record, job->record, size);
-	if (equal) {
+	if (!equal) {
+		(void)explain_change(make, key);
+	} else if (make->answer.record && stamp != make->stamp) {
+		/* Written to and back again: not the job's fault. */
+		equal = give_up(make, KI_VERDICT_WORKER,
+				"an include was written to meanwhile");
+	} else {
 		make->answer.record = job->record;
 		make->answer.record_size = size;
-	} else {
-		(void)explain_change(make, key);
+		make->stamp = stamp;
 	}
 	kiln_key_free(key);
 	return equal;

@@ -678,6 +678,37 @@ static void an_include_changed_while_it_builds_publishes_nothing(void **state)
 	place_fini(&place);
 }
 
+/* What the driver read is not known then: the old text or the other. */
+static void an_include_changed_and_back_is_built_once_more(void **state)
+{
+	struct wish wish = { .source = "#include \"a.h\"\n" SOURCE,
+			     .environment = { "KILN_TEST_ICD_BUILD_MS=600" } };
+	char *text, *old = here(), *header;
+	struct running running;
+	struct kiln_key *key;
+	struct place place;
+
+	place_init(&place);
+	assert_int_equal(chdir(place.directory), 0);
+	header = harness_path(place.directory, "a.h");
+	harness_write(header, "#define A 1\n", 12);
+	key = write_job(&place, &wish);
+	assert_int_equal(chdir(old), 0);
+	start(&place, &running, nothing);
+	wait_for_build(&place);
+	harness_write(header, "#define A 22\n", 13);
+	harness_write(header, "#define A 1\n", 12);
+	assert_int_equal(WEXITSTATUS(finish(&running, &text)), 0);
+	assert_has(text, " worker an include was written to meanwhile");
+	assert_has(text, "\nend 1 0 0\n");
+	assert_true(has_entry(&place, key));
+	kiln_key_free(key);
+	free(header);
+	free(text);
+	free(old);
+	place_fini(&place);
+}
+
 static void what_fails_is_tried_twice_and_then_given_up(void **state)
 {
 	static const struct {
@@ -1393,6 +1424,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_changed_include_publishes_nothing),
 		cmocka_unit_test(
 			an_include_changed_while_it_builds_publishes_nothing),
+		cmocka_unit_test(
+			an_include_changed_and_back_is_built_once_more),
 		cmocka_unit_test(what_fails_is_tried_twice_and_then_given_up),
 		cmocka_unit_test(one_that_crashes_does_not_keep_the_others),
 		cmocka_unit_test(tries_of_earlier_workers_count),

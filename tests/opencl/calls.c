@@ -774,6 +774,43 @@ static void overtaken_in_a_thread(void)
 	pthread_join(thread, NULL);
 }
 
+static cl_program make_including(void)
+{
+	return make("#include \"k.h\"\n"
+		    "__kernel void one(__global int *out)\n"
+		    "{ out[get_global_id(0)] = K; }\n");
+}
+
+/* The options are the folder of what is included. */
+static void included(void)
+{
+	cl_program program = make_including();
+
+	build(program, options);
+	show_binaries(program, 0);
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	say("written", file && fputs(text, file) >= 0 && !fclose(file));
+}
+
+/* The same, while somebody writes something else there and thinks better of
+   it. */
+static void included_in_doubt(void)
+{
+	cl_program program = make_including();
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/k.h", options + strlen("-I"));
+	build(program, options);
+	write_file(path, "#define K 5\n");
+	write_file(path, "#define K 4\n");
+	show_binaries(program, 0);
+}
+
 /* The same, but the program ends at once. */
 static void brief(void)
 {
@@ -1064,6 +1101,8 @@ static const struct script {
 	{ "hurried", hurried },
 	{ "idle-twice", idle_twice },
 	{ "natives", natives },
+	{ "included", included },
+	{ "included-in-doubt", included_in_doubt },
 	{ "overtaken", overtaken },
 	{ "overtaken-in-a-thread", overtaken_in_a_thread },
 	{ "whatever", whatever },

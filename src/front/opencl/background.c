@@ -52,13 +52,16 @@ static int is_still(const struct ki_cl_guest *guest,
 {
 	enum kiln_counter reason;
 	struct kiln_key *key;
+	uint64_t stamp;
 	int same;
 
 	if (!ki_cl_is_captured(program, capture))
 		return 0;
-	if (ki_cl_build_key(guest, program, capture->options, &key, &reason))
+	if (ki_cl_build_key(guest, program, capture->options, &key, &stamp,
+			    &reason))
 		return 0;
-	same = !memcmp(kiln_key_digest(key), kiln_key_digest(capture->key),
+	same = stamp == capture->stamp &&
+	       !memcmp(kiln_key_digest(key), kiln_key_digest(capture->key),
 		       KILN_DIGEST_BYTES);
 	kiln_key_free(key);
 	return same;

@@ -71,6 +71,7 @@ static enum kiln_counter why_new(struct kiln *kiln, const struct kiln_key *key)
 enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
 				 const struct ki_cl_program *program,
 				 const char *options, struct kiln_key **out_key,
+				 uint64_t *out_stamp,
 				 enum kiln_counter *out_reason)
 {
 	const struct ki_cl_build build = {
@@ -81,6 +82,7 @@ enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
 		.lengths = program->lengths,
 		.n_strings = program->n_strings,
 		.options = options ? options : "",
+		.out_stamp = out_stamp,
 	};
 
 	return ki_cl_key(guest->identities, &build, out_key, out_reason);
@@ -89,7 +91,8 @@ enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
 /* The key, or NULL after having counted why there is none. */
 static struct kiln_key *key_of(const struct ki_cl_guest *guest,
 			       const struct ki_cl_program *program,
-			       const struct ki_cl_request *request)
+			       const struct ki_cl_request *request,
+			       uint64_t *out_stamp)
 {
 	enum kiln_counter reason = KILN_COUNT_MISS_UNSUPPORTED;
 	struct kiln_key *key = NULL;
@@ -100,7 +103,8 @@ static struct kiln_key *key_of(const struct ki_cl_guest *guest,
 				"an unknown extension is in use");
 		return NULL;
 	}
-	if (ki_cl_build_key(guest, program, request->options, &key, &reason)) {
+	if (ki_cl_build_key(guest, program, request->options, &key, out_stamp,
+			    &reason)) {
 		(void)ki_cl_platform_status(guest->identities,
 					    program->platform, &why);
 		ki_cl_pass_over(guest, reason, why);
@@ -240,7 +244,7 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 			  struct ki_cl_program *program,
 			  const struct ki_cl_request *request)
 {
-	uint64_t began_ns = now_ns();
+	uint64_t began_ns = now_ns(), stamp = 0;
 	enum coverage coverage;
 	struct kiln_key *key;
 	cl_int result;
@@ -265,14 +269,14 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 		return build_subset(guest, program, request);
 	}
 
-	key = key_of(guest, program, request);
+	key = key_of(guest, program, request, &stamp);
 	if (!key)
 		return ki_cl_build_natively(guest, program, request, NULL);
 	result = build_from_entry(guest, program, request, key, began_ns);
 	if (result)
 		result = ki_cl_build_natively(
 			guest, program, request,
-			ki_cl_capture_new(guest, program, key,
+			ki_cl_capture_new(guest, program, key, stamp,
 					  request->options));
 	else if (request->notify)
 		request->notify(request->handle, request->user_data);

@@ -282,6 +282,7 @@ struct walk {
 	struct found *found;
 	size_t n_found;
 	uint64_t bytes;
+	uint64_t stamp; /* of the files found, in order */
 	struct ki_cl_words expanded; /* words of computed includes */
 	int has_macro_stack;
 	enum kiln_counter reason;
@@ -401,6 +402,18 @@ static int see(struct walk *walk, const char *place)
 	return 0;
 }
 
+static void stamp(struct walk *walk, const struct ki_file_info *info)
+{
+	const uint64_t times[] = { walk->stamp,
+				   info->device,
+				   info->inode,
+				   info->size,
+				   (uint64_t)info->mtime_ns,
+				   (uint64_t)info->ctime_ns };
+
+	walk->stamp = ki_xxh3_64(times, sizeof(times));
+}
+
 enum doubt { CERTAIN, DOUBTFUL };
 
 /* Look at one place and put into the key what is there. */
@@ -435,6 +448,7 @@ static void look_at(struct walk *walk, enum doubt doubt, const char *path,
 	}
 	kiln_key_add_known_digest(walk->key, label, file->info.size,
 				  file->digest);
+	stamp(walk, &file->info);
 	walk->bytes += file->info.size;
 	if (walk->bytes > KI_CL_INCLUDE_BYTES_MAX ||
 	    depth > KI_CL_INCLUDE_DEPTH_MAX) {
@@ -634,5 +648,7 @@ enum kiln_status ki_cl_includes_add(struct ki_cl_includes *includes,
 	ki_cl_scan_fini(&scan);
 	if (walk.status == KILN_E_UNSUPPORTED)
 		*out_reason = walk.reason;
+	if (search->out_stamp)
+		*search->out_stamp = walk.stamp;
 	return walk.status;
 }

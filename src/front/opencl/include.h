@@ -49,6 +49,9 @@ struct ki_cl_search {
 	   is not to be relied on in computed includes. */
 	const char *const *driver_headers;
 	size_t n_driver_headers;
+	/* NULL, or where a number for the files that were found goes: another
+	   if one was written to or replaced in between, even by the same. */
+	uint64_t *out_stamp;
 };
 
 /*

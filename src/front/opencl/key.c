@@ -120,7 +120,8 @@ static enum kiln_status includes_to_key(struct ki_cl_identities *identities,
 	const char *folder_list[KI_CL_DRIVER_FOLDERS_MAX] = { folders[0],
 							      folders[1] };
 	struct ki_cl_search search = { .options = options,
-				       .driver_folders = folder_list };
+				       .driver_folders = folder_list,
+				       .out_stamp = build->out_stamp };
 
 	search.n_driver_folders = ki_cl_driver_folders(
 		ki_cl_identities_row(identities, build->platform), folders);

@@ -64,6 +64,13 @@ struct ki_cl_build {
 	const size_t *lengths;
 	cl_uint n_strings;
 	const char *options; /* never NULL */
+	/*
+	 * NULL, or where a number for the include files goes.  A file may
+	 * change after the key was computed, be read by the driver, and be the
+	 * old one again: then the keys before and after are equal, but the
+	 * numbers are not.
+	 */
+	uint64_t *out_stamp;
 };
 
 /*

@@ -77,6 +77,7 @@ struct ki_cl_capture {
 	char *options;
 	char *directory;
 	struct ki_bytes environment; /* NAME=VALUE, NUL after each */
+	uint64_t stamp;		     /* of the include files, as the key's */
 	uint64_t build_ns;
 	uint64_t created; /* seconds since 1970 */
 	unsigned refs;	  /* under the lock */
@@ -208,6 +209,7 @@ struct ki_cl_request {
 enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
 				 const struct ki_cl_program *program,
 				 const char *options, struct kiln_key **out_key,
+				 uint64_t *out_stamp,
 				 enum kiln_counter *out_reason);
 
 /* Count and trace a build that is the driver's alone; `why` NULL: in the words
@@ -248,7 +250,7 @@ void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result);
    beginning; NULL without memory. */
 struct ki_cl_capture *ki_cl_capture_new(const struct ki_cl_guest *guest,
 					const struct ki_cl_program *program,
-					struct kiln_key *key,
+					struct kiln_key *key, uint64_t stamp,
 					const char *options);
 
 /* ---- Shadows from entries (shadow.c) ------------------------------------- */

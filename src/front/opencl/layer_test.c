@@ -924,6 +924,35 @@ static void a_fetch_that_a_build_overtakes_is_kept_nowhere(void **state)
 	}
 }
 
+/* Equal to what it was is not what it was all the time. */
+static void what_is_included_is_the_same_all_the_time_or_not_kept(void **state)
+{
+	static const struct {
+		const char *script;
+		unsigned n_builds;
+	} runs[] = { { "included-in-doubt", 1 },
+		     { "included", 1 },
+		     { "included-in-doubt", 0 } };
+	struct place place;
+	char *header, *options, *text;
+	size_t i;
+
+	place_init(&place);
+	header = harness_path(place.directory, "k.h");
+	harness_write(header, "#define K 4\n", 12);
+	assert_true(asprintf(&options, "-I%s", place.directory) > 0);
+	for (i = 0; i < 3; i++) {
+		text = run(&place, 1, runs[i].script, options);
+		assert_non_null(strstr(text, "exit 0\n"));
+		assert_int_equal(calls(&place, "build-source"),
+				 runs[i].n_builds);
+		free(text);
+	}
+	free(options);
+	free(header);
+	place_fini(&place);
+}
+
 static void every_look_up_is_traced_in_one_line(void **state)
 {
 	struct place place;
@@ -1208,6 +1237,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_slow_fetch_is_the_last),
 		cmocka_unit_test(
 			a_fetch_that_a_build_overtakes_is_kept_nowhere),
+		cmocka_unit_test(
+			what_is_included_is_the_same_all_the_time_or_not_kept),
 		cmocka_unit_test(every_look_up_is_traced_in_one_line),
 		cmocka_unit_test(calls_that_are_not_cached_are_counted_each),
 		cmocka_unit_test(an_unknown_layer_below_is_counted),

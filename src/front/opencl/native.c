@@ -70,7 +70,7 @@ static void add_variables(struct ki_bytes *bytes, const char *const *names)
    beginning; NULL without memory. */
 struct ki_cl_capture *ki_cl_capture_new(const struct ki_cl_guest *guest,
 					const struct ki_cl_program *program,
-					struct kiln_key *key,
+					struct kiln_key *key, uint64_t stamp,
 					const char *options)
 {
 	const struct ki_cl_driver *driver =
@@ -82,6 +82,7 @@ struct ki_cl_capture *ki_cl_capture_new(const struct ki_cl_guest *guest,
 		return NULL;
 	capture->refs = 1;
 	capture->key = kiln_key_ref(key);
+	capture->stamp = stamp;
 	capture->options = strdup(options ? options : "");
 	capture->directory =
 		strdup(getcwd(directory, sizeof(directory)) ? directory : "");
