@@ -92,7 +92,7 @@ static int open_kiln(void)
 {
 	struct kiln_options options;
 	char message[1024] = "";
-	const char *name_space;
+	const char *name_space, *why;
 	enum kiln_status status;
 	size_t i;
 
@@ -105,6 +105,10 @@ static int open_kiln(void)
 		return -1;
 	for (i = 0; kiln_config_warning(guest.config, i); i++)
 		ki_cl_log(&guest, "%s", kiln_config_warning(guest.config, i));
+	if (!kiln_config_directory(guest.config, &why)) {
+		ki_cl_log(&guest, "caching is off, directory: %s", why);
+		return -1;
+	}
 
 	guest.identities = ki_cl_identities_new(&ki_cl_next);
 	if (!guest.identities)
