@@ -4,7 +4,8 @@
  * PoCL's row comes from watching 3.1 of Debian 12 with strace: it loads
  * pocl/libpocl-devices-*.so when devices are asked for, reads the headers of
  * share/pocl/include and one of the kernel-*.bc (10 MB) at each build, and
- * runs /usr/bin/ld at the first launch.  Its libraries name the variables.
+ * runs the first ld of PATH at the first launch.  Its libraries name the
+ * variables.
  *
  * Variables stand here by name, not by prefix: one that only prints or places
  * must not cost every entry.
@@ -35,7 +36,7 @@ static const struct ki_cl_part POCL_PARTS[] = {
 	  "kernel-",
 	  ".bc",
 	  1 },
-	{ KI_CL_PART_LIBRARY, { "/usr/bin" }, "ld", NULL, 0 },
+	{ KI_CL_PART_LIBRARY, { "$PATH", "/usr/bin" }, "ld", NULL, 0 },
 };
 
 static const char *const POCL_CODE[] = { "POCL_WORK_GROUP_METHOD",
@@ -84,6 +85,7 @@ static const char *const POCL_PLACE[] = {
 	"POCL_TRACING",
 	"POCL_TRACING_OPT",
 	"POCL_TRACING_FILTER",
+	"PATH",
 	"XDG_CACHE_HOME",
 	"HOME",
 	NULL
@@ -266,6 +268,7 @@ static const char *const NEO_REFUSED[] = { "NEOReadDebugKeys",
 static const struct ki_cl_part TEST_PARTS[] = {
 	{ KI_CL_PART_LIBRARY, { "@/late" }, "libkiln-test-late", ".so", 0 },
 	{ KI_CL_PART_DATA, { "@/late" }, "builtins", ".bc", 0 },
+	{ KI_CL_PART_LIBRARY, { "$PATH" }, "kiln-test-linker", NULL, 0 },
 };
 static const char *const TEST_CODE[] = { "KILN_TEST_ICD_CODE",
 					 "KILN_TEST_ICD_BUILD_OPTIONS", NULL };

@@ -25,7 +25,8 @@ enum ki_cl_part_kind {
 struct ki_cl_part {
 	enum ki_cl_part_kind kind;
 	/* Where: the first of these that exists; "@" is the folder of the
-	   driver's library.  NULL-ended. */
+	   driver's library, "$PATH" where programs are looked for.
+	   NULL-ended. */
 	const char *directories[4];
 	const char *prefix;
 	const char *suffix;

@@ -472,6 +472,60 @@ static void a_compiler_that_changes_ends_caching(void **state)
 	}
 }
 
+/* The compiler's own programs are those that would be run. */
+static void a_program_is_the_first_of_the_path(void **state)
+{
+	static const struct ki_cl_part part = {
+		KI_CL_PART_LIBRARY, { "$PATH", "last" }, "link", NULL, 0
+	};
+	const struct ki_cl_driver_row row = { .parts = &part, .n_parts = 1 };
+	static const struct {
+		const char *path;
+		const char *found;
+	} rows[] = {
+		{ "one:two", "one/link" },   { "two:one", "two/link" },
+		{ "none:two", "two/link" },  { ":two:", "two/link" },
+		{ "plain:one", "one/link" }, { "folder:two", "two/link" },
+		{ "none", "last/link" },     { "", "last/link" },
+		{ NULL, "last/link" },
+	};
+	static const char *const folders[] = { "one", "two", "plain", "last",
+					       "folder" };
+	char *directory = harness_directory(), *old = getenv("PATH");
+	struct ki_cl_part_files files;
+	char path[64];
+	size_t i;
+
+	old = old ? strdup(old) : NULL;
+	assert_int_equal(chdir(directory), 0);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(mkdir(folders[i], 0700), 0);
+		snprintf(path, sizeof(path), "%s/link", folders[i]);
+		if (i == 4) {
+			assert_int_equal(mkdir(path, 0700), 0);
+			continue;
+		}
+		harness_write(path, folders[i], strlen(folders[i]));
+		assert_int_equal(chmod(path, i == 2 ? 0600 : 0700), 0);
+	}
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (rows[i].path)
+			setenv("PATH", rows[i].path, 1);
+		else
+			unsetenv("PATH");
+		assert_int_equal(ki_cl_parts_find(&ki_sys_posix, &row,
+						  "libdriver.so", &files),
+				 0);
+		assert_int_equal(files.n, 1);
+		assert_string_equal(files.files[0].path, rows[i].found);
+		ki_cl_parts_fini(&files);
+	}
+	if (old)
+		setenv("PATH", old, 1);
+	free(old);
+	free(directory);
+}
+
 static void a_builtin_library_is_found_by_its_device(void **state)
 {
 	static const char *const FILES[] = {
@@ -804,6 +858,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_library_says_the_same_loaded_and_on_disk),
 		cmocka_unit_test(parts_are_found_watched_and_missed),
 		cmocka_unit_test(a_compiler_that_changes_ends_caching),
+		cmocka_unit_test(a_program_is_the_first_of_the_path),
 		cmocka_unit_test(a_builtin_library_is_found_by_its_device),
 		cmocka_unit_test(drivers_are_known_by_their_libraries),
 		cmocka_unit_test(variables_that_change_code_are_in_the_key),

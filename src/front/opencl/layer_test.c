@@ -502,6 +502,29 @@ static void damaged_entries_never_reach_the_driver(void **state)
 }
 
 /* S04, S05: the same driver from another build. */
+/* The driver runs the first of PATH: in another environment, another. */
+static void a_linker_from_another_folder_gets_no_entry(void **state)
+{
+	struct place place;
+	char *linker, *path, *text;
+
+	place_init(&place);
+	linker = harness_path(place.directory, "kiln-test-linker");
+	assert_true(asprintf(&path, "%s:/usr/bin:/bin", place.directory) > 0);
+	prime(&place, "-DK=2");
+	harness_write(linker, "#!/bin/sh\n", 10);
+	assert_int_equal(chmod(linker, 0700), 0);
+	set(&place, "PATH", path);
+	text = run(&place, 1, "everything", "-DK=2");
+	assert_int_equal(calls(&place, "create-binary"), 0);
+	assert_int_equal(calls(&place, "build-source"), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_COMPILER), 1);
+	free(text);
+	free(path);
+	free(linker);
+	place_fini(&place);
+}
+
 static void a_driver_from_another_build_gets_no_entry(void **state)
 {
 	struct place place;
@@ -1227,6 +1250,7 @@ int main(int argc, char **argv)
 			an_entry_without_kernels_serves_only_who_does_not_ask),
 		cmocka_unit_test(damaged_entries_never_reach_the_driver),
 		cmocka_unit_test(a_driver_from_another_build_gets_no_entry),
+		cmocka_unit_test(a_linker_from_another_folder_gets_no_entry),
 		cmocka_unit_test(other_options_get_no_entry),
 		cmocka_unit_test(a_store_that_vanishes_is_made_again),
 		cmocka_unit_test(switched_off_it_does_nothing),

@@ -100,6 +100,31 @@ static int find_in(const struct ki_sys *sys, const struct ki_cl_part *part,
 	return err;
 }
 
+/* The program that would be run by this name. */
+static int find_program(const struct ki_sys *sys, const struct ki_cl_part *part,
+			struct ki_cl_part_files *files)
+{
+	const char *folder = ki_environment("PATH"), *end;
+	char directory[KI_PATH_MAX];
+	size_t before = files->n;
+	int err = 0;
+
+	for (; folder && *folder && files->n == before && !err; folder = end) {
+		end = folder + strcspn(folder, ":");
+		if (end > folder && (size_t)(end - folder) < KI_PATH_MAX) {
+			snprintf(directory, sizeof(directory), "%.*s",
+				 (int)(end - folder), folder);
+			err = add_file(sys, part, directory, part->prefix,
+				       files);
+		}
+		if (files->n > before &&
+		    !(files->files[before].info.mode & 0111))
+			free(files->files[--files->n].path);
+		end += *end == ':';
+	}
+	return err == -ENAMETOOLONG ? 0 : err;
+}
+
 /* All files of one part, from the first of its folders that has any. */
 static int find_part(const struct ki_sys *sys, const struct ki_cl_part *part,
 		     const char *library, struct ki_cl_part_files *files)
@@ -109,6 +134,10 @@ static int find_part(const struct ki_sys *sys, const struct ki_cl_part *part,
 	int err = 0;
 
 	for (i = 0; part->directories[i] && files->n == before && !err; i++) {
+		if (!strcmp(part->directories[i], "$PATH")) {
+			err = find_program(sys, part, files);
+			continue;
+		}
 		err = directory_of(part->directories[i], library, directory);
 		if (!err)
 			err = find_in(sys, part, directory, files);
