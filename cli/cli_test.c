@@ -334,6 +334,50 @@ static void colours_are_for_terminals_that_want_them(void **state)
 	free(directory);
 }
 
+/* Nor do settings, arguments and names speak to it; and a complaint is one
+   line. */
+static void what_is_repeated_is_harmless(void **state)
+{
+	static const struct {
+		const char *verb;
+		const char *argument;
+		const char *variable;
+	} rows[] = {
+		{ "stats", NULL, "KILN_DIR=/nowhere/a\033[2Jb" },
+		{ "config", NULL, "KILN_DIR=/nowhere/a\033[2Jb" },
+		{ "doctor", NULL, "KILN_DIR=/nowhere/a\033[2Jb" },
+		{ "ls", NULL, "KILN_MAX_SIZE=a\033[2J\nkiln: all is well" },
+		{ "ls", NULL, "KILN_CONFIG=/nowhere/a\033[2J\nb" },
+		{ "ls", NULL, "KILN_STORE=log:/nowhere/\302\2332J\n#\033" },
+		{ "config", NULL, "KILN_A\033[2J\nB=1" },
+		{ "a\033[2J\nb", NULL, "KILN_DIR=/nowhere" },
+		{ "ls", "--a\033[2J\nb", "KILN_DIR=/nowhere" },
+		{ "show", "a\033[2J\nb", "KILN_DIR=/nowhere" },
+		{ "run", "a\033[2J\nb", "KILN_DIR=/nowhere" },
+	};
+	char *directory = filled();
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct spawn spawn =
+			tool(directory, rows[i].verb, rows[i].argument);
+		struct ended ended;
+		const char *line;
+
+		spawn.variables[3] = rows[i].variable;
+		ended = spawn_run(&spawn);
+		assert_false(has_escape(ended.out));
+		assert_false(has_escape(ended.err));
+		assert_null(strstr(ended.err, "\302\233"));
+		for (line = ended.err; *line; line = strchr(line, '\n') + 1) {
+			assert_int_equal(strncmp(line, "kiln: ", 6), 0);
+			assert_int_not_equal(strncmp(line, "kiln: all", 9), 0);
+		}
+		ended_free(&ended);
+	}
+	free(directory);
+}
+
 static void show_finds_an_entry_by_its_beginning(void **state)
 {
 	char *directory = filled(), key[33];
@@ -755,6 +799,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ls_shows_entries_and_hides_bookkeeping),
 		cmocka_unit_test(tables_fit_and_carry_no_escapes),
 		cmocka_unit_test(colours_are_for_terminals_that_want_them),
+		cmocka_unit_test(what_is_repeated_is_harmless),
 		cmocka_unit_test(show_finds_an_entry_by_its_beginning),
 		cmocka_unit_test(stats_have_every_counter),
 		cmocka_unit_test(clear_says_what_went),

@@ -19,12 +19,18 @@
 void ki_complain(const char *format, ...)
 {
 	char line[2048];
+	struct ki_bytes safe;
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	dprintf(STDERR_FILENO, "kiln: %s\n", line);
+	ki_bytes_init(&safe);
+	ki_out_safe(&safe, line, 0);
+	if (!safe.failed)
+		dprintf(STDERR_FILENO, "kiln: %.*s\n", (int)safe.size,
+			(const char *)safe.data);
+	ki_bytes_fini(&safe);
 }
 
 int ki_out_write(struct ki_bytes *text, int status)

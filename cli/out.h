@@ -5,8 +5,8 @@
 /*
  * What the tool says.  Results are put together in memory and go to standard
  * output at the end, in one piece; talk and errors go to standard error.
- * Everything that comes from files is shown with control characters replaced:
- * an entry must not be able to speak to the terminal.
+ * Everything that comes from files, arguments or the environment is shown with
+ * control characters replaced: it must not be able to speak to the terminal.
  */
 
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include "base/bytes.h"
 
-/* "kiln: MESSAGE" and a newline, to standard error. */
+/* "kiln: MESSAGE" made harmless and a newline, to standard error. */
 void ki_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*

@@ -51,9 +51,10 @@ static void print_json(struct ki_bytes *out, const struct picture *picture)
 static void line(struct ki_bytes *out, const char *words, const char *value)
 {
 	ki_out_safe(out, words, 0);
-	ki_bytes_printf(out, "%*s%s\n",
-			strlen(words) < 24 ? (int)(26 - strlen(words)) : 2, "",
-			value);
+	ki_bytes_printf(out, "%*s",
+			strlen(words) < 24 ? (int)(26 - strlen(words)) : 2, "");
+	ki_out_safe(out, value, 0);
+	ki_bytes_add_u8(out, '\n');
 }
 
 static void number(struct ki_bytes *out, const char *words, uint64_t value)
