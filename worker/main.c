@@ -60,15 +60,19 @@ struct arguments {
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* What it repeats stays in its line, and harmless. */
 static void say(const char *format, ...)
 {
+	char line[2048], *c;
 	va_list list;
 
-	fputs("kiln-worker: ", stderr);
 	va_start(list, format);
-	vfprintf(stderr, format, list);
+	vsnprintf(line, sizeof(line), format, list);
 	va_end(list);
-	fputc('\n', stderr);
+	for (c = line; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	fprintf(stderr, "kiln-worker: %s\n", line);
 }
 
 static void log_line(void *arg, enum kiln_log_level level, const char *message)

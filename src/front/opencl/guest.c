@@ -43,16 +43,19 @@ static void write_line(const char *path, const char *words)
 	const struct ki_sys *sys = &ki_sys_posix;
 	struct ki_piece piece;
 	char line[LINE_BYTES_MAX];
-	int fd, n;
+	int fd, n, i;
 
 	n = snprintf(line, sizeof(line), "kiln[%d]: %s\n", ki_process_id(),
 		     words);
 	if (n < 0)
 		return;
-	if ((size_t)n >= sizeof(line)) {
+	if ((size_t)n >= sizeof(line))
 		n = sizeof(line) - 1;
-		line[n - 1] = '\n';
-	}
+	/* What a setting or a path repeats stays in its line, and harmless. */
+	for (i = 0; i < n; i++)
+		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+			line[i] = '?';
+	line[n - 1] = '\n';
 	fd = sys->open(sys, path,
 		       KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_APPEND, 0600);
 	if (fd < 0)

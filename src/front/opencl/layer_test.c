@@ -599,6 +599,11 @@ static void wrong_size(struct place *place)
 	set(place, "KILN_MAX_SIZE", "many");
 }
 
+static void size_of_two_lines(struct place *place)
+{
+	set(place, "KILN_MAX_SIZE", "\033[2J\nkiln[1]: all is well");
+}
+
 static void wrong_flag(struct place *place)
 {
 	set(place, "KILN_READONLY", "perhaps");
@@ -628,6 +633,7 @@ static const struct trouble {
 	{ "a home that is the root", home_is_root, "directory: none" },
 	{ "a home where nothing can be made", home_is_read_only, "", 1 },
 	{ "a wrong size", wrong_size, "KILN_MAX_SIZE" },
+	{ "a wrong size of two lines", size_of_two_lines, "KILN_MAX_SIZE" },
 	{ "a wrong flag", wrong_flag, "KILN_READONLY" },
 	{ "a path too long", long_path, "" },
 };
@@ -646,6 +652,7 @@ static void trouble_costs_the_cache_and_one_line(void **state)
 	same(native, text);
 	assert_int_equal(calls(&place, "build-source"), 1);
 	assert_true(log_has(&place, trouble->in_log));
+	assert_false(log_has(&place, "\033"));
 	assert_int_equal(n_complaints(&place), 1 + trouble->n_notes);
 	free(native);
 	free(text);
