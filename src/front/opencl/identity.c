@@ -229,34 +229,39 @@ static int is_refused(const struct ki_cl_driver_row *row)
 	return 0;
 }
 
+/* A layer that changes no program.  None is known but this very build of ours
+   (a copy of it); anybody can take its name. */
+static int is_known_layer(const struct ki_cl_image *own, const char *identity)
+{
+	return own && *own->build_id && !strcmp(own->build_id, identity);
+}
+
 /* "layer N": name and identity of each layer below us. */
 static int add_layers(const struct ki_sys *sys,
 		      const struct ki_cl_images *images,
 		      struct platform *platform)
 {
-	const struct ki_cl_image *own = ki_cl_image_at(
+	const struct ki_cl_image *us = ki_cl_image_at(
 		images, (const void *)(uintptr_t)ki_cl_identities_new);
+	/* A program is no layer. */
+	const struct ki_cl_image *own = us && *us->path ? us : NULL;
 	char identity[KI_CL_IDENTITY_BYTES], text[KI_PATH_MAX], name[32];
 	struct ki_cl_words paths = { 0 };
 	size_t i;
 	int err;
 
-	if (own && !*own->path)
-		own = NULL;
 	err = ki_cl_layers_below(sys, images, own, &paths);
 	for (i = 0; i < paths.n && !err; i++) {
-		if (!ki_cl_layer_is_known(paths.words[i])) {
+		if (ki_cl_library_identity(sys, paths.words[i], identity) ||
+		    !is_known_layer(us, identity)) {
 			platform->is_layered = 1;
 			platform->why = "an unknown OpenCL layer is below kiln";
 			break;
 		}
-		err = ki_cl_library_identity(sys, paths.words[i], identity);
 		snprintf(name, sizeof(name), "%zu", i);
 		snprintf(text, sizeof(text), "%.200s %s",
 			 ki_cl_last_part(paths.words[i]), identity);
-		if (!err)
-			ki_cl_fields_add_string(&platform->layers, "layer",
-						name, text);
+		ki_cl_fields_add_string(&platform->layers, "layer", name, text);
 	}
 	ki_cl_words_fini(&paths);
 	return err ? err : platform->layers.failed;

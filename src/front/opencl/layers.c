@@ -23,12 +23,6 @@
 #define LAYER_FILE_BYTES_MAX  ((size_t)4096)
 #define SYSTEM_LAYERS	      "/etc/OpenCL/layers"
 
-/* None but kiln itself: nobody has looked at another yet. */
-int ki_cl_layer_is_known(const char *path)
-{
-	return !strcmp(ki_cl_last_part(path), "libkiln-opencl.so");
-}
-
 /* Add the parts between ':'. */
 static int add_list(struct ki_cl_words *paths, const char *list, size_t size)
 {

@@ -20,9 +20,6 @@ int ki_cl_layers_below(const struct ki_sys *sys,
 		       const struct ki_cl_image *own,
 		       struct ki_cl_words *out_paths);
 
-/* A layer that is known to change no program. */
-int ki_cl_layer_is_known(const char *path);
-
 /* The entries of OPENCL_LAYERS in a block of NAME=VALUE strings, of which
    ocl-icd may have cut the list in pieces. */
 int ki_cl_layers_listed(const char *block, size_t size,
