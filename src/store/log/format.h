@@ -261,7 +261,7 @@ static inline int log_is_before(uint32_t a, uint32_t b)
 #define LOG_OWN_FILE	0x0001u /* `segment` is 0: the file's name says it */
 #define LOG_COMPRESSED	0x0002u /* value: size as u64, then a zstd frame */
 #define LOG_TOMBSTONE	0x0004u /* the key was removed here; no value */
-#define LOG_KNOWN_FLAGS 0x0007u
+#define LOG_KNOWN_FLAGS (LOG_OWN_FILE | LOG_TOMBSTONE)
 #define LOG_SIGNED	0x10000u /* metadata has a signature */
 #define LOG_REPLACES	0x20000u /* put to replace what was there */
 #define LOG_COPY	0x40000u /* carried over by an eviction */

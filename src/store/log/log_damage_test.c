@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,6 +326,57 @@ static void an_index_made_anew_finds_the_same(void **state)
 	store_free(&store);
 }
 
+/* The flags of the first record of the tail's segment, sealed again. */
+static void set_flags(struct store *store, uint32_t flags)
+{
+	struct ki_log *log = (struct ki_log *)store->tier;
+	uint32_t number = log_tail_segment(log->index->header->tail);
+	struct log_record record;
+	char path[KI_PATH_MAX];
+	int fd;
+
+	assert_int_equal(ki_log_segment_path(log, number, path), 0);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &record, sizeof(record), 0), sizeof(record));
+	record.flags = flags;
+	ki_log_record_seal(&record, number);
+	assert_int_equal(pwrite(fd, &record, sizeof(record), 0),
+			 sizeof(record));
+	close(fd);
+}
+
+/* What a later version may write means nothing to this one, and stays. */
+static void a_record_that_is_stored_otherwise_is_a_miss(void **state)
+{
+	static const struct {
+		uint32_t flags;
+		enum kiln_status found;
+	} rows[] = {
+		{ LOG_REPLACES, KILN_OK }, { LOG_SIGNED, KILN_OK },
+		{ 0x80000000u, KILN_OK },  { LOG_COMPRESSED, KILN_MISS },
+		{ 0x8000u, KILN_MISS },
+	};
+	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST, KILN_OPEN_COPY };
+	size_t i, way;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (way = 0; way < 3; way++) {
+			struct store store = store_new(8 << 20, ways[way]);
+
+			assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+			set_flags(&store, rows[i].flags);
+			store_reopen(&store);
+			assert_int_equal(store_get(&store, 1, 100),
+					 rows[i].found);
+			assert_int_equal(
+				store_put(&store, 1, 200, KILN_PUT_REPLACE),
+				KILN_OK);
+			assert_int_equal(store_get(&store, 1, 200), KILN_OK);
+			store_free(&store);
+		}
+}
+
 /* Only 8 bits of the digest are left. */
 static struct kiln_key *colliding_key(unsigned number)
 {
@@ -384,6 +436,7 @@ int main(void)
 		cmocka_unit_test(appended_junk_costs_nothing),
 		cmocka_unit_test(a_damaged_record_is_told_apart_from_a_miss),
 		cmocka_unit_test(an_index_made_anew_finds_the_same),
+		cmocka_unit_test(a_record_that_is_stored_otherwise_is_a_miss),
 		cmocka_unit_test(equal_digests_never_mix_up_values),
 	};
 
