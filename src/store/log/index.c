@@ -158,12 +158,10 @@ static enum kiln_status read_fixed(struct ki_log *log, int fd,
 		return ki_log_status(err);
 	if (!S_ISREG(out_info->mode))
 		return KILN_E_FORMAT;
-	*out_damaged = 1;
-	if (out_info->size < LOG_HEADER_BYTES)
-		return KILN_E_FORMAT;
 	header = malloc(sizeof(*header));
 	if (!header)
 		return KILN_E_NO_MEMORY;
+	*out_damaged = 1;
 	status = ki_log_status(
 		ki_pread_all(sys, fd, header, sizeof(*header), 0));
 	if (status)

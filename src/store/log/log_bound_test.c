@@ -146,6 +146,40 @@ static void the_bound_is_never_exceeded(void **state)
 	}
 }
 
+static void an_index_made_anew_keeps_the_bound(void **state)
+{
+	static const uint64_t bounds[] = { 3 << 20, 4 << 20 };
+	static const uint64_t deltas[KILN_N_COUNTERS] = { 1 };
+	static const char junk[LOG_HEADER_BYTES];
+	size_t i;
+
+	for (i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+		struct store store = store_new(bounds[i], 0);
+		char *path = harness_path(store.directory, "kiln.idx");
+		struct ki_sys sys = watching(store.directory);
+		unsigned n;
+		int fd;
+
+		store.tier->ops->count(store.tier, deltas);
+		for (n = 0; n * 7000 < bounds[i] * 2; n++)
+			assert_int_equal(store_put(&store, n, 7000, 0),
+					 KILN_OK);
+		store_close(&store);
+		fd = open(path, O_RDWR);
+		assert_int_equal(pwrite(fd, junk, sizeof(junk), 0),
+				 sizeof(junk));
+		close(fd);
+		store.options.sys = &sys;
+		store_open(&store);
+		assert_int_equal(store_get(&store, n - 1, 7000), KILN_OK);
+		assert_int_equal(store_put(&store, n, 7000, 0), KILN_OK);
+		assert_true(most_seen > bounds[i] / 2);
+		assert_true(most_seen <= bounds[i]);
+		free(path);
+		store_free(&store);
+	}
+}
+
 static void entries_in_use_survive_eviction(void **state)
 {
 	struct store store = store_new(8 << 20, 0);
@@ -301,6 +335,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_bound_is_never_exceeded),
+		cmocka_unit_test(an_index_made_anew_keeps_the_bound),
 		cmocka_unit_test(entries_in_use_survive_eviction),
 		cmocka_unit_test(a_full_store_that_may_not_evict_says_so),
 		cmocka_unit_test(a_value_that_can_never_fit_is_too_large),

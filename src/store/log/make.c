@@ -329,8 +329,12 @@ out:
 	return status;
 }
 
-/* Tell who has the damaged file mapped that it is not the store's any more. */
-static void retire_damaged(struct ki_log *log)
+/*
+ * Tell who has the damaged file mapped that it is not the store's any more,
+ * and let it go before another is made: the bound, or the medium, may have no
+ * room for both.
+ */
+static void drop_damaged(struct ki_log *log)
 {
 	const struct ki_sys *sys = log->sys;
 	uint64_t retired = LOG_RETIRED_GROWN;
@@ -344,6 +348,7 @@ static void retire_damaged(struct ki_log *log)
 		(void)ki_pwrite_all(sys, fd, &retired, sizeof(retired),
 				    offsetof(struct log_header, retired));
 	(void)sys->close(sys, fd);
+	(void)sys->unlink(sys, log->index_path);
 }
 
 static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
@@ -394,7 +399,7 @@ enum kiln_status ki_log_make(struct ki_log *log)
 					 : KILN_E_READONLY;
 	} else if (status == KILN_MISS || damaged) {
 		if (damaged)
-			retire_damaged(log);
+			drop_damaged(log);
 		status = make_locked(log);
 	}
 	ki_log_index_close(index);
