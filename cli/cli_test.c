@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <jansson.h>
 #include <pty.h>
 #include <stdio.h>
@@ -493,16 +494,21 @@ static void verify_counts_entries(void **state)
 /* Turn one bit of the first entry's value. */
 static void damage(const char *directory)
 {
-	char *path = harness_path(directory, "kiln.00000001.val");
+	char *pattern = harness_path(directory, "kiln.*.val"), *path;
+	glob_t found;
 	size_t size;
-	char *data = harness_read(path, &size);
-	char *value = memmem(data, size, "value", 5);
+	char *data, *value;
 
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	path = found.gl_pathv[0];
+	data = harness_read(path, &size);
+	value = memmem(data, size, "value", 5);
 	assert_non_null(value);
 	value[2] ^= 4;
 	harness_write(path, data, size);
 	free(data);
-	free(path);
+	globfree(&found);
+	free(pattern);
 }
 
 /* S13 */

@@ -147,6 +147,77 @@ static void a_writer_that_was_stopped_hurts_nobody(void **state)
 	}
 }
 
+/* ---- The same name again ------------------------------------------------- */
+
+static struct store other;
+static int steps;
+
+static void remove_all(const char *directory)
+{
+	char command[KI_PATH_MAX + 64];
+
+	snprintf(command, sizeof(command), "rm -f '%s'/kiln.*", directory);
+	assert_int_equal(system(command), 0);
+}
+
+/* Just before the segment is opened everything is removed and begun anew. */
+static int open_late(const struct ki_sys *sys, const char *path, unsigned flags,
+		     unsigned mode)
+{
+	if (!steps && strstr(path, ".val") && (flags & KI_OPEN_WRITE)) {
+		steps = 1;
+		remove_all(other.directory);
+		assert_int_equal(store_put(&other, 500, 10, 0), KILN_OK);
+	}
+	return ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+/* Just before the record is written another lies there, known to be good. */
+static ssize_t write_late(const struct ki_sys *sys, int fd,
+			  const struct ki_piece *pieces, int n_pieces,
+			  uint64_t offset)
+{
+	if (steps == 1 && n_pieces > 1) {
+		steps = 2;
+		assert_int_equal(store_put(&other, 501, 3000, 0), KILN_OK);
+		assert_int_equal(store_get(&other, 501, 3000), KILN_OK);
+	}
+	return ki_sys_posix.pwritev(&ki_sys_posix, fd, pieces, n_pieces,
+				    offset);
+}
+
+/* S21: a store that was removed and made again shares no file with writers
+   of the old one that have not noticed yet. */
+static void a_late_writer_meets_no_file_of_a_newer_store(void **state)
+{
+	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST };
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		struct store late = store_new(8 << 20, 0);
+		struct ki_sys sys = ki_sys_posix;
+
+		other = store_beside(&late, 0);
+		other.directory = late.directory;
+		assert_int_equal(store_put(&late, 1, 1000, 0), KILN_OK);
+		store_close(&late);
+		sys.open = open_late;
+		sys.pwritev = write_late;
+		late.options.sys = &sys;
+		late.options.flags = ways[i];
+		store_open(&late);
+		steps = 0;
+		assert_int_equal(store_put(&late, 2, 100, 0), KILN_OK);
+		assert_int_equal(steps, 2);
+		assert_int_equal(store_get(&other, 501, 3000), KILN_OK);
+		assert_int_equal(store_get(&other, 500, 10), KILN_OK);
+		assert_int_equal(store_get(&late, 2, 100), KILN_OK);
+		other.directory = NULL;
+		store_free(&other);
+		store_free(&late);
+	}
+}
+
 /* ---- Numbers -------------------------------------------------------------- */
 
 static void segment_numbers_cross_every_border(void **state)
@@ -183,8 +254,9 @@ static void old_words_find_nothing(void **state)
 
 	for (n = 0; n < 100; n++)
 		assert_int_equal(store_put(&store, n, 3000, 0), KILN_OK);
-	header->min_live = log_number_word(1 + (1u << 18));
-	header->next_number = log_number_word(1 + (1u << 18));
+	header->min_live =
+		log_number_word((uint32_t)header->min_live + (1u << 18));
+	header->next_number = header->min_live;
 	header->tail = 0;
 	assert_int_equal(count_found(&store, 0, 100), 0);
 	for (n = 0; n < 100; n++)
@@ -292,6 +364,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_writer_that_was_stopped_hurts_nobody),
+		cmocka_unit_test(a_late_writer_meets_no_file_of_a_newer_store),
 		cmocka_unit_test(segment_numbers_cross_every_border),
 		cmocka_unit_test(old_words_find_nothing),
 		cmocka_unit_test(another_boot_begins_a_new_segment),

@@ -294,6 +294,20 @@ static void wanted_limits(const struct ki_log *log,
 	};
 }
 
+/*
+ * The first segment's number where nothing is: by chance, so that a writer
+ * who has not noticed yet that an earlier store of this place was removed
+ * meets no file of the new one under the name that it is about to open.
+ */
+static enum kiln_status begin_numbers(struct ki_log *log, uint32_t *out_number)
+{
+	uint32_t number;
+	int err = log->sys->random(log->sys, &number, sizeof(number));
+
+	*out_number = number;
+	return ki_log_status(err);
+}
+
 /* Under byte 0: no index, or none that can be used. */
 static enum kiln_status make_locked(struct ki_log *log)
 {
@@ -302,7 +316,7 @@ static enum kiln_status make_locked(struct ki_log *log)
 	struct log_census census;
 	struct draft draft;
 	enum kiln_status status;
-	uint32_t next;
+	uint32_t first, next;
 
 	wanted_limits(log, &limits);
 	if (limits.bytes_max && ki_log_index_bytes(n_buckets) +
@@ -316,11 +330,18 @@ static enum kiln_status make_locked(struct ki_log *log)
 	status = draft_begin(log, n_buckets, &draft);
 	if (status)
 		goto out;
-	next = census.n_files ? census.files[census.n_files - 1].number + 1 : 1;
-	status = fill_header(
-		log, draft.index.header, n_buckets, log->user_version,
-		census.n_files ? census.files[0].number : next, &limits);
-	draft.index.header->next_number = log_number_word(next);
+	if (census.n_files) {
+		first = census.files[0].number;
+		next = census.files[census.n_files - 1].number + 1;
+	} else {
+		status = begin_numbers(log, &first);
+		next = first;
+	}
+	if (!status)
+		status = fill_header(log, draft.index.header, n_buckets,
+				     log->user_version, first, &limits);
+	if (!status)
+		draft.index.header->next_number = log_number_word(next);
 	if (!status && census.n_files)
 		status = replay_all(log, &draft.index, &census);
 	status = draft_finish(log, &draft, status);
