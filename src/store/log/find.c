@@ -157,7 +157,7 @@ enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 		ki_log_segments_sweep(log, index);
 		status = get(log, index, key, out_value, out_metadata);
 	}
-	ki_log_leave(stripe);
+	ki_log_leave(log, stripe);
 	return status;
 }
 
@@ -177,5 +177,5 @@ void ki_log_prefetch(struct kiln_tier *tier, const struct kiln_key *const *keys,
 				(void)ki_log_view_check(log, &found.view);
 				ki_log_view_close(&found.view);
 			}
-	ki_log_leave(stripe);
+	ki_log_leave(log, stripe);
 }

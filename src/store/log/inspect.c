@@ -79,7 +79,7 @@ enum kiln_status ki_log_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
 		status = list(log, index, cursor, out_entry);
 	else if (status == KILN_MISS)
 		status = KILN_END;
-	ki_log_leave(stripe);
+	ki_log_leave(log, stripe);
 	return status;
 }
 
@@ -255,8 +255,7 @@ enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 		status = KILN_OK;
 	if (!status)
 		*out_report = report;
-	ki_log_leave(stripe);
-	ki_log_reclaim(log);
+	ki_log_leave(log, stripe);
 	return status;
 }
 
@@ -291,6 +290,6 @@ enum kiln_status ki_log_info(struct kiln_tier *tier,
 		};
 		ki_log_census_fini(&census);
 	}
-	ki_log_leave(stripe);
+	ki_log_leave(log, stripe);
 	return status;
 }

@@ -334,7 +334,7 @@ void ki_log_note_build(struct kiln_tier *tier, int begins)
 			builder->begun_ns =
 				begins ? log->sys->monotonic_ns(log->sys) : 0;
 	}
-	ki_log_leave(stripe);
+	ki_log_leave(log, stripe);
 }
 
 unsigned ki_log_builds_now(struct kiln_tier *tier)
@@ -354,7 +354,7 @@ unsigned ki_log_builds_now(struct kiln_tier *tier)
 		     now_ns - begun_ns < BUILD_NS_MAX &&
 		     is_alive(log, process, builder->start);
 	}
-	ki_log_leave(stripe);
+	ki_log_leave(log, stripe);
 	return n;
 }
 

@@ -38,9 +38,11 @@ _Atomic uint64_t *ki_log_enter(struct ki_log *log)
 	return stripe;
 }
 
-void ki_log_leave(_Atomic uint64_t *stripe)
+void ki_log_leave(struct ki_log *log, _Atomic uint64_t *stripe)
 {
 	atomic_fetch_sub(stripe, 1);
+	if (atomic_load_explicit(&log->has_retired, memory_order_relaxed))
+		ki_log_reclaim(log);
 }
 
 /* ---- Small things ---------------------------------------------------- */
@@ -280,14 +282,14 @@ static int is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 		live = live && log->unplaced == LOG_UNPLACED_LIVE;
 		if (!live)
 			log->unplaced = LOG_UNPLACED_SWEPT;
-		ki_log_leave(stripe);
+		ki_log_leave(log, stripe);
 		return live;
 	}
 	live = live &&
 	       (place >> 32 & 0x7fffffff) == (index->epoch & 0x7ffffffe) &&
 	       (place >> 63 ||
 		!log_is_before((uint32_t)place, ki_log_min_live(index)));
-	ki_log_leave(stripe);
+	ki_log_leave(log, stripe);
 	return live;
 }
 

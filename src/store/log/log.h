@@ -25,8 +25,8 @@
  *
  * An operation runs between ki_log_enter() and ki_log_leave().  What it finds
  * through log->index stays mapped until it leaves, without a reference: a
- * thing taken out of use is freed only after every stripe of the guard was
- * once seen empty (ki_log_reclaim).
+ * thing taken out of use is freed by whoever leaves after every stripe of the
+ * guard was once seen empty.
  *
  * Statuses are kiln's; LOG_AGAIN besides, inside: the index was replaced,
  * begin the operation anew.
@@ -160,6 +160,7 @@ struct ki_log {
 	_Atomic int unplaced; /* enum log_unplaced */
 	_Atomic unsigned n_building;
 	_Atomic unsigned grow_pause; /* puts until growing is tried again */
+	_Atomic int has_retired;     /* log->retired is not empty */
 	struct log_stripe stripes[LOG_STRIPES];
 
 	/* Under mutex. */
@@ -186,7 +187,7 @@ struct log_view {
 /* ---- log.c ----------------------------------------------------------- */
 
 _Atomic uint64_t *ki_log_enter(struct ki_log *log);
-void ki_log_leave(_Atomic uint64_t *stripe);
+void ki_log_leave(struct ki_log *log, _Atomic uint64_t *stripe);
 
 enum log_purpose {
 	LOG_READ,   /* a look at the path at most once a second */
@@ -343,6 +344,7 @@ void ki_log_target_close(struct ki_log *log, int fd);
 void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
 			  void (*release)(struct log_retired *retired))
 	KI_REQUIRES(&log->mutex);
+/* Free what nobody can see any more. */
 void ki_log_reclaim(struct ki_log *log);
 
 /* ---- record.c -------------------------------------------------------- */

@@ -668,6 +668,58 @@ static void in_a_guest_no_descriptor_outlives_a_call(void **state)
 	store_free(&store);
 }
 
+/* Descriptors of segments: all, or those without a name. */
+static unsigned count_segments(int only_gone)
+{
+	unsigned n_found = 0;
+	int fd;
+
+	for (fd = 3; fd < 1024; fd++) {
+		char name[64], where[4096];
+		ssize_t n;
+
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+		n = readlink(name, where, sizeof(where) - 1);
+		if (n <= 0)
+			continue;
+		where[n] = '\0';
+		n_found += strstr(where, ".val") &&
+			   (!only_gone || strstr(where, "(deleted)"));
+	}
+	return n_found;
+}
+
+static void who_only_reads_keeps_few_segments_and_none_that_is_gone(
+	void **state)
+{
+	struct store writer = store_new(8 << 20, KILN_OPEN_GUEST);
+	struct store reader = store_beside(&writer, KILN_OPEN_COPY);
+	unsigned i, round, first;
+	size_t size;
+
+	/* Each has a file of its own. */
+	for (i = 0; i < 110; i++)
+		assert_int_equal(store_put(&writer, i, 65600, 0), KILN_OK);
+	for (round = 0; round < 3; round++)
+		for (i = 0; i < 110; i++)
+			(void)store_get_any(&reader, i, &size);
+	assert_in_range(count_segments(0), 32, LOG_DESCRIPTORS_OPEN + 1);
+
+	for (first = 1000; first < 1060; first += 20) {
+		for (i = first; i < first + 20; i++)
+			assert_int_equal(store_put(&writer, i, 65600, 0),
+					 KILN_OK);
+		assert_int_equal(store_get(&reader, first + 19, 65600),
+				 KILN_OK);
+		assert_int_equal(count_segments(1), 0);
+	}
+	assert_int_equal(writer.tier->ops->wipe(writer.tier), KILN_OK);
+	assert_int_equal(store_get(&reader, 1059, 65600), KILN_MISS);
+	assert_int_equal(count_segments(0), 0);
+	store_free(&reader);
+	store_free(&writer);
+}
+
 /* The program closes a number of ours and opens a file of its own there. */
 static void a_descriptor_that_became_another_file_is_left_alone(void **state)
 {
@@ -751,6 +803,8 @@ int main(void)
 		cmocka_unit_test(a_forked_child_may_close),
 		cmocka_unit_test(who_builds_is_known_and_the_dead_do_not_count),
 		cmocka_unit_test(in_a_guest_no_descriptor_outlives_a_call),
+		cmocka_unit_test(
+			who_only_reads_keeps_few_segments_and_none_that_is_gone),
 		cmocka_unit_test(
 			a_descriptor_that_became_another_file_is_left_alone),
 		cmocka_unit_test(counters_add_up),

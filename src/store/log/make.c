@@ -726,7 +726,6 @@ enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 		status = KILN_OK;
 	else if (!status)
 		(void)ki_log_current(log, LOG_CHANGE, &index);
-	ki_log_leave(stripe);
-	ki_log_reclaim(log);
+	ki_log_leave(log, stripe);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }

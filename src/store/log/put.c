@@ -518,8 +518,7 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 	}
 	if (locked)
 		ki_log_publication_end(log, &publication);
-	ki_log_leave(stripe);
-	ki_log_reclaim(log);
+	ki_log_leave(log, stripe);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
 
@@ -589,8 +588,7 @@ enum kiln_status ki_log_remove(struct kiln_tier *tier,
 		if (!status && removed)
 			write_tombstone(log, index, key);
 	}
-	ki_log_leave(stripe);
-	ki_log_reclaim(log);
+	ki_log_leave(log, stripe);
 	if (status == LOG_AGAIN)
 		return KILN_E_TIMEOUT;
 	return status ? status : removed ? KILN_OK : KILN_MISS;

@@ -25,6 +25,7 @@ void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
 	retired->empty = 0;
 	retired->next = log->retired;
 	log->retired = retired;
+	log->has_retired = 1;
 }
 
 void ki_log_reclaim(struct ki_log *log)
@@ -48,6 +49,7 @@ void ki_log_reclaim(struct ki_log *log)
 			place = &retired->next;
 		}
 	}
+	log->has_retired = log->retired != NULL;
 	ki_mutex_unlock(&log->mutex);
 	while (free_list) {
 		retired = free_list;
@@ -146,7 +148,6 @@ void ki_log_segments_sweep(struct ki_log *log, struct log_index *index)
 	}
 	log->min_live_seen = min_live;
 	ki_mutex_unlock(&log->mutex);
-	ki_log_reclaim(log);
 }
 
 static enum kiln_status open_segment(struct ki_log *log, uint32_t number,

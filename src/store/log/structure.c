@@ -993,7 +993,7 @@ enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 		status = limit_locked(log, index, bytes_max, &n_evicted);
 		ki_log_structure_end(log, &lock);
 	}
-	ki_log_leave(stripe);
+	ki_log_leave(log, stripe);
 	ki_log_count_evicted(log, n_evicted);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
