@@ -303,14 +303,11 @@ static int posix_map(const struct ki_sys *sys, int fd, uint64_t offset,
 		     size_t size, unsigned flags, void **out_data)
 {
 	int protection = PROT_READ;
-	int how = MAP_SHARED;
 	void *data;
 
 	if (flags & KI_MAP_SHARED_WRITE)
 		protection |= PROT_WRITE;
-	if (flags & KI_MAP_POPULATE)
-		how |= MAP_POPULATE;
-	data = mmap(NULL, size, protection, how, fd, (off_t)offset);
+	data = mmap(NULL, size, protection, MAP_SHARED, fd, (off_t)offset);
 	if (data == MAP_FAILED)
 		return -errno;
 	*out_data = data;
@@ -320,6 +317,18 @@ static int posix_map(const struct ki_sys *sys, int fd, uint64_t offset,
 static void posix_unmap(const struct ki_sys *sys, void *data, size_t size)
 {
 	munmap(data, size);
+}
+
+static int posix_populate(const struct ki_sys *sys, const void *data,
+			  size_t size)
+{
+	uintptr_t from = (uintptr_t)data;
+	uintptr_t rest = from & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+
+	return madvise((void *)(from - rest), size + rest,
+		       MADV_POPULATE_READ)
+		       ? -errno
+		       : 0;
 }
 
 static int set_lock(int fd, short type, uint64_t offset, uint64_t size)
@@ -449,6 +458,7 @@ const struct ki_sys ki_sys_posix = {
 	.closedir = posix_closedir,
 	.map = posix_map,
 	.unmap = posix_unmap,
+	.populate = posix_populate,
 	.try_lock = posix_try_lock,
 	.unlock = posix_unlock,
 	.file_system = posix_file_system,

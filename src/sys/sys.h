@@ -49,7 +49,6 @@ struct ki_dir;
 /* Always set: O_CLOEXEC, O_NOCTTY, O_NONBLOCK (a FIFO never blocks us). */
 
 #define KI_MAP_SHARED_WRITE	1u	/* else read only */
-#define KI_MAP_POPULATE		2u
 
 enum ki_lock_kind { KI_LOCK_SHARED, KI_LOCK_EXCLUSIVE };
 
@@ -100,6 +99,13 @@ struct ki_sys {
 	int (*map)(const struct ki_sys *sys, int fd, uint64_t offset,
 		   size_t size, unsigned flags, void **out_data);
 	void (*unmap)(const struct ki_sys *sys, void *data, size_t size);
+	/*
+	 * Bring a part of a mapping in for reading: what the medium cannot give
+	 * is an error here instead of a signal at the first look.  -EINVAL
+	 * where the system cannot do that.
+	 */
+	int (*populate)(const struct ki_sys *sys, const void *data,
+			size_t size);
 
 	/*
 	 * Open-file-description byte-range locks: they belong to the open file,

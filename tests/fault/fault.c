@@ -142,6 +142,8 @@ FORWARD(map,
 	(const struct ki_sys *sys, int fd, uint64_t offset, size_t size,
 	 unsigned flags, void **out_data),
 	(real, fd, offset, size, flags, out_data))
+FORWARD(populate, (const struct ki_sys *sys, const void *data, size_t size),
+	(real, data, size))
 FORWARD(try_lock,
 	(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
 	 uint64_t offset, uint64_t size),
@@ -200,15 +202,15 @@ void fault_begin(struct fault *fault, int err)
 #define REPLACE(name) fault->sys.name = fault_##name;
 	REPLACE(open)
 	REPLACE(close)
-	REPLACE(pread) REPLACE(pwritev) REPLACE(fallocate) REPLACE(punch_hole)
-		REPLACE(fsync) REPLACE(fstat) REPLACE(stat) REPLACE(lstat)
-			REPLACE(link) REPLACE(rename) REPLACE(unlink) REPLACE(
-				mkdir) REPLACE(rmdir) REPLACE(chmod)
-				REPLACE(touch) REPLACE(opendir) REPLACE(readdir)
-					REPLACE(map) REPLACE(try_lock)
-						REPLACE(unlock)
-							REPLACE(file_system)
-								REPLACE(random)
+	REPLACE(pread)
+	REPLACE(pwritev) REPLACE(fallocate) REPLACE(punch_hole) REPLACE(
+		fsync) REPLACE(fstat) REPLACE(stat) REPLACE(lstat) REPLACE(link)
+		REPLACE(rename) REPLACE(unlink) REPLACE(mkdir) REPLACE(rmdir)
+			REPLACE(chmod) REPLACE(touch) REPLACE(opendir)
+				REPLACE(readdir) REPLACE(map) REPLACE(populate)
+					REPLACE(try_lock) REPLACE(unlock)
+						REPLACE(file_system)
+							REPLACE(random)
 #undef REPLACE
 }
 

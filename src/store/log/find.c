@@ -78,6 +78,8 @@ enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 	unsigned bucket, i;
 
 	ki_log_slots_of(index, key->digest_low, key->digest_high, slots);
+	if (ki_log_index_bring(index, slots))
+		return KILN_E_IO;
 	for (bucket = 0; bucket < 2; bucket++)
 		for (i = 0; i < LOG_WORDS; i++) {
 			uint64_t slot = slots[bucket] + i;

@@ -189,10 +189,9 @@ out:
 #define FETCH_BYTES ((size_t)1 << 18)
 
 /*
- * Bring the file in by reading it: what the medium cannot give is an error
- * here and no signal later.  Populating the mapping instead would make every
- * page dirty, 7 MB to write back for a store of 1 GiB at each start of a
- * program; populating one that cannot be written costs more than reading.
+ * A guest brings in what it is about to look at, two buckets for most calls:
+ * what the medium cannot give is an error then and no signal.  Where the system
+ * cannot do that, the whole file is read at opening, 7 MB for a store of 1 GiB.
  */
 static int fetch(const struct ki_sys *sys, int fd, size_t size)
 {
@@ -207,6 +206,38 @@ static int fetch(const struct ki_sys *sys, int fd, size_t size)
 				   offset);
 	free(data);
 	return err;
+}
+
+static int open_for_guest(const struct ki_sys *sys, int fd, const void *data,
+			  size_t size, int *out_by_parts)
+{
+	int err = sys->populate(sys, data, LOG_HEADER_BYTES);
+
+	*out_by_parts = !err;
+	return err == -EINVAL || err == -ENOSYS ? fetch(sys, fd, size) : err;
+}
+
+enum kiln_status ki_log_index_bring(const struct log_index *index,
+				    const uint64_t slots[2])
+{
+	const struct ki_sys *sys = index->sys;
+	int i, err = 0;
+
+	if (!index->by_parts)
+		return KILN_OK;
+	if (!slots)
+		return sys->populate(sys, index->header, index->size)
+			       ? KILN_E_IO
+			       : KILN_OK;
+	for (i = 0; i < 2 && !err; i++) {
+		const void *words = (const void *)&index->words[slots[i]];
+		const void *marks = (const void *)&index->marks[slots[i]];
+
+		err = sys->populate(sys, words, LOG_WORDS * sizeof(uint64_t));
+		if (!err)
+			err = sys->populate(sys, marks, LOG_WORDS);
+	}
+	return err ? KILN_E_IO : KILN_OK;
 }
 
 enum kiln_status ki_log_index_open(struct ki_log *log,
@@ -236,12 +267,15 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	index = calloc(1, sizeof(*index));
 	if (!index)
 		goto out;
-	err = log->guest ? fetch(sys, fd, (size_t)info.size) : 0;
-	if (!err)
-		err = sys->map(sys, fd, 0, (size_t)info.size,
-			       writable ? KI_MAP_SHARED_WRITE : 0, &data);
+	err = sys->map(sys, fd, 0, (size_t)info.size,
+		       writable ? KI_MAP_SHARED_WRITE : 0, &data);
 	if (!err) {
-		err = sys->map(sys, fd, 0, LOG_HEADER_BYTES, 0, &index->page);
+		if (log->guest)
+			err = open_for_guest(sys, fd, data, (size_t)info.size,
+					     &index->by_parts);
+		if (!err)
+			err = sys->map(sys, fd, 0, LOG_HEADER_BYTES, 0,
+				       &index->page);
 		if (err)
 			sys->unmap(sys, data, (size_t)info.size);
 	}
@@ -388,7 +422,7 @@ void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
 
 	/* A clock that was put back removes nothing until it has caught up. */
 	if (!age_max_s || !index->writable || now <= last ||
-	    now - last <= age_max_s / 4)
+	    now - last <= age_max_s / 4 || ki_log_index_bring(index, NULL))
 		return;
 	all = now - last > 2 * age_max_s;
 	for (slot = 0; slot < n_slots; slot++) {

@@ -76,6 +76,8 @@ enum kiln_status ki_log_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
 	enum kiln_status status = ki_log_current(log, LOG_READ, &index);
 
 	if (!status)
+		status = ki_log_index_bring(index, NULL);
+	if (!status)
 		status = list(log, index, cursor, out_entry);
 	else if (status == KILN_MISS)
 		status = KILN_END;
@@ -249,6 +251,8 @@ enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 		return KILN_E_READONLY;
 	stripe = ki_log_enter(log);
 	status = ki_log_current(log, LOG_READ, &index);
+	if (!status)
+		status = ki_log_index_bring(index, NULL);
 	if (!status)
 		status = verify(log, index, repair, progress, arg, &report);
 	else if (status == KILN_MISS)

@@ -96,6 +96,7 @@ struct log_index {
 	uint64_t inode;
 	uint32_t epoch; /* changes when the store is another */
 	int writable;
+	int by_parts; /* a guest's: brought in before each look */
 	struct log_segments *segments;
 	/* Under log->mutex. */
 	struct log_retired retired;
@@ -261,6 +262,14 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 				   struct log_index **out_index,
 				   int *out_damaged);
 void ki_log_index_close(struct log_index *index);
+
+/*
+ * In a guest, where a bad medium must not be a signal: bring in the buckets
+ * that begin at these two slots, or all (NULL), before they are looked at.
+ * KILN_E_IO.
+ */
+enum kiln_status ki_log_index_bring(const struct log_index *index,
+				    const uint64_t slots[2]);
 
 /* The same from memory that is not (yet) mapped by others. */
 void ki_log_index_place(struct log_index *index, void *data, size_t size,

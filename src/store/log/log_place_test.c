@@ -668,6 +668,78 @@ static void in_a_guest_no_descriptor_outlives_a_call(void **state)
 	store_free(&store);
 }
 
+static uint64_t bytes_read;
+
+static ssize_t counted_pread(const struct ki_sys *sys, int fd, void *data,
+			     size_t size, uint64_t offset)
+{
+	bytes_read += size;
+	return ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
+}
+
+static int cannot_populate(const struct ki_sys *sys, const void *data,
+			   size_t size)
+{
+	return -EINVAL;
+}
+
+static void a_guest_reads_of_the_index_what_it_looks_at(void **state)
+{
+	struct store store = store_new(64 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	store_close(&store);
+	sys.pread = counted_pread;
+	store.options.sys = &sys;
+	store.options.flags = KILN_OPEN_GUEST;
+	bytes_read = 0;
+	store_open(&store);
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	assert_in_range(bytes_read, LOG_HEADER_BYTES, 32768);
+
+	/* Where there is no other way it reads all. */
+	sys.populate = cannot_populate;
+	store_reopen(&store);
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	assert_true(bytes_read > ((struct ki_log *)store.tier)->index->size);
+	store_free(&store);
+}
+
+/* Pages that the medium cannot give, as far as a test can have them. */
+static void a_guest_gets_no_signal_from_an_index_cut_short(void **state)
+{
+	struct store store = store_new(64 << 20, KILN_OPEN_GUEST);
+	char *path = harness_path(store.directory, "kiln.idx");
+	struct kiln_cursor cursor = { 0 };
+	struct kiln_verify_report report;
+	struct kiln_entry entry;
+	unsigned i;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	assert_int_equal(truncate(path, LOG_HEADER_BYTES), 0);
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(store_get(&store, i, 100), KILN_E_IO);
+		assert_int_equal(store_put(&store, i, 100, 0), KILN_E_IO);
+		assert_int_equal(
+			store_put(&store, i, 2 << 20, KILN_PUT_REPLACE),
+			KILN_E_IO);
+		assert_int_equal(store_remove(&store, i), KILN_E_IO);
+	}
+	assert_int_equal(store.tier->ops->list(store.tier, &cursor, &entry),
+			 KILN_E_IO);
+	assert_int_equal(
+		store.tier->ops->verify(store.tier, 0, NULL, NULL, &report),
+		KILN_E_IO);
+	assert_int_equal(store.tier->ops->set_limit(store.tier, 32 << 20),
+			 KILN_E_IO);
+	assert_int_equal(store.tier->ops->wipe(store.tier), KILN_OK);
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	free(path);
+	store_free(&store);
+}
+
 /* Descriptors of segments: all, or those without a name. */
 static unsigned count_segments(int only_gone)
 {
@@ -803,6 +875,9 @@ int main(void)
 		cmocka_unit_test(a_forked_child_may_close),
 		cmocka_unit_test(who_builds_is_known_and_the_dead_do_not_count),
 		cmocka_unit_test(in_a_guest_no_descriptor_outlives_a_call),
+		cmocka_unit_test(a_guest_reads_of_the_index_what_it_looks_at),
+		cmocka_unit_test(
+			a_guest_gets_no_signal_from_an_index_cut_short),
 		cmocka_unit_test(
 			who_only_reads_keeps_few_segments_and_none_that_is_gone),
 		cmocka_unit_test(

@@ -593,8 +593,10 @@ enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index)
 	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
 	struct growth growth;
 	struct log_lock lock;
-	enum kiln_status status = growth_init(&growth, log, index);
+	enum kiln_status status = ki_log_index_bring(index, NULL);
 
+	if (!status)
+		status = growth_init(&growth, log, index);
 	if (status)
 		return status;
 	for (slot = 0; slot < n_slots; slot++)

@@ -833,6 +833,9 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 
 	if (!ki_log_is_current_locked(log, index))
 		return LOG_AGAIN;
+	status = ki_log_index_bring(index, NULL);
+	if (status)
+		return status;
 	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
 	if (status)
 		return status;
@@ -890,6 +893,9 @@ static enum kiln_status large_locked(struct ki_log *log,
 
 	if (!ki_log_is_current_locked(log, index))
 		return LOG_AGAIN;
+	status = ki_log_index_bring(index, NULL);
+	if (status)
+		return status;
 	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
 	if (status)
 		return status;
@@ -944,6 +950,9 @@ static enum kiln_status limit_locked(struct ki_log *log,
 
 	if (!ki_log_is_current_locked(log, index))
 		return LOG_AGAIN;
+	status = ki_log_index_bring(index, NULL);
+	if (status)
+		return status;
 	ki_log_limits_get(log, index, &limits);
 	limits.bytes_max = bytes_max;
 	limits.segment_bytes = ki_log_segment_bytes_for(bytes_max);
