@@ -62,6 +62,7 @@ struct kiln_entry {
 	int referenced;			/* used since the last eviction pass */
 };
 
+/* Drop the references of an entry that kiln_list() has filled in. */
 KILN_API void kiln_entry_fini(struct kiln_entry *entry);
 
 /*
@@ -117,7 +118,11 @@ struct kiln_verify_report {
 	uint64_t bytes;
 };
 
-/* Read and check every entry.  `progress` may be NULL. */
+/*
+ * Read and check every entry.  `progress` may be NULL.  Damage is no error: the
+ * report counts it.  Errors: READONLY (to repair), UNSUPPORTED, IO, INVALID,
+ * FORKED, or why the store is not used.
+ */
 KILN_API enum kiln_status kiln_verify(struct kiln *kiln, unsigned flags,
 				      kiln_progress_fn *progress, void *arg,
 				      struct kiln_verify_report *out_report);
@@ -135,6 +140,8 @@ struct kiln_store_info {
 	uint64_t generation;
 };
 
+/* Strings are constants.  Errors: UNSUPPORTED (also without a store), FORKED, or
+   why the store is not used. */
 KILN_API enum kiln_status kiln_store_info(struct kiln *kiln,
 					  struct kiln_store_info *out_info);
 
@@ -155,6 +162,8 @@ struct kiln_store_counters {
 	KILN_COUNT_MISSES, KILN_COUNT_BUILDS, KILN_COUNT_PUTS, \
 	KILN_COUNT_BUILD_NS, KILN_COUNT_SAVED_NS, KILN_COUNT_EVICTED }
 
+/* Read them, this process's own included; set all to 0.  Errors as above, and
+   READONLY. */
 KILN_API enum kiln_status
 kiln_store_counters(struct kiln *kiln,
 		    struct kiln_store_counters *out_counters);
@@ -241,7 +250,8 @@ KILN_API const char *kiln_config_warning(const struct kiln_config *config,
  */
 KILN_API const char *kiln_config_directory(const struct kiln_config *config,
 					   const char **out_why);
-/* The directory of jobs: "spool" beside the store's files, or NULL. */
+/* The directory of jobs: "spool" beside the store's files, or NULL.  Lives with
+   the config. */
 KILN_API const char *kiln_config_spool(const struct kiln_config *config);
 
 /* Fill options (initialised) from a config; strings are borrowed from it. */

@@ -5,28 +5,29 @@
 /*
  * kiln - a compile cache for code that is compiled just in time.
  *
- * A kiln maps a key (everything a compilation depends on) to a blob (what the
- * compiler made of it).  One call does the work:
+ * What a compiler made is a blob; all that it depended on is a key.  Most
+ * programs need one call:
  *
  *	kiln_get_or_build(kiln, key, build, arg, &result);
  *
- * It asks the memory tier, then each persistent tier, fastest first, and only
- * then calls build().  Tiers that were asked in vain learn the answer on the
- * way back.  A tier that fails is counted and skipped: of all the parts, only
- * build() can make the call fail.
+ * The blob comes from memory, else from the first tier that has it, fastest
+ * tiers first, else from build(); tiers that did not have it are given it.
+ * Trouble with a tier is counted and costs no more than what that tier would
+ * have answered: what makes a call fail is a build() that fails.
  *
- * Threads    A kiln and a blob may be used from any thread at any time.  A key
- *            belongs to one thread until it is finished, then to everyone.
- * Processes  Any number may open the same store directory.
- * fork()     In the child every call on an inherited kiln answers
- *            KILN_E_FORKED; it may be closed.  Open a new one.
+ * Threads    Kilns and blobs may be shared between threads without care.  A
+ *            key is its maker's until it is finished; then it may be shared.
+ * Processes  As many as you like may have a store open.
+ * fork()     A child gets KILN_E_FORKED from every kiln that it inherited, and
+ *            can do nothing with it but close it.  It may open its own.
  * Signals    No call installs a handler or changes a mask; the few threads
  *            that kiln starts have all signals blocked.
  * Exit       Nothing runs at exit and nothing needs to: a kiln that was never
  *            closed loses at most the counters of its last second.
- * Ownership  out_* parameters hand over one reference, and are written only
- *            when the call returns KILN_OK, unless a function says otherwise.
- *            Other pointers are borrowed for the length of the call.
+ * Ownership  What comes through an out_* parameter is one reference, the
+ *            caller's to drop; it is written with KILN_OK and otherwise left
+ *            alone, unless a function says otherwise.  What goes in through
+ *            any other pointer stays the caller's.
  * Strings    UTF-8 or whatever bytes the system uses for paths; NUL-ended.
  */
 
@@ -143,10 +144,11 @@ KILN_API enum kiln_status kiln_key_from_record(const void *record, size_t size,
 KILN_API const void *kiln_key_record(const struct kiln_key *key,
 				     size_t *out_size);
 
-/* XXH3-128 of the record, big-endian: what an entry is found by. */
+/* XXH3-128 of the record, big-endian: what an entry is found by.
+   KILN_DIGEST_BYTES bytes that live as long as the key. */
 KILN_API const uint8_t *kiln_key_digest(const struct kiln_key *key);
 
-/* Whether any field is local. */
+/* Whether any field is local: 0 or 1. */
 KILN_API int kiln_key_is_local(const struct kiln_key *key);
 
 /* Keys are counted.  Both accept NULL; ref only finished keys. */
@@ -179,6 +181,7 @@ KILN_API enum kiln_status kiln_blob_wrap(const void *data, size_t size,
 					 kiln_release_fn *release, void *arg,
 					 struct kiln_blob **out_blob);
 
+/* The bytes, good until the last reference goes, and how many.  Not of NULL. */
 KILN_API const void *kiln_blob_data(const struct kiln_blob *blob);
 KILN_API size_t kiln_blob_size(const struct kiln_blob *blob);
 
@@ -211,7 +214,11 @@ enum kiln_metadata_field {
 
 #define KILN_METADATA_BYTES_MAX ((size_t)1 << 24)
 
-/* As for keys: adding cannot fail, what went wrong is kept for the user. */
+/*
+ * As for keys: NULL if there is no memory, which every call accepts; adding
+ * cannot fail, what went wrong is kept for the user.  Data is copied.  Fields
+ * may come in any order; of one field the first counts.  One thread at a time.
+ */
 KILN_API struct kiln_metadata *kiln_metadata_new(void);
 KILN_API void kiln_metadata_add(struct kiln_metadata *metadata,
 				enum kiln_metadata_field field,
@@ -244,6 +251,7 @@ KILN_API enum kiln_status kiln_metadata_find(const void *bytes, size_t size,
 					     enum kiln_metadata_field field,
 					     const void **out_data,
 					     size_t *out_size);
+/* The same for a number; KILN_E_FORMAT also if it is no number. */
 KILN_API enum kiln_status kiln_metadata_find_u64(const void *bytes,
 						 size_t size,
 						 enum kiln_metadata_field field,
@@ -379,12 +387,12 @@ static inline void kiln_build_result_init(struct kiln_build_result *result)
 KILN_API void kiln_build_result_fini(struct kiln_build_result *result);
 
 /*
- * Compile what the key describes and fill the result: a blob, or a failure
- * with message, code and kind.  Called with no lock held, at most once at a
- * time for one key in this process (nested builds excepted) and, where the
- * store can lock, on this machine.  It may call back into the kiln, but not
- * for its own key: that is KILN_E_INVALID.  Leaving it by longjmp() or by an
- * exception is undefined.
+ * The compiler: it fills the result with a blob, or with the kind, code and
+ * message of a failure.  No lock is held meanwhile.  While one runs for a key,
+ * no other does in this process (nested builds excepted) nor, where the store
+ * can lock, on this machine.  It may use the kiln for other keys; for its own
+ * it gets KILN_E_INVALID.  It must return: longjmp() or an exception out of it
+ * is undefined.
  */
 typedef void kiln_build_fn(const struct kiln_key *key, void *arg,
 			   struct kiln_build_result *out_result);
@@ -409,7 +417,8 @@ KILN_API enum kiln_status kiln_get(struct kiln *kiln,
 				   const struct kiln_key *key,
 				   struct kiln_blob **out_blob);
 
-/* The same with the entry's metadata (canonical bytes; may be empty). */
+/* The same with the entry's metadata (canonical bytes; may be empty).  The
+   tiers are asked before memory, which has no metadata. */
 KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
 					 const struct kiln_key *key,
 					 struct kiln_blob **out_blob,
@@ -432,11 +441,13 @@ KILN_API enum kiln_status kiln_put(struct kiln *kiln,
 				   const struct kiln_metadata *metadata,
 				   unsigned flags);
 
-/* Remove an entry from all tiers that can be written.  KILN_OK, KILN_MISS. */
+/* Remove an entry from all tiers.  KILN_OK, KILN_MISS (none had it); READONLY,
+   IO, TIMEOUT (a tier may still have it), INVALID, FORKED. */
 KILN_API enum kiln_status kiln_remove(struct kiln *kiln,
 				      const struct kiln_key *key);
 
-/* Empty all tiers, for every process that has the store open. */
+/* Empty all tiers, for every process that has the store open.  Errors:
+   READONLY, IO, TIMEOUT, FORKED. */
 KILN_API enum kiln_status kiln_wipe(struct kiln *kiln);
 
 /* Say that these keys will be asked for soon.  A hint: it cannot fail. */
@@ -446,7 +457,11 @@ KILN_API void kiln_prefetch(struct kiln *kiln,
 /* Give memory back until the memory tier holds at most this. */
 KILN_API void kiln_trim(struct kiln *kiln, uint64_t memory_bytes);
 
-/* Change the store's bound for everyone; evicts if it must.  0: no bound. */
+/*
+ * Change the store's bound (bytes; 0: none) for everyone; evicts if it must.
+ * Errors: READONLY, UNSUPPORTED (also without a store), FULL (less than the
+ * store needs for itself), TIMEOUT, IO, FORKED, or why the store is not used.
+ */
 KILN_API enum kiln_status kiln_set_limit(struct kiln *kiln,
 					 uint64_t store_bytes_max);
 
@@ -515,7 +530,7 @@ static inline void kiln_stats_init(struct kiln_stats *stats)
 	stats->size = sizeof(*stats);
 }
 
-/* Errors: INVALID. */
+/* As much as the caller's `size` has room for.  Errors: INVALID, FORKED. */
 KILN_API enum kiln_status kiln_stats(struct kiln *kiln,
 				     struct kiln_stats *out_stats);
 

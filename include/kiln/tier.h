@@ -49,7 +49,7 @@ struct kiln_tier_ops {
 	enum kiln_status (*remove)(struct kiln_tier *tier,
 				   const struct kiln_key *key);
 
-	/* Damaged where the driver says so: put aside, counted, not found. */
+	/* Remove every entry, for all that have the medium open. */
 	enum kiln_status (*wipe)(struct kiln_tier *tier);
 
 	/* The next entry after the cursor; KILN_END behind the last. */
