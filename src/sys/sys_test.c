@@ -29,6 +29,10 @@ static void a_descriptor_never_takes_a_standard_number(void **state)
 	flags = fcntl(fd, F_GETFD);
 	assert_true(flags & FD_CLOEXEC);
 	sys->close(sys, fd);
+	/* S41: nor is one that came above them handed on. */
+	fd = sys->open(sys, path, KI_OPEN_READ, 0);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	sys->close(sys, fd);
 	free(path);
 	free(directory);
 }

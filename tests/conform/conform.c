@@ -1020,6 +1020,40 @@ static void a_build_lock_has_one_holder(void **state)
 	free(directory);
 }
 
+/* Descriptors that a program started now would have. */
+static unsigned n_inherited(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+
+		n += flags >= 0 && !(flags & FD_CLOEXEC);
+	}
+	return n;
+}
+
+/* S41 */
+static void no_descriptor_passes_an_exec(void **state)
+{
+	char *directory = harness_directory();
+	unsigned before = n_inherited();
+	struct kiln_tier *tier = open_in(directory);
+	struct kiln_key *key = numbered_key(1);
+	struct kiln_tier_lock *lock;
+
+	assert_int_equal(tier->ops->lock(tier, key, 0, &lock), KILN_OK);
+	assert_int_equal(put_numbered(tier, 1, 100, 0), KILN_OK);
+	assert_int_equal(put_numbered(tier, 2, 3000000, 0), KILN_OK);
+	assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	assert_int_equal(get_numbered(tier, 2), KILN_OK);
+	assert_int_equal(n_inherited(), before);
+	tier->ops->unlock(tier, lock);
+	tier->ops->close(tier);
+	kiln_key_free(key);
+	free(directory);
+}
+
 static int hold_and_die(unsigned index, void *arg)
 {
 	struct crowd *crowd = arg;
@@ -1240,6 +1274,7 @@ static const struct row rows[] = {
 	ROW(another_user_version_empties_the_store, DISK),
 	ROW(stores_of_two_names_are_strangers, DISK),
 	ROW(counters_add_up_over_handles, DISK | COUNT),
+	ROW(no_descriptor_passes_an_exec, DISK | LOCK),
 	ROW(a_build_lock_has_one_holder, DISK | LOCK),
 	ROW(a_dead_holders_build_lock_is_free, DISK | LOCK),
 	ROW(damage_never_yields_wrong_bytes, DISK),
