@@ -198,17 +198,21 @@ static int is_live(void *arg, const struct kiln_blob *blob)
 	return tier->is_live(tier, blob);
 }
 
-/* Drop from memory what a tier has removed or moved meanwhile. */
+/*
+ * Drop from memory what a tier has removed or moved meanwhile.  Until that is
+ * done nobody takes the hot path: threads that come by do the same once more.
+ */
 static void follow_generations(struct kiln *kiln)
 {
 	for (size_t i = 0; i < kiln->n_tiers; i++) {
 		struct kiln_tier *tier = kiln->tiers[i];
 		uint64_t now = generation_of(tier);
 
-		if (atomic_load(&kiln->seen[i]) != now &&
-		    atomic_exchange(&kiln->seen[i], now) != now &&
-		    tier->is_live)
+		if (atomic_load(&kiln->seen[i]) == now)
+			continue;
+		if (tier->is_live)
 			ki_memory_sweep(kiln->memory, is_live, tier);
+		atomic_store(&kiln->seen[i], now);
 	}
 }
 

@@ -18,6 +18,7 @@
 #include <kiln/kiln.h>
 #include <kiln/tier.h>
 
+#include "core/cache.h"
 #include "harness/shelf.h"
 
 /* ---- Keys, kilns, builds --------------------------------------------------- */
@@ -1313,9 +1314,74 @@ static void counters_are_kept_by_the_store(void **state)
 	free(counters);
 }
 
+/* ---- A tier that moves on ---------------------------------------------------- */
+
+static struct kiln *swept;
+static uint64_t moving_generation;
+static unsigned n_asked, n_asked_too_late;
+
+static enum kiln_status moving_get(struct kiln_tier *tier,
+				   const struct kiln_key *key,
+				   struct kiln_blob **out_value,
+				   struct kiln_blob **out_metadata)
+{
+	enum kiln_status status = moving_generation
+					  ? KILN_MISS
+					  : kiln_blob_copy("old", 3, out_value);
+
+	if (!status && out_metadata)
+		status = kiln_blob_copy(NULL, 0, out_metadata);
+	return status;
+}
+
+static void moving_close(struct kiln_tier *tier)
+{
+}
+
+static int moving_is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
+{
+	n_asked++;
+	n_asked_too_late += atomic_load(&swept->seen[0]) == moving_generation;
+	return 0;
+}
+
+/* The hot path of other threads takes what is in memory as long as `seen` is
+   up to date. */
+static void what_a_tier_dropped_is_swept_before_it_counts_as_seen(void **state)
+{
+	static const struct kiln_tier_ops ops = {
+		.version = KILN_TIER_VERSION,
+		.name = "moving",
+		.get = moving_get,
+		.close = moving_close,
+	};
+	struct kiln_tier tier = { .ops = &ops,
+				  .generation = &moving_generation,
+				  .is_live = moving_is_live };
+	struct kiln_tier *tiers[] = { &tier };
+	struct kiln_options options = defaults();
+	struct kiln_key *key = key_of(1);
+	struct kiln_blob *blob;
+
+	options.tiers = tiers;
+	options.n_tiers = 1;
+	moving_generation = 0;
+	assert_int_equal(kiln_open(&options, &swept), KILN_OK);
+	assert_int_equal(kiln_get(swept, key, &blob), KILN_OK);
+	kiln_blob_unref(blob);
+	__atomic_store_n(&moving_generation, 1, __ATOMIC_SEQ_CST);
+	assert_int_equal(kiln_get(swept, key, &blob), KILN_MISS);
+	assert_int_equal(n_asked, 1);
+	assert_int_equal(n_asked_too_late, 0);
+	kiln_close(swept);
+	kiln_key_free(key);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			what_a_tier_dropped_is_swept_before_it_counts_as_seen),
 		cmocka_unit_test(a_kiln_works_without_a_store),
 		cmocka_unit_test(tiers_are_asked_in_order_and_filled),
 		cmocka_unit_test(a_failing_tier_is_a_miss),
