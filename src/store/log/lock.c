@@ -33,12 +33,8 @@ static int is_same_file(const struct ki_sys *sys, int fd, const char *path)
 }
 
 /* -ENOLCK for every way of saying that there are no locks here. */
-static int try_until(struct ki_log *log, int fd, uint64_t offset,
-		     uint64_t deadline_ns)
+static int or_no_locks(int err)
 {
-	int err = ki_lock_until(log->sys, fd, KI_LOCK_EXCLUSIVE, offset, 1,
-				deadline_ns);
-
 	switch (err) {
 	case -ENOSYS:
 	case -EOPNOTSUPP:
@@ -78,11 +74,13 @@ int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
 			continue;
 		}
 		if (lock->fd < 0)
-			return lock->fd;
+			return or_no_locks(lock->fd);
 		ki_fork_close_add(&lock->place, lock->fd);
 		if (log->flags & KILN_OPEN_SHARED)
 			(void)sys->chmod(sys, log->lock_path, ki_log_mode(log));
-		err = try_until(log, lock->fd, offset, deadline_ns);
+		err = or_no_locks(ki_lock_until(sys, lock->fd,
+						KI_LOCK_EXCLUSIVE, offset, 1,
+						deadline_ns));
 		if (!err && !is_same_file(sys, lock->fd, log->lock_path))
 			err = -ESTALE;
 		if (err)
