@@ -251,6 +251,8 @@ enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 		return KILN_E_READONLY;
 	stripe = ki_log_enter(log);
 	status = ki_log_current(log, LOG_READ, &index);
+	if (!status && repair && !index->writable)
+		status = KILN_E_READONLY;
 	if (!status)
 		status = ki_log_index_bring(index, NULL);
 	if (!status)

@@ -396,6 +396,37 @@ static void without_permission_to_write_it_is_only_read(void **state)
 	store_free(&store);
 }
 
+/* Another user made the index anew meanwhile. */
+static void permission_that_went_makes_it_read_only(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	struct store other = store_beside(&store, 0);
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_verify_report report;
+
+	store_close(&store);
+	store.options.sys = &sys;
+	store_open(&store);
+	assert_int_equal(other.tier->ops->wipe(other.tier), KILN_OK);
+	assert_int_equal(store_put(&other, 1, 100, 0), KILN_OK);
+	sys.open = no_open;
+	write_error = -EACCES;
+	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+	assert_int_equal(store_put(&store, 2, 100, 0), KILN_E_READONLY);
+	assert_int_equal(store_remove(&store, 1), KILN_E_READONLY);
+	assert_int_equal(store.tier->ops->verify(store.tier, KILN_VERIFY_REPAIR,
+						 NULL, NULL, &report),
+			 KILN_E_READONLY);
+	assert_int_equal(
+		store.tier->ops->verify(store.tier, 0, NULL, NULL, &report),
+		KILN_OK);
+	assert_int_equal(store.tier->ops->wipe(store.tier), KILN_E_READONLY);
+	store.tier->ops->note_build(store.tier, 1);
+	store.tier->ops->note_build(store.tier, 0);
+	store_free(&other);
+	store_free(&store);
+}
+
 static int no_locks(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
 		    uint64_t offset, uint64_t size)
 {
@@ -867,6 +898,7 @@ int main(void)
 		cmocka_unit_test(foreign_things_under_our_names_are_left_alone),
 		cmocka_unit_test(a_read_only_store_is_read_without_any_write),
 		cmocka_unit_test(without_permission_to_write_it_is_only_read),
+		cmocka_unit_test(permission_that_went_makes_it_read_only),
 		cmocka_unit_test(without_locks_what_is_there_is_used),
 		cmocka_unit_test(a_full_medium_makes_room_or_drops_the_put),
 		cmocka_unit_test(entries_unused_for_too_long_go),
