@@ -46,7 +46,7 @@ enum ki_worker_exit {
 /* ---- Progress: progress.c ---------------------------------------------- */
 
 struct ki_progress {
-	int fd;			/* -1: nobody listens */
+	int fd; /* -1: nobody listens */
 	int json;
 };
 
@@ -70,9 +70,9 @@ void ki_progress_emit(struct ki_progress *progress,
  * none loses a signal.
  */
 struct ki_waiter {
-	int fd;			/* signalfd */
+	int fd; /* signalfd */
 	sigset_t old_mask;
-	int ended_by;		/* SIGTERM, SIGINT or SIGHUP once it came */
+	int ended_by; /* SIGTERM, SIGINT or SIGHUP once it came */
 };
 
 int ki_waiter_init(struct ki_waiter *waiter);
@@ -85,22 +85,22 @@ void ki_waiter_finish(struct ki_waiter *waiter);
 
 /* ---- What a child answers: answer.c ------------------------------------ */
 
-#define KI_VERDICTS(X) \
-	X(MADE, "made") \
-	X(BUILD, "build") \
-	X(FETCH, "fetch") \
-	X(CHANGED, "changed") \
-	X(DIRECTORY, "directory") \
-	X(DRIVER, "driver") \
-	X(DEVICE, "device") \
-	X(ABSENT, "absent") \
+#define KI_VERDICTS(X)                                                         \
+	X(MADE, "made")                                                        \
+	X(BUILD, "build")                                                      \
+	X(FETCH, "fetch")                                                      \
+	X(CHANGED, "changed")                                                  \
+	X(DIRECTORY, "directory")                                              \
+	X(DRIVER, "driver")                                                    \
+	X(DEVICE, "device")                                                    \
+	X(ABSENT, "absent")                                                    \
 	X(WORKER, "worker")
 
 enum ki_verdict {
 #define KI_VERDICT_ENUM(name, word) KI_VERDICT_##name,
 	KI_VERDICTS(KI_VERDICT_ENUM)
 #undef KI_VERDICT_ENUM
-	KI_N_VERDICTS
+		KI_N_VERDICTS
 };
 
 const char *ki_verdict_word(enum ki_verdict verdict);
@@ -128,19 +128,19 @@ int ki_answer_read(int fd, struct ki_answer *out_answer, void **out_bytes);
 /* ---- A try: child.c, and in the child make.c --------------------------- */
 
 struct ki_try {
-	const char *path;		/* of the job */
+	const char *path; /* of the job */
 	const struct ki_cl_job *job;
 	uint64_t time_limit_ns;
-	uint64_t memory_bytes_max;	/* 0: none */
+	uint64_t memory_bytes_max; /* 0: none */
 };
 
 enum ki_try_end {
-	KI_TRY_ANSWERED,	/* *out_answer is written */
-	KI_TRY_SIGNALLED,	/* by *out_signal */
+	KI_TRY_ANSWERED,  /* *out_answer is written */
+	KI_TRY_SIGNALLED, /* by *out_signal */
 	KI_TRY_TOO_LONG,
-	KI_TRY_NO_ANSWER,	/* it ended without */
-	KI_TRY_NOT_STARTED,	/* no fault of the job */
-	KI_TRY_INTERRUPTED,	/* the worker is to end: the child was killed */
+	KI_TRY_NO_ANSWER,   /* it ended without */
+	KI_TRY_NOT_STARTED, /* no fault of the job */
+	KI_TRY_INTERRUPTED, /* the worker is to end: the child was killed */
 };
 
 enum ki_try_end ki_worker_try(const struct ki_try *try,
@@ -157,7 +157,7 @@ int ki_worker_make(const char *path, int fd);
 struct ki_worker {
 	const char *spool;
 	int waits;		/* for another worker */
-	uint64_t time_limit_ns;	/* 0: by the job */
+	uint64_t time_limit_ns; /* 0: by the job */
 	uint64_t memory_bytes_max;
 	struct kiln *kiln;
 	/* The same store, read only: what the worker itself looks up is not
@@ -171,7 +171,7 @@ struct ki_worker {
 	struct ki_map skipped;
 	struct ki_map refused_drivers;
 	int has_reported;
-	uint64_t n_left;	/* as it was reported */
+	uint64_t n_left; /* as it was reported */
 	uint64_t n_early;
 	uint64_t n_done;
 	uint64_t n_failed;

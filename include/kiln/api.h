@@ -7,8 +7,8 @@
 #define KILN_VERSION_MAJOR 0
 #define KILN_VERSION_MINOR 1
 #define KILN_VERSION_PATCH 0
-#define KILN_VERSION_HEX \
-	((KILN_VERSION_MAJOR << 16) | (KILN_VERSION_MINOR << 8) | \
+#define KILN_VERSION_HEX                                                       \
+	((KILN_VERSION_MAJOR << 16) | (KILN_VERSION_MINOR << 8) |              \
 	 KILN_VERSION_PATCH)
 
 #if defined(_WIN32)

@@ -18,18 +18,18 @@ extern "C" {
 
 enum kiln_field_kind {
 	KILN_FIELD_BYTES = 0,
-	KILN_FIELD_DIGEST = 1,	/* size of the original, BLAKE2b-256 */
+	KILN_FIELD_DIGEST = 1, /* size of the original, BLAKE2b-256 */
 	KILN_FIELD_ABSENT = 2,
 };
 
 struct kiln_field {
 	enum kiln_field_kind kind;
 	int local;
-	const char *label;	/* not NUL-ended */
+	const char *label; /* not NUL-ended */
 	size_t label_size;
-	const void *data;	/* for a digest: 32 bytes */
+	const void *data; /* for a digest: 32 bytes */
 	size_t size;
-	uint64_t original_size;	/* for a digest */
+	uint64_t original_size; /* for a digest */
 };
 
 /*
@@ -55,11 +55,11 @@ struct kiln_cursor {
 
 struct kiln_entry {
 	uint8_t digest[KILN_DIGEST_BYTES];
-	struct kiln_blob *record;	/* key record: one reference */
-	struct kiln_blob *metadata;	/* canonical bytes: one reference */
+	struct kiln_blob *record;   /* key record: one reference */
+	struct kiln_blob *metadata; /* canonical bytes: one reference */
 	uint64_t value_size;
-	uint64_t stored_size;		/* bytes that it takes in the store */
-	int referenced;			/* used since the last eviction pass */
+	uint64_t stored_size; /* bytes that it takes in the store */
+	int referenced;	      /* used since the last eviction pass */
 };
 
 /* Drop the references of an entry that kiln_list() has filled in. */
@@ -109,7 +109,7 @@ KILN_API void kiln_count_lookup(struct kiln *kiln, enum kiln_counter outcome,
 
 typedef void kiln_progress_fn(void *arg, uint64_t done, uint64_t total);
 
-#define KILN_VERIFY_REPAIR (1u << 0)	/* damaged ones go to quarantine */
+#define KILN_VERIFY_REPAIR (1u << 0) /* damaged ones go to quarantine */
 
 struct kiln_verify_report {
 	uint64_t n_entries;
@@ -130,13 +130,13 @@ KILN_API enum kiln_status kiln_verify(struct kiln *kiln, unsigned flags,
 /* ---- The store as a whole ------------------------------------------------- */
 
 struct kiln_store_info {
-	const char *kind;		/* "log", "file" */
+	const char *kind; /* "log", "file" */
 	uint64_t format_version;
 	uint64_t user_version;
-	uint64_t n_entries;		/* estimated */
-	uint64_t bytes;			/* of all files, as the bound counts */
-	uint64_t bytes_max;		/* 0: no bound */
-	uint64_t bytes_live;		/* of entries that can be found */
+	uint64_t n_entries;  /* estimated */
+	uint64_t bytes;	     /* of all files, as the bound counts */
+	uint64_t bytes_max;  /* 0: no bound */
+	uint64_t bytes_live; /* of entries that can be found */
 	uint64_t generation;
 };
 
@@ -147,26 +147,29 @@ KILN_API enum kiln_status kiln_store_info(struct kiln *kiln,
 
 /* ---- Counters over all processes ------------------------------------------ */
 
-#define KILN_HOURS 744	/* 31 days */
+#define KILN_HOURS 744 /* 31 days */
 
 struct kiln_store_counters {
-	uint64_t since;			/* seconds since 1970 */
+	uint64_t since; /* seconds since 1970 */
 	uint64_t total[KILN_N_COUNTERS];
 	/* Of the last KILN_HOURS hours, newest first; 0 hours before. */
-	uint64_t newest_hour;		/* hours since 1970 */
-	uint64_t hours[KILN_HOURS][8];	/* KILN_HOURLY counters */
+	uint64_t newest_hour;	       /* hours since 1970 */
+	uint64_t hours[KILN_HOURS][8]; /* KILN_HOURLY counters */
 };
 
 /* The counters kept per hour, in the order of the columns above. */
-#define KILN_HOURLY { KILN_COUNT_HITS_MEMORY, KILN_COUNT_HITS_STORE, \
-	KILN_COUNT_MISSES, KILN_COUNT_BUILDS, KILN_COUNT_PUTS, \
-	KILN_COUNT_BUILD_NS, KILN_COUNT_SAVED_NS, KILN_COUNT_EVICTED }
+#define KILN_HOURLY                                                            \
+	{                                                                      \
+		KILN_COUNT_HITS_MEMORY, KILN_COUNT_HITS_STORE,                 \
+			KILN_COUNT_MISSES, KILN_COUNT_BUILDS, KILN_COUNT_PUTS, \
+			KILN_COUNT_BUILD_NS, KILN_COUNT_SAVED_NS,              \
+			KILN_COUNT_EVICTED                                     \
+	}
 
 /* Read them, this process's own included; set all to 0.  Errors as above, and
    READONLY. */
-KILN_API enum kiln_status
-kiln_store_counters(struct kiln *kiln,
-		    struct kiln_store_counters *out_counters);
+KILN_API enum kiln_status kiln_store_counters(
+	struct kiln *kiln, struct kiln_store_counters *out_counters);
 KILN_API enum kiln_status kiln_store_counters_zero(struct kiln *kiln);
 
 /* "hits_store" and "hits in the store"; NULL past the last. */
@@ -192,31 +195,31 @@ KILN_API unsigned kiln_builds_now(struct kiln *kiln);
  * $XDG_CONFIG_HOME/kiln/kiln.conf, /etc/kiln.conf, defaults.
  * docs/env.md lists them.
  */
-#define KILN_SETTINGS(X) \
-	X(DISABLE, "KILN_DISABLE", "disable") \
-	X(DIR, "KILN_DIR", "dir") \
-	X(STORE, "KILN_STORE", "store") \
-	X(MAX_SIZE, "KILN_MAX_SIZE", "max-size") \
-	X(MEMORY, "KILN_MEMORY", "memory") \
-	X(READONLY, "KILN_READONLY", "readonly") \
-	X(PACKS, "KILN_PACKS", "packs") \
-	X(REMOTE, "KILN_REMOTE", "remote") \
-	X(NAMESPACE, "KILN_NAMESPACE", "namespace") \
-	X(LOG, "KILN_LOG", "log") \
-	X(TRACE, "KILN_TRACE", "trace") \
-	X(CONFIG, "KILN_CONFIG", "config") \
-	X(SPOOL, "KILN_SPOOL", "spool") \
-	X(KEEP_SOURCES, "KILN_KEEP_SOURCES", "keep-sources") \
-	X(LOCK_TIMEOUT, "KILN_LOCK_TIMEOUT", "lock-timeout") \
+#define KILN_SETTINGS(X)                                                       \
+	X(DISABLE, "KILN_DISABLE", "disable")                                  \
+	X(DIR, "KILN_DIR", "dir")                                              \
+	X(STORE, "KILN_STORE", "store")                                        \
+	X(MAX_SIZE, "KILN_MAX_SIZE", "max-size")                               \
+	X(MEMORY, "KILN_MEMORY", "memory")                                     \
+	X(READONLY, "KILN_READONLY", "readonly")                               \
+	X(PACKS, "KILN_PACKS", "packs")                                        \
+	X(REMOTE, "KILN_REMOTE", "remote")                                     \
+	X(NAMESPACE, "KILN_NAMESPACE", "namespace")                            \
+	X(LOG, "KILN_LOG", "log")                                              \
+	X(TRACE, "KILN_TRACE", "trace")                                        \
+	X(CONFIG, "KILN_CONFIG", "config")                                     \
+	X(SPOOL, "KILN_SPOOL", "spool")                                        \
+	X(KEEP_SOURCES, "KILN_KEEP_SOURCES", "keep-sources")                   \
+	X(LOCK_TIMEOUT, "KILN_LOCK_TIMEOUT", "lock-timeout")                   \
 	X(REMOTE_CREDENTIALS, "KILN_REMOTE_CREDENTIALS", "remote-credentials") \
-	X(D3D12_DEVELOPER, "KILN_D3D12_DEVELOPER", "d3d12-developer") \
+	X(D3D12_DEVELOPER, "KILN_D3D12_DEVELOPER", "d3d12-developer")          \
 	X(ZE_DRIVER, "KILN_ZE_DRIVER", "ze-driver")
 
 enum kiln_setting {
 #define KILN_SETTING_ENUM(name, env, conf) KILN_SET_##name,
 	KILN_SETTINGS(KILN_SETTING_ENUM)
 #undef KILN_SETTING_ENUM
-	KILN_N_SETTINGS
+		KILN_N_SETTINGS
 };
 
 struct kiln_config;

@@ -50,23 +50,23 @@ struct kiln_tier;
 /* 0 is success, above 0 is an answer, below 0 is an error. */
 enum kiln_status {
 	KILN_OK = 0,
-	KILN_MISS = 1,		/* no tier has this key */
-	KILN_EXISTS = 2,	/* a create-only put found the key taken */
-	KILN_END = 3,		/* a cursor has reached the last entry */
+	KILN_MISS = 1,	 /* no tier has this key */
+	KILN_EXISTS = 2, /* a create-only put found the key taken */
+	KILN_END = 3,	 /* a cursor has reached the last entry */
 
 	KILN_E_NO_MEMORY = -1,
-	KILN_E_INVALID = -2,	/* the caller broke the contract */
-	KILN_E_IO = -3,		/* the system refused; the log has the reason */
-	KILN_E_FORMAT = -4,	/* damaged, or written by a newer version */
-	KILN_E_COLLISION = -5,	/* same digest, different key */
-	KILN_E_FULL = -6,	/* the store refuses rather than evicts */
-	KILN_E_BUILD = -7,	/* build() refused: see the result */
-	KILN_E_TOO_LARGE = -8,	/* the value can never fit the bound */
-	KILN_E_OWNER = -9,	/* the directory is not ours to trust */
-	KILN_E_FORKED = -10,	/* opened before fork(), used after */
-	KILN_E_TIMEOUT = -11,	/* a lock was not had in time */
+	KILN_E_INVALID = -2,   /* the caller broke the contract */
+	KILN_E_IO = -3,	       /* the system refused; the log has the reason */
+	KILN_E_FORMAT = -4,    /* damaged, or written by a newer version */
+	KILN_E_COLLISION = -5, /* same digest, different key */
+	KILN_E_FULL = -6,      /* the store refuses rather than evicts */
+	KILN_E_BUILD = -7,     /* build() refused: see the result */
+	KILN_E_TOO_LARGE = -8, /* the value can never fit the bound */
+	KILN_E_OWNER = -9,     /* the directory is not ours to trust */
+	KILN_E_FORKED = -10,   /* opened before fork(), used after */
+	KILN_E_TIMEOUT = -11,  /* a lock was not had in time */
 	KILN_E_UNSUPPORTED = -12, /* this kind of tier cannot do that */
-	KILN_E_READONLY = -13,	/* the store was opened without writing */
+	KILN_E_READONLY = -13,	  /* the store was opened without writing */
 };
 
 /* The name of a status, as in "KILN_E_IO".  Never NULL. */
@@ -88,9 +88,9 @@ KILN_API unsigned kiln_version(void);
  * remembered and returned by kiln_key_finish().
  */
 
-#define KILN_KEY_BYTES_MAX ((size_t)1 << 24)	/* of a whole key record */
-#define KILN_LABEL_BYTES_MAX ((size_t)255)	/* of one label, without NUL */
-#define KILN_DIGEST_BYTES 16			/* XXH3-128 of a key record */
+#define KILN_KEY_BYTES_MAX   ((size_t)1 << 24) /* of a whole key record */
+#define KILN_LABEL_BYTES_MAX ((size_t)255)     /* of one label, without NUL */
+#define KILN_DIGEST_BYTES    16		       /* XXH3-128 of a key record */
 
 /* A new, empty key, or NULL if there is no memory: every call accepts NULL. */
 KILN_API struct kiln_key *kiln_key_new(void);
@@ -111,8 +111,8 @@ KILN_API void kiln_key_add_digest(struct kiln_key *key, const char *label,
 				  const void *data, size_t size);
 
 /* The same, for bytes of which the caller has kept size and BLAKE2b-256. */
-KILN_API void kiln_key_add_known_digest(struct kiln_key *key,
-					const char *label, uint64_t size,
+KILN_API void kiln_key_add_known_digest(struct kiln_key *key, const char *label,
+					uint64_t size,
 					const uint8_t digest[32]);
 
 /*
@@ -193,24 +193,25 @@ KILN_API size_t kiln_blob_size(const struct kiln_blob *blob);
  */
 
 enum kiln_metadata_field {
-	KILN_META_CREATED = 1,		/* u64: seconds since 1970 */
-	KILN_META_BUILD_TIME = 2,	/* u64: nanoseconds */
-	KILN_META_STAGE = 3,		/* u64: capture stage, higher is better */
-	KILN_META_DIRECTORY = 4,	/* string: where the build ran */
-	KILN_META_OPTIONS = 5,		/* string: as the program gave them */
-	KILN_META_ENVIRONMENT = 6,	/* NAME=VALUE, NUL after each */
-	KILN_META_APPLICATION = 7,	/* string: executable's path */
-	KILN_META_NAMESPACE = 8,	/* string */
-	KILN_META_BUILD_LOG = 9,	/* bytes: the compiler's messages */
-	KILN_META_KERNELS = 10,		/* bytes: docs/formats/opencl-entry.md */
-	KILN_META_SOURCES = 11,		/* 32-byte digests of kept sources */
-	KILN_META_FRONT = 12,		/* string: "opencl", "d3d12", ... */
-	KILN_META_SIGNATURE = 13,	/* bytes: Ed25519, docs/formats/log.md */
-	KILN_META_FLAGS = 14,		/* u64: KILN_ENTRY_* */
+	KILN_META_CREATED = 1,	   /* u64: seconds since 1970 */
+	KILN_META_BUILD_TIME = 2,  /* u64: nanoseconds */
+	KILN_META_STAGE = 3,	   /* u64: capture stage, higher is better */
+	KILN_META_DIRECTORY = 4,   /* string: where the build ran */
+	KILN_META_OPTIONS = 5,	   /* string: as the program gave them */
+	KILN_META_ENVIRONMENT = 6, /* NAME=VALUE, NUL after each */
+	KILN_META_APPLICATION = 7, /* string: executable's path */
+	KILN_META_NAMESPACE = 8,   /* string */
+	KILN_META_BUILD_LOG = 9,   /* bytes: the compiler's messages */
+	KILN_META_KERNELS = 10,	   /* bytes: docs/formats/opencl-entry.md */
+	KILN_META_SOURCES = 11,	   /* 32-byte digests of kept sources */
+	KILN_META_FRONT = 12,	   /* string: "opencl", "d3d12", ... */
+	KILN_META_SIGNATURE = 13,  /* bytes: Ed25519, docs/formats/log.md */
+	KILN_META_FLAGS = 14,	   /* u64: KILN_ENTRY_* */
 };
 
 /* Bits of KILN_META_FLAGS. */
-#define KILN_ENTRY_HIDDEN ((uint64_t)1)	/* bookkeeping: listed only on request */
+#define KILN_ENTRY_HIDDEN                                                      \
+	((uint64_t)1) /* bookkeeping: listed only on request */
 
 #define KILN_METADATA_BYTES_MAX ((size_t)1 << 24)
 
@@ -233,14 +234,13 @@ KILN_API void kiln_metadata_free(struct kiln_metadata *metadata);
 
 /* Canonical bytes, to be kept elsewhere or sent; live as long as `metadata`.
    What went wrong in adding is returned here: NO_MEMORY, TOO_LARGE. */
-KILN_API enum kiln_status
-kiln_metadata_bytes(const struct kiln_metadata *metadata,
-		    const void **out_bytes, size_t *out_size);
+KILN_API enum kiln_status kiln_metadata_bytes(
+	const struct kiln_metadata *metadata, const void **out_bytes,
+	size_t *out_size);
 
 /* The way back.  NO_MEMORY, TOO_LARGE, FORMAT. */
-KILN_API enum kiln_status
-kiln_metadata_from_bytes(const void *bytes, size_t size,
-			 struct kiln_metadata **out_metadata);
+KILN_API enum kiln_status kiln_metadata_from_bytes(
+	const void *bytes, size_t size, struct kiln_metadata **out_metadata);
 
 /*
  * Find a field in the canonical bytes of metadata, as kiln_get_entry() hands
@@ -252,18 +252,17 @@ KILN_API enum kiln_status kiln_metadata_find(const void *bytes, size_t size,
 					     const void **out_data,
 					     size_t *out_size);
 /* The same for a number; KILN_E_FORMAT also if it is no number. */
-KILN_API enum kiln_status kiln_metadata_find_u64(const void *bytes,
-						 size_t size,
+KILN_API enum kiln_status kiln_metadata_find_u64(const void *bytes, size_t size,
 						 enum kiln_metadata_field field,
 						 uint64_t *out_value);
 
 /* ---- Opening ----------------------------------------------------------- */
 
 enum kiln_log_level {
-	KILN_LOG_ERROR = 0,	/* caching is off, or an entry was damaged */
+	KILN_LOG_ERROR = 0, /* caching is off, or an entry was damaged */
 	KILN_LOG_WARNING = 1,
 	KILN_LOG_NOTE = 2,
-	KILN_LOG_TRACE = 3,	/* one line for each look-up */
+	KILN_LOG_TRACE = 3, /* one line for each look-up */
 };
 
 /* Called from any thread, with no lock held; must not call into the kiln. */
@@ -272,44 +271,44 @@ typedef void kiln_log_fn(void *arg, enum kiln_log_level level,
 
 /* What becomes of the failure of a build, for later callers. */
 enum kiln_failure_policy {
-	KILN_FAILURE_RETRY = 0,		/* the next caller builds again */
-	KILN_FAILURE_KEEP = 1,		/* kept while the kiln is open */
-	KILN_FAILURE_KEEP_FOR = 2,	/* kept for failure_ttl_ms */
+	KILN_FAILURE_RETRY = 0,	   /* the next caller builds again */
+	KILN_FAILURE_KEEP = 1,	   /* kept while the kiln is open */
+	KILN_FAILURE_KEEP_FOR = 2, /* kept for failure_ttl_ms */
 };
 
 /* Bits of kiln_options.flags. */
 #define KILN_OPEN_READONLY	(1u << 0) /* no write of any kind to stores */
 #define KILN_OPEN_REFUSE_FULL	(1u << 1) /* KILN_E_FULL, never evict */
-#define KILN_OPEN_VERIFY_ALWAYS	(1u << 2) /* checksum on every hit */
+#define KILN_OPEN_VERIFY_ALWAYS (1u << 2) /* checksum on every hit */
 #define KILN_OPEN_COPY		(1u << 3) /* read values, never map them */
-#define KILN_OPEN_NO_BUILD_LOCK	(1u << 4) /* no single flight over processes */
+#define KILN_OPEN_NO_BUILD_LOCK (1u << 4) /* no single flight over processes */
 #define KILN_OPEN_SHARED	(1u << 5) /* a group's directory, by intent */
 #define KILN_OPEN_ANY_OWNER	(1u << 6) /* to look at, never to load from */
 /*
  * Inside a program that did not ask for us: values are copied and verified on
  * every hit, no descriptor outlives a call, the memory tier holds no values.
  */
-#define KILN_OPEN_GUEST		(1u << 7)
+#define KILN_OPEN_GUEST (1u << 7)
 
 struct kiln_options {
-	size_t size;			/* set by kiln_options_init() */
-	const char *store_url;		/* "log:DIR[#NAME]", "file:DIR";
+	size_t size;		     /* set by kiln_options_init() */
+	const char *store_url;	     /* "log:DIR[#NAME]", "file:DIR";
 					   NULL: no store */
-	uint64_t store_bytes_max;	/* of a store made now; 0: no bound */
-	uint64_t store_age_max_s;	/* entries unused longer go; 0: none */
-	uint64_t memory_bytes_max;	/* 0: no bound */
-	uint64_t memory_entries_max;	/* 0: no bound */
+	uint64_t store_bytes_max;    /* of a store made now; 0: no bound */
+	uint64_t store_age_max_s;    /* entries unused longer go; 0: none */
+	uint64_t memory_bytes_max;   /* 0: no bound */
+	uint64_t memory_entries_max; /* 0: no bound */
 	uint64_t failure_ttl_ms;
 	enum kiln_failure_policy failure_policy;
-	uint32_t flags;			/* KILN_OPEN_* */
-	uint32_t lock_timeout_ms;	/* wait for another process's build */
-	uint32_t user_version;		/* the caller's; a store of another
+	uint32_t flags;		  /* KILN_OPEN_* */
+	uint32_t lock_timeout_ms; /* wait for another process's build */
+	uint32_t user_version;	  /* the caller's; a store of another
 					   one is wiped on opening; 0: any */
-	const char *name_space;		/* recorded with entries; or NULL */
-	const char *application;	/* the same; NULL: the executable */
-	kiln_log_fn *log;		/* NULL: silent */
+	const char *name_space;	  /* recorded with entries; or NULL */
+	const char *application;  /* the same; NULL: the executable */
+	kiln_log_fn *log;	  /* NULL: silent */
 	void *log_arg;
-	struct kiln_tier *const *tiers;	/* <kiln/tier.h>; asked after the
+	struct kiln_tier *const *tiers; /* <kiln/tier.h>; asked after the
 					   store in this order; the kiln closes
 					   them, also when opening fails */
 	size_t n_tiers;
@@ -348,9 +347,9 @@ KILN_API void kiln_close(struct kiln *kiln);
 
 enum kiln_build_kind {
 	KILN_BUILD_OK = 0,
-	KILN_BUILD_FAILED = 1,		/* it will fail again: may be kept */
-	KILN_BUILD_SPURIOUS = 2,	/* each waiter tries once more */
-	KILN_BUILD_RESOURCES = 3,	/* out of memory, disk...: never kept */
+	KILN_BUILD_FAILED = 1,	  /* it will fail again: may be kept */
+	KILN_BUILD_SPURIOUS = 2,  /* each waiter tries once more */
+	KILN_BUILD_RESOURCES = 3, /* out of memory, disk...: never kept */
 };
 
 /* Where the answer came from. */
@@ -358,8 +357,8 @@ enum kiln_source {
 	KILN_FROM_MEMORY = 0,
 	KILN_FROM_STORE = 1,
 	KILN_FROM_BUILD = 2,
-	KILN_FROM_FLIGHT = 3,	/* another thread's build, waited for */
-	KILN_FROM_FAILURE = 4,	/* a kept failure */
+	KILN_FROM_FLIGHT = 3,  /* another thread's build, waited for */
+	KILN_FROM_FAILURE = 4, /* a kept failure */
 };
 
 /*
@@ -367,12 +366,12 @@ enum kiln_source {
  * kiln_build_result_fini() in every case.
  */
 struct kiln_build_result {
-	size_t size;			/* set by kiln_build_result_init() */
+	size_t size; /* set by kiln_build_result_init() */
 	enum kiln_build_kind kind;
 	int code;			/* the compiler's own */
 	char *message;			/* from malloc(), or NULL */
 	struct kiln_blob *blob;		/* one reference, when KILN_BUILD_OK */
-	struct kiln_metadata *metadata;	/* given by build() if it likes; NULL
+	struct kiln_metadata *metadata; /* given by build() if it likes; NULL
 					   in what callers get */
 	enum kiln_source source;	/* set by kiln */
 };
@@ -425,7 +424,7 @@ KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
 					 struct kiln_blob **out_metadata);
 
 /* Bits of kiln_put()'s flags. */
-#define KILN_PUT_REPLACE (1u << 0)	/* a present entry makes way */
+#define KILN_PUT_REPLACE (1u << 0) /* a present entry makes way */
 
 /*
  * Store a value.  Without KILN_PUT_REPLACE a present entry stays and the
@@ -436,8 +435,8 @@ KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
  * (the memory tier has the value all the same).
  */
 KILN_API enum kiln_status kiln_put(struct kiln *kiln,
-				   const struct kiln_key *key,
-				   const void *data, size_t size,
+				   const struct kiln_key *key, const void *data,
+				   size_t size,
 				   const struct kiln_metadata *metadata,
 				   unsigned flags);
 
@@ -471,56 +470,59 @@ KILN_API enum kiln_status kiln_set_limit(struct kiln *kiln,
  * Counters; see <kiln/inspect.h> for their names as text and for those that
  * the store keeps over all processes.  X(NAME, "json_name", "words")
  */
-#define KILN_COUNTERS(X) \
-	X(HITS_MEMORY, "hits_memory", "hits in memory") \
-	X(HITS_STORE, "hits_store", "hits in the store") \
-	X(WAITED, "waited", "waited for another thread's build") \
-	X(MISSES, "misses", "misses") \
-	X(BUILDS, "builds", "builds") \
-	X(BUILD_FAILURES, "build_failures", "failed builds") \
-	X(PUTS, "puts", "entries stored") \
-	X(PUTS_DROPPED, "puts_dropped", "entries not stored") \
-	X(EVICTED, "evicted", "entries evicted") \
-	X(BYTES_READ, "bytes_read", "bytes read") \
-	X(BYTES_WRITTEN, "bytes_written", "bytes written") \
-	X(BUILD_NS, "build_ns", "time spent building, ns") \
-	X(SAVED_NS, "saved_ns", "build time saved, ns") \
-	X(COLLISIONS, "collisions", "digest collisions") \
-	X(MISS_NEW, "miss_new", "miss: new key") \
-	X(MISS_COMPILER, "miss_compiler", "miss: changed compiler") \
-	X(MISS_DEVICE, "miss_device", "miss: other device") \
-	X(MISS_OPTIONS, "miss_options", "miss: changed options") \
-	X(MISS_INCLUDE, "miss_include", "miss: changed include") \
-	X(MISS_ENVIRONMENT, "miss_environment", "miss: changed environment") \
-	X(MISS_UNRESOLVED, "miss_unresolved", "not cached: unresolved include") \
-	X(MISS_TIME_MACRO, "miss_time_macro", "not cached: time macro") \
-	X(MISS_DIRECTIVE, "miss_directive", "not cached: directive") \
-	X(MISS_DAMAGED, "miss_damaged", "miss: damaged entry") \
-	X(MISS_REFUSED, "miss_refused", "miss: refused by the driver") \
-	X(MISS_UNSUPPORTED, "miss_unsupported", "not cached: unsupported call") \
-	X(MISS_UNKNOWN_LAYER, "miss_unknown_layer", "not cached: unknown layer") \
-	X(MISS_FULL, "miss_full", "not stored: store full") \
-	X(MISS_UNAVAILABLE, "miss_unavailable", "miss: store unavailable") \
-	X(MISS_BUSY, "miss_busy", "not stored: store busy") \
-	X(JOBS_WRITTEN, "jobs_written", "jobs written") \
-	X(JOBS_DONE, "jobs_done", "jobs done") \
-	X(JOBS_FAILED, "jobs_failed", "jobs failed") \
-	X(JOBS_REFUSED, "jobs_refused", "jobs not written: spool full") \
-	X(LOCK_TIMEOUTS, "lock_timeouts", "locks not had in time") \
+#define KILN_COUNTERS(X)                                                       \
+	X(HITS_MEMORY, "hits_memory", "hits in memory")                        \
+	X(HITS_STORE, "hits_store", "hits in the store")                       \
+	X(WAITED, "waited", "waited for another thread's build")               \
+	X(MISSES, "misses", "misses")                                          \
+	X(BUILDS, "builds", "builds")                                          \
+	X(BUILD_FAILURES, "build_failures", "failed builds")                   \
+	X(PUTS, "puts", "entries stored")                                      \
+	X(PUTS_DROPPED, "puts_dropped", "entries not stored")                  \
+	X(EVICTED, "evicted", "entries evicted")                               \
+	X(BYTES_READ, "bytes_read", "bytes read")                              \
+	X(BYTES_WRITTEN, "bytes_written", "bytes written")                     \
+	X(BUILD_NS, "build_ns", "time spent building, ns")                     \
+	X(SAVED_NS, "saved_ns", "build time saved, ns")                        \
+	X(COLLISIONS, "collisions", "digest collisions")                       \
+	X(MISS_NEW, "miss_new", "miss: new key")                               \
+	X(MISS_COMPILER, "miss_compiler", "miss: changed compiler")            \
+	X(MISS_DEVICE, "miss_device", "miss: other device")                    \
+	X(MISS_OPTIONS, "miss_options", "miss: changed options")               \
+	X(MISS_INCLUDE, "miss_include", "miss: changed include")               \
+	X(MISS_ENVIRONMENT, "miss_environment", "miss: changed environment")   \
+	X(MISS_UNRESOLVED, "miss_unresolved",                                  \
+	  "not cached: unresolved include")                                    \
+	X(MISS_TIME_MACRO, "miss_time_macro", "not cached: time macro")        \
+	X(MISS_DIRECTIVE, "miss_directive", "not cached: directive")           \
+	X(MISS_DAMAGED, "miss_damaged", "miss: damaged entry")                 \
+	X(MISS_REFUSED, "miss_refused", "miss: refused by the driver")         \
+	X(MISS_UNSUPPORTED, "miss_unsupported",                                \
+	  "not cached: unsupported call")                                      \
+	X(MISS_UNKNOWN_LAYER, "miss_unknown_layer",                            \
+	  "not cached: unknown layer")                                         \
+	X(MISS_FULL, "miss_full", "not stored: store full")                    \
+	X(MISS_UNAVAILABLE, "miss_unavailable", "miss: store unavailable")     \
+	X(MISS_BUSY, "miss_busy", "not stored: store busy")                    \
+	X(JOBS_WRITTEN, "jobs_written", "jobs written")                        \
+	X(JOBS_DONE, "jobs_done", "jobs done")                                 \
+	X(JOBS_FAILED, "jobs_failed", "jobs failed")                           \
+	X(JOBS_REFUSED, "jobs_refused", "jobs not written: spool full")        \
+	X(LOCK_TIMEOUTS, "lock_timeouts", "locks not had in time")             \
 	X(NO_LOCKS, "no_locks", "file system without locks")
 
 enum kiln_counter {
 #define KILN_COUNTER_ENUM(name, json, words) KILN_COUNT_##name,
 	KILN_COUNTERS(KILN_COUNTER_ENUM)
 #undef KILN_COUNTER_ENUM
-	KILN_N_COUNTERS
+		KILN_N_COUNTERS
 };
 
 struct kiln_stats {
-	size_t size;		/* set by kiln_stats_init() */
-	uint64_t memory_bytes;	/* now */
+	size_t size;	       /* set by kiln_stats_init() */
+	uint64_t memory_bytes; /* now */
 	uint64_t memory_entries;
-	uint64_t n_counters;	/* of this library: KILN_N_COUNTERS */
+	uint64_t n_counters; /* of this library: KILN_N_COUNTERS */
 	uint64_t counters[KILN_N_COUNTERS]; /* of this kiln since opened */
 };
 

@@ -29,8 +29,8 @@ extern "C" {
 struct kiln_tier_lock;
 
 struct kiln_tier_ops {
-	uint32_t version;	/* KILN_TIER_VERSION */
-	const char *name;	/* "log", "file", ... */
+	uint32_t version; /* KILN_TIER_VERSION */
+	const char *name; /* "log", "file", ... */
 
 	/* KILN_OK, KILN_MISS, an error.  out_metadata may be NULL. */
 	enum kiln_status (*get)(struct kiln_tier *tier,

@@ -112,9 +112,9 @@ static void a_wrapped_blob_is_released_once(void **state)
 	struct kiln_blob *blob = NULL;
 	int released = 0;
 
-	assert_int_equal(kiln_blob_wrap("abc", 3, count_release, &released,
-					&blob),
-			 KILN_OK);
+	assert_int_equal(
+		kiln_blob_wrap("abc", 3, count_release, &released, &blob),
+		KILN_OK);
 	kiln_blob_ref(blob);
 	kiln_blob_unref(blob);
 	assert_int_equal(released, 0);
@@ -150,7 +150,8 @@ static void json_with_bytes_that_are_not_text_still_parses(void **state)
 static void pieces_hash_like_the_whole(void **state)
 {
 	static const char text[] = "the quick brown fox";
-	struct ki_piece pieces[] = { { text, 4 }, { text + 4, 0 },
+	struct ki_piece pieces[] = { { text, 4 },
+				     { text + 4, 0 },
 				     { text + 4, sizeof(text) - 4 } };
 	uint8_t a[32], b[32];
 
@@ -170,7 +171,8 @@ int main(void)
 		cmocka_unit_test(growing_past_the_limit_is_remembered),
 		cmocka_unit_test(a_map_finds_what_was_put_after_many_removals),
 		cmocka_unit_test(a_wrapped_blob_is_released_once),
-		cmocka_unit_test(json_with_bytes_that_are_not_text_still_parses),
+		cmocka_unit_test(
+			json_with_bytes_that_are_not_text_still_parses),
 		cmocka_unit_test(pieces_hash_like_the_whole),
 	};
 

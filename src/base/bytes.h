@@ -23,13 +23,13 @@ struct ki_bytes {
 	uint8_t *data;
 	size_t size;
 	size_t capacity;
-	size_t limit;	/* 0: none */
-	int failed;	/* 0, or -ENOMEM, or -EFBIG */
+	size_t limit; /* 0: none */
+	int failed;   /* 0, or -ENOMEM, or -EFBIG */
 };
 
 void ki_bytes_init(struct ki_bytes *bytes);
 void ki_bytes_fini(struct ki_bytes *bytes);
-void ki_bytes_clear(struct ki_bytes *bytes);	/* keeps the memory */
+void ki_bytes_clear(struct ki_bytes *bytes); /* keeps the memory */
 
 /* Room for `size` more bytes, counted in; NULL on failure. */
 void *ki_bytes_grow(struct ki_bytes *bytes, size_t size);
@@ -59,7 +59,8 @@ struct ki_reader {
 
 static inline struct ki_reader ki_reader(const void *data, size_t size)
 {
-	return (struct ki_reader){ .data = (const uint8_t *)data, .size = size };
+	return (struct ki_reader){ .data = (const uint8_t *)data,
+				   .size = size };
 }
 
 const void *ki_read(struct ki_reader *reader, size_t size);

@@ -124,8 +124,8 @@ void ki_json_string(struct ki_json *json, const char *name, const char *value)
 		ki_json_null(json, name);
 }
 
-void ki_json_string_n(struct ki_json *json, const char *name,
-		      const char *value, size_t size)
+void ki_json_string_n(struct ki_json *json, const char *name, const char *value,
+		      size_t size)
 {
 	member(json, name);
 	quote(json->bytes, value, size);

@@ -28,11 +28,11 @@ void ki_json_begin(struct ki_json *json, struct ki_bytes *bytes);
 /* `name` is NULL inside arrays and at the top. */
 void ki_json_object(struct ki_json *json, const char *name);
 void ki_json_array(struct ki_json *json, const char *name);
-void ki_json_end(struct ki_json *json);	/* of the innermost of these */
+void ki_json_end(struct ki_json *json); /* of the innermost of these */
 
 void ki_json_string(struct ki_json *json, const char *name, const char *value);
-void ki_json_string_n(struct ki_json *json, const char *name,
-		      const char *value, size_t size);
+void ki_json_string_n(struct ki_json *json, const char *name, const char *value,
+		      size_t size);
 void ki_json_number(struct ki_json *json, const char *name, uint64_t value);
 void ki_json_double(struct ki_json *json, const char *name, double value);
 void ki_json_bool(struct ki_json *json, const char *name, int value);

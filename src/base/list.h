@@ -11,15 +11,15 @@ struct ki_list {
 	struct ki_list *prev;
 };
 
-#define ki_container(pointer, type, member) \
-	((type *)((char *)(pointer) - offsetof(type, member)))
+#define ki_container(pointer, type, member)                                    \
+	((type *)((char *)(pointer)-offsetof(type, member)))
 
-#define ki_list_for_each(link, head) \
+#define ki_list_for_each(link, head)                                           \
 	for ((link) = (head)->next; (link) != (head); (link) = (link)->next)
 
 /* The same, when the body may remove `link`. */
-#define ki_list_for_each_safe(link, after, head) \
-	for ((link) = (head)->next, (after) = (link)->next; (link) != (head); \
+#define ki_list_for_each_safe(link, after, head)                               \
+	for ((link) = (head)->next, (after) = (link)->next; (link) != (head);  \
 	     (link) = (after), (after) = (link)->next)
 
 static inline void ki_list_init(struct ki_list *list)

@@ -95,8 +95,8 @@ void *ki_map_remove(struct ki_map *map, uintptr_t key)
 	hole = (size_t)(slot - map->slots);
 	for (i = (hole + 1) & (map->n_slots - 1); map->slots[i].key;
 	     i = (i + 1) & (map->n_slots - 1)) {
-		size_t distance = (i - home(map, map->slots[i].key)) &
-				  (map->n_slots - 1);
+		size_t distance =
+			(i - home(map, map->slots[i].key)) & (map->n_slots - 1);
 		if (distance >= ((i - hole) & (map->n_slots - 1))) {
 			map->slots[hole] = map->slots[i];
 			hole = i;

@@ -13,12 +13,12 @@
 
 struct ki_map {
 	struct ki_map_slot *slots;
-	size_t n_slots;		/* a power of two, or 0 */
+	size_t n_slots; /* a power of two, or 0 */
 	size_t n_used;
 };
 
 struct ki_map_slot {
-	uintptr_t key;		/* 0: free */
+	uintptr_t key; /* 0: free */
 	void *value;
 };
 

@@ -15,13 +15,13 @@
 #include "base/hash.h"
 
 #define FIELD_HEADER_BYTES 8
-#define FIELD_LOCAL 0x80
+#define FIELD_LOCAL	   0x80
 #define DIGEST_FIELD_BYTES (8 + KI_BLAKE2B_BYTES)
 
 struct kiln_key *kiln_key_new(void)
 {
-	struct kiln_key *key = aligned_alloc(_Alignof(struct kiln_key),
-					     sizeof(*key));
+	struct kiln_key *key =
+		aligned_alloc(_Alignof(struct kiln_key), sizeof(*key));
 
 	if (!key)
 		return NULL;
@@ -178,8 +178,8 @@ struct kiln_key *kiln_key_ref(struct kiln_key *key)
 
 void kiln_key_free(struct kiln_key *key)
 {
-	if (!key || atomic_fetch_sub_explicit(&key->refs, 1,
-					      memory_order_acq_rel) != 1)
+	if (!key ||
+	    atomic_fetch_sub_explicit(&key->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	ki_bytes_fini(&key->record);
 	free(key);
@@ -207,7 +207,8 @@ uint64_t ki_digest_high(const uint8_t digest[KILN_DIGEST_BYTES])
 /* ---- Reading records ------------------------------------------------------- */
 
 enum kiln_status kiln_record_next(const void *record, size_t size,
-				  size_t *position, struct kiln_field *out_field)
+				  size_t *position,
+				  struct kiln_field *out_field)
 {
 	const uint8_t *bytes = record;
 	struct kiln_field field = { 0 };
@@ -287,7 +288,6 @@ enum kiln_status ki_record_check(const void *record, size_t size)
 	if (status != KILN_END)
 		return KILN_E_FORMAT;
 	/* Canonical: the flag says exactly what the fields say. */
-	return has_local == (((const uint8_t *)record)[3] & 1)
-		       ? KILN_OK
-		       : KILN_E_FORMAT;
+	return has_local == (((const uint8_t *)record)[3] & 1) ? KILN_OK
+							       : KILN_E_FORMAT;
 }

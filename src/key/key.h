@@ -20,14 +20,14 @@
 
 #include "base/bytes.h"
 
-#define KI_KEY_VERSION 1
+#define KI_KEY_VERSION	    1
 #define KI_KEY_HEADER_BYTES 4
 
 /* In one cache line: what a look-up in memory reads. */
 struct kiln_key {
 	_Alignas(64) struct ki_bytes record;
-	uint64_t digest_low;	/* first 8 bytes of digest, as a number */
-	uint64_t digest_high;	/* last 8 */
+	uint64_t digest_low;  /* first 8 bytes of digest, as a number */
+	uint64_t digest_high; /* last 8 */
 	int finished;
 	enum kiln_status failed;
 	uint8_t digest[KILN_DIGEST_BYTES];

@@ -178,8 +178,9 @@ static void unknown_metadata_is_skipped(void **state)
 	assert_int_equal(kiln_metadata_find(bytes, size, KILN_META_BUILD_LOG,
 					    &data, &data_size),
 			 KILN_MISS);
-	assert_int_equal(kiln_metadata_find(bytes, size - 1, KILN_META_BUILD_LOG,
-					    &data, &data_size),
+	assert_int_equal(kiln_metadata_find(bytes, size - 1,
+					    KILN_META_BUILD_LOG, &data,
+					    &data_size),
 			 KILN_E_FORMAT);
 	kiln_metadata_free(metadata);
 }
@@ -193,12 +194,10 @@ static void metadata_goes_away_and_comes_back_as_bytes(void **state)
 
 	kiln_metadata_add_u64(metadata, KILN_META_CREATED, 7);
 	kiln_metadata_add_string(metadata, KILN_META_OPTIONS, "-O");
-	assert_int_equal(kiln_metadata_bytes(metadata, &bytes, &size),
-			 KILN_OK);
+	assert_int_equal(kiln_metadata_bytes(metadata, &bytes, &size), KILN_OK);
 	assert_int_equal(kiln_metadata_from_bytes(bytes, size - 1, &copy),
 			 KILN_E_FORMAT);
-	assert_int_equal(kiln_metadata_from_bytes(bytes, size, &copy),
-			 KILN_OK);
+	assert_int_equal(kiln_metadata_from_bytes(bytes, size, &copy), KILN_OK);
 	kiln_metadata_add_u64(copy, KILN_META_STAGE, 1);
 	assert_int_equal(kiln_metadata_bytes(copy, &copied, &copied_size),
 			 KILN_OK);
@@ -226,7 +225,8 @@ int main(void)
 		cmocka_unit_test(a_digest_taken_before_makes_the_same_field),
 		cmocka_unit_test(a_record_gives_the_same_key_back),
 		cmocka_unit_test(a_damaged_record_is_refused_or_another_key),
-		cmocka_unit_test(what_went_wrong_while_adding_is_told_at_the_end),
+		cmocka_unit_test(
+			what_went_wrong_while_adding_is_told_at_the_end),
 		cmocka_unit_test(unknown_metadata_is_skipped),
 		cmocka_unit_test(metadata_goes_away_and_comes_back_as_bytes),
 	};

@@ -14,12 +14,12 @@
 struct ki_store_options {
 	const struct ki_sys *sys;
 	const char *directory;
-	const char *name;		/* of the files; NULL: "kiln" */
-	uint64_t bytes_max;		/* at creation; 0: no bound */
+	const char *name;   /* of the files; NULL: "kiln" */
+	uint64_t bytes_max; /* at creation; 0: no bound */
 	uint64_t age_max_s;
-	uint32_t user_version;		/* 0: any */
-	uint32_t flags;			/* KILN_OPEN_* */
-	kiln_log_fn *log;		/* may be NULL */
+	uint32_t user_version; /* 0: any */
+	uint32_t flags;	       /* KILN_OPEN_* */
+	kiln_log_fn *log;      /* may be NULL */
 	void *log_arg;
 };
 
@@ -89,7 +89,7 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
  * no descriptor; what could not be added is lost.  A missing file reads as
  * zeros; a damaged one is begun anew by the next who adds.
  */
-#define KI_COUNTERS_BYTES 49152	/* of the file */
+#define KI_COUNTERS_BYTES 49152 /* of the file */
 void ki_counters_add(const struct ki_sys *sys, const char *path,
 		     const uint64_t deltas[KILN_N_COUNTERS]);
 enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,

@@ -325,8 +325,7 @@ static int posix_populate(const struct ki_sys *sys, const void *data,
 	uintptr_t from = (uintptr_t)data;
 	uintptr_t rest = from & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 
-	return madvise((void *)(from - rest), size + rest,
-		       MADV_POPULATE_READ)
+	return madvise((void *)(from - rest), size + rest, MADV_POPULATE_READ)
 		       ? -errno
 		       : 0;
 }
@@ -368,12 +367,12 @@ static int posix_file_system(const struct ki_sys *sys, const char *path,
 {
 	/* Measured to behave: locks, link, fallocate, coherent mappings. */
 	static const uint32_t local[] = {
-		0xef53,		/* ext2, ext3, ext4 */
-		0x58465342,	/* xfs */
-		0x9123683e,	/* btrfs */
-		0xf2f52010,	/* f2fs */
-		0x01021994,	/* tmpfs */
-		0x794c7630,	/* overlayfs */
+		0xef53,	    /* ext2, ext3, ext4 */
+		0x58465342, /* xfs */
+		0x9123683e, /* btrfs */
+		0xf2f52010, /* f2fs */
+		0x01021994, /* tmpfs */
+		0x794c7630, /* overlayfs */
 	};
 	struct statfs st;
 	int result;
@@ -510,8 +509,8 @@ int ki_pwritev_all(const struct ki_sys *sys, int fd, struct ki_piece *pieces,
 			size_t step = (size_t)n < pieces->size ? (size_t)n
 							       : pieces->size;
 			if (step)
-				pieces->data = (const uint8_t *)pieces->data +
-					       step;
+				pieces->data =
+					(const uint8_t *)pieces->data + step;
 			pieces->size -= step;
 			n -= (ssize_t)step;
 			if (!pieces->size) {
@@ -585,8 +584,7 @@ int ki_make_directories(const struct ki_sys *sys, const char *path)
 	return err == -EEXIST ? 0 : err;
 }
 
-int ki_path_join(char out[KI_PATH_MAX], const char *directory,
-		 const char *name)
+int ki_path_join(char out[KI_PATH_MAX], const char *directory, const char *name)
 {
 	size_t a = strlen(directory), b = strlen(name);
 

@@ -183,7 +183,7 @@ static int read_number(const struct ki_sys *sys, const char *path,
 		return -ENODATA;
 	text[n] = '\0';
 	*out_value = strtoull(text, &end, 10);
-	return end == text ? -EINVAL : 0;	/* "max" is no number */
+	return end == text ? -EINVAL : 0; /* "max" is no number */
 }
 
 /* memory.current less inactive_file: what the kernel could not simply drop. */

@@ -23,38 +23,38 @@ struct ki_file_info {
 	uint64_t device;
 	uint64_t inode;
 	uint64_t size;
-	uint64_t blocks_bytes;	/* 512 x st_blocks */
+	uint64_t blocks_bytes; /* 512 x st_blocks */
 	uint64_t n_links;
-	int64_t mtime_ns;	/* since 1970 */
+	int64_t mtime_ns; /* since 1970 */
 	int64_t ctime_ns;
-	uint32_t mode;		/* S_IFMT and permissions */
+	uint32_t mode; /* S_IFMT and permissions */
 	uint32_t uid;
 	uint32_t gid;
 };
 
 enum ki_file_system {
-	KI_FS_UNKNOWN = 0,	/* network, FUSE, anything not known to be local */
-	KI_FS_LOCAL = 1,	/* ext4, xfs, btrfs, f2fs, tmpfs, overlayfs */
+	KI_FS_UNKNOWN = 0, /* network, FUSE, anything not known to be local */
+	KI_FS_LOCAL = 1,   /* ext4, xfs, btrfs, f2fs, tmpfs, overlayfs */
 };
 
 struct ki_dir;
 
 /* Flags of open. */
-#define KI_OPEN_READ		1u
-#define KI_OPEN_WRITE		2u	/* both: READ | WRITE */
-#define KI_OPEN_CREATE		4u
-#define KI_OPEN_EXCLUSIVE	8u
-#define KI_OPEN_NOFOLLOW	16u	/* a symlink as last part: -ELOOP */
-#define KI_OPEN_APPEND		32u
+#define KI_OPEN_READ	  1u
+#define KI_OPEN_WRITE	  2u /* both: READ | WRITE */
+#define KI_OPEN_CREATE	  4u
+#define KI_OPEN_EXCLUSIVE 8u
+#define KI_OPEN_NOFOLLOW  16u /* a symlink as last part: -ELOOP */
+#define KI_OPEN_APPEND	  32u
 /* Always set: O_CLOEXEC, O_NOCTTY, O_NONBLOCK (a FIFO never blocks us). */
 
-#define KI_MAP_SHARED_WRITE	1u	/* else read only */
+#define KI_MAP_SHARED_WRITE 1u /* else read only */
 
 enum ki_lock_kind { KI_LOCK_SHARED, KI_LOCK_EXCLUSIVE };
 
 struct ki_sys {
-	int (*open)(const struct ki_sys *sys, const char *path,
-		    unsigned flags, unsigned mode);
+	int (*open)(const struct ki_sys *sys, const char *path, unsigned flags,
+		    unsigned mode);
 	int (*close)(const struct ki_sys *sys, int fd);
 	ssize_t (*pread)(const struct ki_sys *sys, int fd, void *data,
 			 size_t size, uint64_t offset);
@@ -75,15 +75,13 @@ struct ki_sys {
 	int (*lstat)(const struct ki_sys *sys, const char *path,
 		     struct ki_file_info *out_info);
 	int (*link)(const struct ki_sys *sys, const char *from,
-		    const char *to);	/* -EEXIST if `to` is there */
+		    const char *to); /* -EEXIST if `to` is there */
 	int (*rename)(const struct ki_sys *sys, const char *from,
 		      const char *to);
 	int (*unlink)(const struct ki_sys *sys, const char *path);
-	int (*mkdir)(const struct ki_sys *sys, const char *path,
-		     unsigned mode);
+	int (*mkdir)(const struct ki_sys *sys, const char *path, unsigned mode);
 	int (*rmdir)(const struct ki_sys *sys, const char *path);
-	int (*chmod)(const struct ki_sys *sys, const char *path,
-		     unsigned mode);
+	int (*chmod)(const struct ki_sys *sys, const char *path, unsigned mode);
 	/* Set the modification time to the file system's own now. */
 	int (*touch)(const struct ki_sys *sys, const char *path);
 
@@ -113,8 +111,8 @@ struct ki_sys {
 	 * the last descriptor of that open.  -EAGAIN if someone else has it.
 	 * -ENOLCK, -ENOSYS, -EOPNOTSUPP... where there are none.
 	 */
-	int (*try_lock)(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
-			uint64_t offset, uint64_t size);
+	int (*try_lock)(const struct ki_sys *sys, int fd,
+			enum ki_lock_kind kind, uint64_t offset, uint64_t size);
 	int (*unlock)(const struct ki_sys *sys, int fd, uint64_t offset,
 		      uint64_t size);
 
@@ -214,25 +212,26 @@ int ki_cgroup_memory_percent(const struct ki_sys *sys);
  * Ranks from the outside in: a thread that holds one may only take those
  * further down.  Debug builds stop at a breach.
  */
-#define KI_MUTEX_RANKS(X) \
-	X(FRONT) X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(BLOCK) \
-	X(STATS) X(SYS)
+#define KI_MUTEX_RANKS(X)                                                      \
+	X(FRONT)                                                               \
+	X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(BLOCK)       \
+		X(STATS) X(SYS)
 
 enum ki_mutex_rank {
 #define KI_RANK_ENUM(name) KI_RANK_##name,
 	KI_MUTEX_RANKS(KI_RANK_ENUM)
 #undef KI_RANK_ENUM
-	KI_N_RANKS
+		KI_N_RANKS
 };
 
 /* clang checks these; elsewhere they are words. */
 #if defined(__clang__)
-#define KI_CAPABILITY __attribute__((capability("mutex")))
-#define KI_ACQUIRE(...) __attribute__((acquire_capability(__VA_ARGS__)))
-#define KI_RELEASE(...) __attribute__((release_capability(__VA_ARGS__)))
+#define KI_CAPABILITY	 __attribute__((capability("mutex")))
+#define KI_ACQUIRE(...)	 __attribute__((acquire_capability(__VA_ARGS__)))
+#define KI_RELEASE(...)	 __attribute__((release_capability(__VA_ARGS__)))
 #define KI_REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
 #define KI_EXCLUDES(...) __attribute__((locks_excluded(__VA_ARGS__)))
-#define KI_NO_ANALYSIS __attribute__((no_thread_safety_analysis))
+#define KI_NO_ANALYSIS	 __attribute__((no_thread_safety_analysis))
 #else
 #define KI_CAPABILITY
 #define KI_ACQUIRE(...)
@@ -241,7 +240,7 @@ enum ki_mutex_rank {
 #define KI_EXCLUDES(...)
 #define KI_NO_ANALYSIS
 #endif
-#define KI_GUARDED_BY(mutex)	/* words: clang cannot check members in C */
+#define KI_GUARDED_BY(mutex) /* words: clang cannot check members in C */
 
 #include <pthread.h>
 
@@ -250,13 +249,15 @@ struct KI_CAPABILITY ki_mutex {
 	enum ki_mutex_rank rank;
 };
 
-#define KI_MUTEX_INIT(name) \
-	{ .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = KI_RANK_##name }
+#define KI_MUTEX_INIT(name)                                                    \
+	{                                                                      \
+		.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = KI_RANK_##name     \
+	}
 
 void ki_mutex_init(struct ki_mutex *mutex, enum ki_mutex_rank rank);
 void ki_mutex_fini(struct ki_mutex *mutex);
 void ki_mutex_lock(struct ki_mutex *mutex) KI_ACQUIRE(mutex);
-int ki_mutex_try_lock(struct ki_mutex *mutex) KI_NO_ANALYSIS;	/* 1: got it */
+int ki_mutex_try_lock(struct ki_mutex *mutex) KI_NO_ANALYSIS; /* 1: got it */
 void ki_mutex_unlock(struct ki_mutex *mutex) KI_RELEASE(mutex);
 
 /* Waits by CLOCK_MONOTONIC. */

@@ -69,8 +69,8 @@ static void a_forked_child_does_not_keep_a_lock(void **state)
 	pid_t child;
 
 	ki_fork_close_add(&place, holder);
-	assert_int_equal(
-		ki_lock_until(sys, holder, KI_LOCK_EXCLUSIVE, 0, 1, 0), 0);
+	assert_int_equal(ki_lock_until(sys, holder, KI_LOCK_EXCLUSIVE, 0, 1, 0),
+			 0);
 	assert_int_equal(pipe(gate), 0);
 	child = fork();
 	if (!child) {

@@ -104,7 +104,7 @@ unsigned harness_processes(unsigned n, harness_child_fn *body, void *arg,
 		}
 	}
 	close(gate[0]);
-	close(gate[1]);		/* the end of the pipe is the signal */
+	close(gate[1]); /* the end of the pipe is the signal */
 	close(done[1]);
 
 	/* `done` reaches its end when the last child is gone. */

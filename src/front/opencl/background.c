@@ -109,8 +109,7 @@ static void publish(const struct ki_cl_guest *guest,
 	/* Last: whatever was asked of the program must be of the build. */
 	if (metadata &&
 	    ki_cl_describe(&ki_cl_next, program->handle, program->devices,
-			   program->n_devices,
-			   metadata) != KILN_E_NO_MEMORY &&
+			   program->n_devices, metadata) != KILN_E_NO_MEMORY &&
 	    is_still(guest, program, capture))
 		status = ki_cl_publish(guest->kiln, capture->key, value->data,
 				       value->size, metadata, stage);

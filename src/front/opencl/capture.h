@@ -20,8 +20,8 @@
 
 /* Stages: only a higher one replaces an entry. */
 enum ki_cl_stage {
-	KI_CL_STAGE_EARLY = 0,	/* fetched before the first launch */
-	KI_CL_STAGE_FULL = 1,	/* with what launches specialised */
+	KI_CL_STAGE_EARLY = 0, /* fetched before the first launch */
+	KI_CL_STAGE_FULL = 1,  /* with what launches specialised */
 };
 
 /*
@@ -40,8 +40,8 @@ enum kiln_status ki_cl_fetch(const cl_icd_dispatch *calls, cl_program program,
  * entry may do without them.
  */
 enum kiln_status ki_cl_describe(const cl_icd_dispatch *calls,
-				cl_program program,
-				const cl_device_id *devices, cl_uint n_devices,
+				cl_program program, const cl_device_id *devices,
+				cl_uint n_devices,
 				struct kiln_metadata *metadata);
 
 /* The same from binaries that the caller already has, all of size > 0. */
@@ -50,8 +50,7 @@ enum kiln_status ki_cl_pack(const unsigned char *const *binaries,
 			    struct ki_bytes *out_value);
 
 /* Take a value apart: pointers into it.  KILN_OK, KILN_E_FORMAT. */
-enum kiln_status ki_cl_unpack(const void *value, size_t size,
-			      cl_uint n_devices,
+enum kiln_status ki_cl_unpack(const void *value, size_t size, cl_uint n_devices,
 			      const unsigned char **out_binaries,
 			      size_t *out_sizes);
 
@@ -71,7 +70,7 @@ enum kiln_status ki_cl_publish(struct kiln *kiln, const struct kiln_key *key,
 /* What the driver answered to a query; data points into the metadata. */
 struct ki_cl_answer {
 	cl_int result;
-	const void *data;	/* empty unless CL_SUCCESS */
+	const void *data; /* empty unless CL_SUCCESS */
 	size_t size;
 };
 

@@ -282,7 +282,7 @@ struct walk {
 	struct found *found;
 	size_t n_found;
 	uint64_t bytes;
-	uint64_t stamp; /* of the files found, in order */
+	uint64_t stamp;		     /* of the files found, in order */
 	struct ki_cl_words expanded; /* words of computed includes */
 	int has_macro_stack;
 	enum kiln_counter reason;

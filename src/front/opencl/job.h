@@ -22,32 +22,32 @@
 #define KI_CL_JOB_SECONDS_MAX ((uint64_t)7 * 24 * 3600)
 
 struct ki_cl_job {
-	const void *record;		/* key record of the wanted entry */
+	const void *record; /* key record of the wanted entry */
 	size_t record_size;
-	const char *platform_name;	/* CL_PLATFORM_NAME, for messages */
-	const char *driver;		/* ki_cl_driver()->name */
-	uint32_t n_devices;		/* of the build */
+	const char *platform_name; /* CL_PLATFORM_NAME, for messages */
+	const char *driver;	   /* ki_cl_driver()->name */
+	uint32_t n_devices;	   /* of the build */
 	/* The source strings, as they were given. */
 	const char *const *strings;
 	const size_t *lengths;
 	uint32_t n_strings;
 	const char *options;
-	const char *directory;		/* working directory of the build */
+	const char *directory; /* working directory of the build */
 	/* NAME=VALUE: variables that change code or place the driver's caches,
 	   and no others. */
 	const char *const *environment;
 	uint32_t n_environment;
-	const char *application;	/* executable */
-	const char *name_space;		/* or "" */
-	uint64_t created;		/* seconds since 1970 */
-	uint64_t build_ns;		/* of the application's own build */
-	uint32_t stage;			/* the stage that is wanted */
-	uint32_t tries;			/* so far; at most 2 */
+	const char *application; /* executable */
+	const char *name_space;	 /* or "" */
+	uint64_t created;	 /* seconds since 1970 */
+	uint64_t build_ns;	 /* of the application's own build */
+	uint32_t stage;		 /* the stage that is wanted */
+	uint32_t tries;		 /* so far; at most 2 */
 	/* Whose build it was; while that process lives and the job is new, it
 	   may still launch what the driver's own cache then has (the worker
 	   waits).  0: the process that writes the job. */
 	uint32_t writer_pid;
-	uint64_t writer_start;		/* ki_process_start() */
+	uint64_t writer_start; /* ki_process_start() */
 };
 
 /*
@@ -67,8 +67,7 @@ enum kiln_status ki_cl_job_write(const char *spool,
 				 const struct ki_cl_job *job);
 
 /* The same on a given system: for tests. */
-enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys,
-				    const char *spool,
+enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys, const char *spool,
 				    const struct ki_cl_job *job);
 
 /* The entry is there: nobody need make it.  No job is fine. */
