@@ -4,15 +4,14 @@
 
 #include <errno.h>
 
-#define STATUSES(X)                                                            \
-	X(KILN_OK)                                                             \
-	X(KILN_MISS) X(KILN_EXISTS) X(KILN_END) X(KILN_E_NO_MEMORY)            \
-		X(KILN_E_INVALID) X(KILN_E_IO) X(KILN_E_FORMAT)                \
-			X(KILN_E_COLLISION) X(KILN_E_FULL) X(KILN_E_BUILD)     \
-				X(KILN_E_TOO_LARGE) X(KILN_E_OWNER)            \
-					X(KILN_E_FORKED) X(KILN_E_TIMEOUT)     \
-						X(KILN_E_UNSUPPORTED)          \
-							X(KILN_E_READONLY)
+/* clang-format off */
+#define STATUSES(X) \
+	X(KILN_OK) X(KILN_MISS) X(KILN_EXISTS) X(KILN_END) \
+	X(KILN_E_NO_MEMORY) X(KILN_E_INVALID) X(KILN_E_IO) X(KILN_E_FORMAT) \
+	X(KILN_E_COLLISION) X(KILN_E_FULL) X(KILN_E_BUILD) \
+	X(KILN_E_TOO_LARGE) X(KILN_E_OWNER) X(KILN_E_FORKED) \
+	X(KILN_E_TIMEOUT) X(KILN_E_UNSUPPORTED) X(KILN_E_READONLY)
+/* clang-format on */
 
 const char *kiln_status_name(enum kiln_status status)
 {

@@ -212,10 +212,11 @@ int ki_cgroup_memory_percent(const struct ki_sys *sys);
  * Ranks from the outside in: a thread that holds one may only take those
  * further down.  Debug builds stop at a breach.
  */
-#define KI_MUTEX_RANKS(X)                                                      \
-	X(FRONT)                                                               \
-	X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(BLOCK)       \
-		X(STATS) X(SYS)
+/* clang-format off */
+#define KI_MUTEX_RANKS(X) \
+	X(FRONT) X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(BLOCK) \
+	X(STATS) X(SYS)
+/* clang-format on */
 
 enum ki_mutex_rank {
 #define KI_RANK_ENUM(name) KI_RANK_##name,

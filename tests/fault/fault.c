@@ -199,19 +199,32 @@ char *__wrap_strdup(const char *string)
 void fault_begin(struct fault *fault, int err)
 {
 	*fault = (struct fault){ .sys = *real, .err = err };
-#define REPLACE(name) fault->sys.name = fault_##name;
-	REPLACE(open)
-	REPLACE(close)
-	REPLACE(pread)
-	REPLACE(pwritev)
-	REPLACE(fallocate) REPLACE(punch_hole) REPLACE(fsync) REPLACE(fstat)
-		REPLACE(stat) REPLACE(lstat) REPLACE(link) REPLACE(rename)
-			REPLACE(unlink) REPLACE(mkdir) REPLACE(rmdir) REPLACE(
-				chmod) REPLACE(touch) REPLACE(opendir)
-				REPLACE(readdir) REPLACE(map) REPLACE(populate)
-					REPLACE(try_lock) REPLACE(unlock)
-						REPLACE(file_system)
-							REPLACE(random)
+#define REPLACE(name) fault->sys.name = fault_##name
+	REPLACE(open);
+	REPLACE(close);
+	REPLACE(pread);
+	REPLACE(pwritev);
+	REPLACE(fallocate);
+	REPLACE(punch_hole);
+	REPLACE(fsync);
+	REPLACE(fstat);
+	REPLACE(stat);
+	REPLACE(lstat);
+	REPLACE(link);
+	REPLACE(rename);
+	REPLACE(unlink);
+	REPLACE(mkdir);
+	REPLACE(rmdir);
+	REPLACE(chmod);
+	REPLACE(touch);
+	REPLACE(opendir);
+	REPLACE(readdir);
+	REPLACE(map);
+	REPLACE(populate);
+	REPLACE(try_lock);
+	REPLACE(unlock);
+	REPLACE(file_system);
+	REPLACE(random);
 #undef REPLACE
 }
 

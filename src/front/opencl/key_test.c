@@ -271,9 +271,9 @@ static void what_a_processor_may_lack_is_told(void **state)
 		int number;
 		unsigned bit;
 	} rows[] = {
-		{ "sse4_2", "1:", 1, 20 },	{ "avx2", " 7:", 0, 5 },
-		{ "abm", " x1:", 0, 5 },	{ "sse4a", " x1:", 0, 6 },
-		{ "avx_vnni", " 7.1:", 0, 4 },	{ "avx512_bf16", " 7.1:", 0, 5 },
+		{ "sse4_2", "1:", 1, 20 },     { "avx2", " 7:", 0, 5 },
+		{ "abm", " x1:", 0, 5 },       { "sse4a", " x1:", 0, 6 },
+		{ "avx_vnni", " 7.1:", 0, 4 }, { "avx512_bf16", " 7.1:", 0, 5 },
 	};
 	char text[KI_CL_CPU_BYTES], *at;
 	size_t i;
