@@ -59,14 +59,7 @@ static const char *const POCL_CODE[] = { "POCL_WORK_GROUP_METHOD",
 					 "POCL_STACK_SIZE",
 					 "POCL_CPU_LOCAL_MEM_SIZE",
 					 "POCL_MAX_COMPUTE_UNITS",
-					 "POCL_PATH_CLANG",
-					 "POCL_PATH_LLVM_LINK",
-					 "POCL_PATH_LLVM_OPT",
-					 "POCL_PATH_LLVM_LLC",
-					 "POCL_PATH_LLVM_SPIRV",
 					 "POCL_ARGS_CLANG",
-					 "CCC_OVERRIDE_OPTIONS",
-					 "COMPILER_PATH",
 					 "LIBRARY_PATH",
 					 NULL };
 static const char *const POCL_PLACE[] = {
@@ -91,7 +84,12 @@ static const char *const POCL_PLACE[] = {
 	NULL
 };
 static const char *const POCL_OPTIONS[] = { "POCL_EXTRA_BUILD_FLAGS", NULL };
-static const char *const POCL_REFUSED[] = { "POCL_BUILDING", NULL };
+/* Programs from elsewhere, which no part above identifies, and another tree. */
+static const char *const POCL_REFUSED[] = {
+	"POCL_BUILDING",      "COMPILER_PATH",	      "CCC_OVERRIDE_OPTIONS",
+	"POCL_PATH_CLANG",    "POCL_PATH_LLVM_LINK",  "POCL_PATH_LLVM_OPT",
+	"POCL_PATH_LLVM_LLC", "POCL_PATH_LLVM_SPIRV", NULL
+};
 
 /* ---- Mesa ------------------------------------------------------------ */
 
@@ -201,10 +199,11 @@ static const struct ki_cl_part OCLGRIND_PARTS[] = {
 	  "",
 	  0 },
 };
-static const char *const OCLGRIND_CODE[] = {
-	"OCLGRIND_BUILD_OPTIONS", "OCLGRIND_DISABLE_PCH", "OCLGRIND_PCH_DIR",
-	"OCLGRIND_UNINITIALIZED", "OCLGRIND_PLUGINS",	  NULL
-};
+static const char *const OCLGRIND_CODE[] = { "OCLGRIND_BUILD_OPTIONS",
+					     "OCLGRIND_DISABLE_PCH",
+					     "OCLGRIND_UNINITIALIZED", NULL };
+static const char *const OCLGRIND_REFUSED[] = { "OCLGRIND_PCH_DIR",
+						"OCLGRIND_PLUGINS", NULL };
 static const char *const OCLGRIND_OPTIONS[] = { "OCLGRIND_BUILD_OPTIONS",
 						NULL };
 static const char *const OCLGRIND_PLACE[] = {
@@ -326,7 +325,7 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  OCLGRIND_PARTS,
 	  LENGTH(OCLGRIND_PARTS),
 	  OCLGRIND_OPTIONS,
-	  NONE },
+	  OCLGRIND_REFUSED },
 	{ { "neo", 1, 0, NEO_CODE, NEO_PLACE },
 	  "libigdrcl.so",
 	  "Intel(R) OpenCL HD Graphics",

@@ -180,6 +180,34 @@ static void pocl_is_identified_down_to_its_builtins(void **state)
 	kiln_key_free(key);
 }
 
+/* Nobody identifies the programs that these lead to. */
+static void a_variable_that_leads_to_programs_ends_caching(void **state)
+{
+	static const char *const names[] = {
+		"COMPILER_PATH",      "CCC_OVERRIDE_OPTIONS",
+		"POCL_PATH_CLANG",    "POCL_PATH_LLVM_LINK",
+		"POCL_PATH_LLVM_OPT", "POCL_PATH_LLVM_LLC",
+		"POCL_PATH_LLVM_SPIRV"
+	};
+	struct ki_cl_identities *before = identities;
+	enum kiln_counter reason;
+	struct kiln_key *key;
+	size_t i;
+
+	for (i = 0; i < 2 * sizeof(names) / sizeof(names[0]); i++) {
+		setenv(names[i / 2], i % 2 ? "" : directory, 1);
+		identities = ki_cl_identities_new(&calls);
+		key = key_of("k", "", &reason);
+		assert_int_equal(key != NULL, i % 2);
+		if (!key)
+			assert_int_equal(reason, KILN_COUNT_MISS_UNSUPPORTED);
+		kiln_key_free(key);
+		ki_cl_identities_free(identities);
+		unsetenv(names[i / 2]);
+	}
+	identities = before;
+}
+
 static int make_key(unsigned index, void *arg)
 {
 	struct ki_cl_identities *own = ki_cl_identities_new(&calls);
@@ -269,6 +297,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_the_compiler_includes_is_in_the_key),
 		cmocka_unit_test(pocl_is_identified_down_to_its_builtins),
+		cmocka_unit_test(
+			a_variable_that_leads_to_programs_ends_caching),
 		cmocka_unit_test(other_processes_make_the_same_key),
 		cmocka_unit_test(another_working_directory_has_the_same_key),
 	};
