@@ -35,6 +35,7 @@ struct platform {
 	struct ki_cl_fields layers;
 	const char **headers;
 	size_t n_headers;
+	uint64_t variables; /* by which programs were found */
 	/* Under identities->mutex: `identity` of files, `why`, `loaded`. */
 	struct ki_cl_part_files files;
 	const char *why; /* NULL: may be cached */
@@ -291,6 +292,7 @@ static int platform_fill(struct platform *platform,
 		platform->why = "the driver is not one that kiln knows";
 		return platform->fields.failed;
 	}
+	platform->variables = ki_cl_parts_variables(platform->row);
 	err = add_closure(sys, images, driver, &platform->fields);
 	if (!err)
 		err = ki_cl_parts_find(sys, platform->row, driver->path,
@@ -378,6 +380,11 @@ static void recheck(struct ki_cl_identities *identities,
 		return;
 	if (ki_cl_parts_changed(identities->sys, &platform->files))
 		why = "the driver's files changed while the program ran";
+	if (!why && (is_refused(platform->row) ||
+		     ki_cl_parts_variables(platform->row) !=
+			     platform->variables))
+		why = "a variable that leads to other compilers changed while "
+		      "the program ran";
 	if (!why && loaded != before) {
 		ki_cl_images_take(&images);
 		if (images.failed ||

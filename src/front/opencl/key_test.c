@@ -571,6 +571,25 @@ static void a_program_is_the_first_of_the_path(void **state)
 	free(directory);
 }
 
+/* A driver may look at variables when it runs a program, which may be long
+   after it was identified. */
+static void a_path_that_changes_ends_caching(void **state)
+{
+	struct ki_cl_identities *theirs = ki_cl_identities_new(driver.calls);
+	const char *why = NULL;
+	char *old = strdup(getenv("PATH"));
+
+	assert_int_equal(ki_cl_platform_status(theirs, driver.platform, &why),
+			 KILN_OK);
+	setenv("PATH", "/elsewhere", 1);
+	assert_int_equal(ki_cl_platform_status(theirs, driver.platform, &why),
+			 KILN_E_UNSUPPORTED);
+	assert_non_null(strstr(why, "variable"));
+	setenv("PATH", old, 1);
+	ki_cl_identities_free(theirs);
+	free(old);
+}
+
 static void a_builtin_library_is_found_by_its_device(void **state)
 {
 	static const char *const FILES[] = {
@@ -912,6 +931,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(parts_are_found_watched_and_missed),
 		cmocka_unit_test(a_compiler_that_changes_ends_caching),
 		cmocka_unit_test(a_program_is_the_first_of_the_path),
+		cmocka_unit_test(a_path_that_changes_ends_caching),
 		cmocka_unit_test(a_builtin_library_is_found_by_its_device),
 		cmocka_unit_test(drivers_are_known_by_their_libraries),
 		cmocka_unit_test(variables_that_change_code_are_in_the_key),

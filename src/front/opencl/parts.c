@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/hash.h"
+
 int ki_cl_part_identify(const struct ki_sys *sys,
 			const struct ki_cl_part_file *file,
 			char out[KI_CL_IDENTITY_BYTES])
@@ -179,6 +181,17 @@ void ki_cl_parts_fini(struct ki_cl_part_files *files)
 		free(files->files[i].path);
 	free(files->files);
 	*files = (struct ki_cl_part_files){ 0 };
+}
+
+uint64_t ki_cl_parts_variables(const struct ki_cl_driver_row *row)
+{
+	const char *path = ki_environment("PATH");
+	size_t i;
+
+	for (i = 0; path && i < row->n_parts; i++)
+		if (!strcmp(row->parts[i].directories[0], "$PATH"))
+			return ki_xxh3_64(path, strlen(path));
+	return 0;
 }
 
 int ki_cl_parts_changed(const struct ki_sys *sys,

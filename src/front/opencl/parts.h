@@ -33,6 +33,9 @@ int ki_cl_parts_find(const struct ki_sys *sys,
 		     struct ki_cl_part_files *out_files);
 void ki_cl_parts_fini(struct ki_cl_part_files *files);
 
+/* A number for the variables by which this driver's programs are found. */
+uint64_t ki_cl_parts_variables(const struct ki_cl_driver_row *row);
+
 int ki_cl_part_identify(const struct ki_sys *sys,
 			const struct ki_cl_part_file *file,
 			char out[KI_CL_IDENTITY_BYTES]);
