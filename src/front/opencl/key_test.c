@@ -468,6 +468,41 @@ static void parts_are_found_watched_and_missed(void **state)
 	free(directory);
 }
 
+static int n_opens_left;
+
+static int opendir_without_descriptors(const struct ki_sys *sys,
+				       const char *path,
+				       struct ki_dir **out_dir)
+{
+	return n_opens_left-- > 0
+		       ? ki_sys_posix.opendir(&ki_sys_posix, path, out_dir)
+		       : -EMFILE;
+}
+
+/* A folder that cannot be listed may hold anything. */
+static void a_folder_that_cannot_be_read_is_not_an_empty_one(void **state)
+{
+	const struct ki_cl_driver_row row = { .parts = TEST_PARTS,
+					      .n_parts = 1 };
+	char *directory = harness_directory();
+	struct ki_sys sys = ki_sys_posix;
+	struct ki_cl_part_files files;
+
+	assert_int_equal(chdir(directory), 0);
+	assert_int_equal(mkdir("late", 0700), 0);
+	copy_file(library_path, "late/liblate-1.so");
+	sys.opendir = opendir_without_descriptors;
+	n_opens_left = 1; /* the folder that is not there */
+	assert_int_equal(ki_cl_parts_find(&sys, &row, "./libdriver.so", &files),
+			 -EMFILE);
+	n_opens_left = 2;
+	assert_int_equal(ki_cl_parts_find(&sys, &row, "./libdriver.so", &files),
+			 0);
+	assert_int_equal(files.n, 1);
+	ki_cl_parts_fini(&files);
+	free(directory);
+}
+
 /* What changes below a running program: each ends caching for good. */
 static void a_compiler_that_changes_ends_caching(void **state)
 {
@@ -929,6 +964,8 @@ int main(int argc, char **argv)
 			a_library_without_build_id_is_known_by_its_content),
 		cmocka_unit_test(a_library_says_the_same_loaded_and_on_disk),
 		cmocka_unit_test(parts_are_found_watched_and_missed),
+		cmocka_unit_test(
+			a_folder_that_cannot_be_read_is_not_an_empty_one),
 		cmocka_unit_test(a_compiler_that_changes_ends_caching),
 		cmocka_unit_test(a_program_is_the_first_of_the_path),
 		cmocka_unit_test(a_path_that_changes_ends_caching),

@@ -152,12 +152,15 @@ static int add_system_layers(const struct ki_sys *sys,
 	const char *name;
 	size_t size;
 	void *text;
-	int err, more;
+	int err, more = 0;
 
 	if (!folder)
 		folder = SYSTEM_LAYERS;
-	if (sys->opendir(sys, folder, &dir))
-		return 0;
+	err = sys->opendir(sys, folder, &dir);
+	if (err)
+		return err == -ENOENT || err == -ENOTDIR || err == -EACCES
+			       ? 0
+			       : err;
 	for (err = 0; !err && (more = sys->readdir(sys, dir, &name)) > 0;) {
 		size = strlen(name);
 		if (size < 4 || strcmp(name + size - 4, ".lay") ||
@@ -172,7 +175,7 @@ static int add_system_layers(const struct ki_sys *sys,
 		free(text);
 	}
 	sys->closedir(sys, dir);
-	return err;
+	return err ? err : more;
 }
 
 /* A path that leads nowhere is a layer that its loader passed over in silence.

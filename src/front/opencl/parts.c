@@ -89,17 +89,18 @@ static int find_in(const struct ki_sys *sys, const struct ki_cl_part *part,
 {
 	struct ki_dir *dir;
 	const char *name;
-	int err = 0;
+	int err, more = 0;
 
 	if (!part->suffix) /* /usr/bin takes half a millisecond to list */
 		return add_file(sys, part, directory, part->prefix, files);
-	if (sys->opendir(sys, directory, &dir))
-		return 0;
-	while (!err && sys->readdir(sys, dir, &name) > 0)
+	err = sys->opendir(sys, directory, &dir);
+	if (err)
+		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
+	while (!err && (more = sys->readdir(sys, dir, &name)) > 0)
 		if (matches(part, name))
 			err = add_file(sys, part, directory, name, files);
 	sys->closedir(sys, dir);
-	return err;
+	return err ? err : more;
 }
 
 /* The program that would be run by this name. */
