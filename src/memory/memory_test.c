@@ -718,6 +718,33 @@ static void kept_failures_have_a_bound(void **state)
 	ki_memory_free(memory);
 }
 
+/* S02: nor does one get the failure of another, or wait for its flight. */
+static void equal_digests_never_share_a_flight(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){
+		.failure_policy = KILN_FAILURE_KEEP });
+	struct kiln_key *keys[] = { key_of(1), key_of(2) };
+	struct ki_flight *flights[2];
+	struct kiln_build_result result;
+
+	keys[1]->digest_low = keys[0]->digest_low;
+	keys[1]->digest_high = keys[0]->digest_high;
+	kiln_build_result_init(&result);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(
+			ki_memory_begin(memory, keys[i], &result, &flights[i]),
+			KILN_MISS);
+	ki_memory_finish(memory, flights[1], KILN_E_NO_MEMORY, &result);
+	result.kind = KILN_BUILD_FAILED;
+	ki_memory_finish(memory, flights[0], KILN_OK, &result);
+	assert_int_equal(ki_memory_begin(memory, keys[1], &result, &flights[1]),
+			 KILN_MISS);
+	ki_memory_finish(memory, flights[1], KILN_E_NO_MEMORY, &result);
+	kiln_key_free(keys[0]);
+	kiln_key_free(keys[1]);
+	ki_memory_free(memory);
+}
+
 /* ---- Nesting --------------------------------------------------------------- */
 
 struct pair {
@@ -849,6 +876,7 @@ int main(void)
 		cmocka_unit_test(failures_are_kept_by_policy),
 		cmocka_unit_test(a_kept_failure_ends),
 		cmocka_unit_test(kept_failures_have_a_bound),
+		cmocka_unit_test(equal_digests_never_share_a_flight),
 		cmocka_unit_test(builds_that_need_each_other_do_not_wait),
 		cmocka_unit_test(a_forked_child_can_free),
 	};
