@@ -488,6 +488,53 @@ static void a_build_may_use_the_kiln_but_not_for_its_own_key(void **state)
 	shelf_free(shelf);
 }
 
+static void build_and_fork(const struct kiln_key *key, void *arg,
+			   struct kiln_build_result *result)
+{
+	struct nesting *nesting = arg;
+	struct work work = { .text = "inner" };
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		struct kiln_build_result inner;
+		struct kiln_key *other = key_of(2);
+
+		kiln_build_result_init(&inner);
+		_exit(kiln_get_or_build(nesting->kiln, key, build_text, &work,
+					&inner) != KILN_E_FORKED ||
+		      kiln_get_or_build(nesting->kiln, other, build_text, &work,
+					&inner) != KILN_E_FORKED);
+	}
+	nesting->same = waitpid(child, &status, 0) == child && !status
+				? KILN_OK
+				: KILN_E_IO;
+	if (kiln_blob_copy("outer", 6, &result->blob))
+		abort();
+}
+
+/* S23 */
+static void a_build_may_fork(void **state)
+{
+	struct shelf *shelf = shelf_new();
+	struct kiln *kiln = open_with(defaults(), shelf, NULL);
+	struct nesting nesting = { .kiln = kiln, .same = KILN_E_IO };
+	struct kiln_key *key = key_of(1);
+	struct kiln_build_result result;
+
+	kiln_build_result_init(&result);
+	assert_int_equal(
+		kiln_get_or_build(kiln, key, build_and_fork, &nesting, &result),
+		KILN_OK);
+	assert_int_equal(nesting.same, KILN_OK);
+	assert_string_equal(kiln_blob_data(result.blob), "outer");
+	assert_int_equal(shelf_calls(shelf).open_locks, 0);
+	kiln_build_result_fini(&result);
+	kiln_key_free(key);
+	kiln_close(kiln);
+	shelf_free(shelf);
+}
+
 /* ---- Metadata -------------------------------------------------------------- */
 
 static void build_with_metadata(const struct kiln_key *key, void *arg,
@@ -1394,6 +1441,7 @@ int main(void)
 		cmocka_unit_test(a_success_without_a_blob_breaks_the_contract),
 		cmocka_unit_test(
 			a_build_may_use_the_kiln_but_not_for_its_own_key),
+		cmocka_unit_test(a_build_may_fork),
 		cmocka_unit_test(an_entry_says_where_it_comes_from),
 		cmocka_unit_test(put_replace_remove_and_wipe),
 		cmocka_unit_test(a_value_that_the_store_refuses_is_in_memory),
