@@ -84,9 +84,10 @@ struct kiln_tier_ops {
 				 struct kiln_tier_lock **out_lock);
 	void (*unlock)(struct kiln_tier *tier, struct kiln_tier_lock *lock);
 
-	/* Add to the counters that are kept for all processes. */
-	void (*count)(struct kiln_tier *tier,
-		      const uint64_t deltas[KILN_N_COUNTERS]);
+	/* Add to the counters that are kept for all processes.  KILN_E_TIMEOUT:
+	   busy, nothing was added; the numbers come again later. */
+	enum kiln_status (*count)(struct kiln_tier *tier,
+				  const uint64_t deltas[KILN_N_COUNTERS]);
 
 	/* Read them; see kiln_store_counters(). */
 	enum kiln_status (*counters)(struct kiln_tier *tier,

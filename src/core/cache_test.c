@@ -1361,6 +1361,40 @@ static void counters_are_kept_by_the_store(void **state)
 	free(counters);
 }
 
+/* Another process is at the counters just now. */
+static void what_could_not_be_counted_is_counted_later(void **state)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	struct kiln_store_counters *counters = calloc(1, sizeof(*counters));
+
+	for (size_t i = 0; i < 2; i++) {
+		char *directory = harness_directory();
+		char *url = url_of(kinds[i], directory);
+		char *path = harness_path(directory, "store/kiln.stats");
+		struct kiln *kiln = open_url(url, KILN_OPEN_GUEST);
+		struct work work = { .text = "one" };
+		int fd;
+
+		kiln_count(kiln, KILN_COUNT_JOBS_DONE, 1);
+		fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_WRITE, 0);
+		assert_int_equal(
+			sys->try_lock(sys, fd, KI_LOCK_EXCLUSIVE, 0, 1), 0);
+		assert_outcome(kiln, 1, &work, "one from build");
+		assert_got(kiln, 1, "one");
+		assert_int_equal(sys->close(sys, fd), 0);
+		assert_got(kiln, 1, "one");
+		assert_int_equal(kiln_store_counters(kiln, counters), KILN_OK);
+		assert_int_equal(counters->total[KILN_COUNT_JOBS_DONE], 1);
+		assert_int_equal(counters->total[KILN_COUNT_BUILDS], 1);
+		assert_int_equal(counters->total[KILN_COUNT_HITS_STORE], 2);
+		kiln_close(kiln);
+		free(path);
+		free(url);
+		free(directory);
+	}
+	free(counters);
+}
+
 /* ---- A tier that moves on ---------------------------------------------------- */
 
 static struct kiln *swept;
@@ -1465,6 +1499,7 @@ int main(void)
 		cmocka_unit_test(many_processes_build_once),
 		cmocka_unit_test(a_store_that_cannot_be_used_costs_the_store),
 		cmocka_unit_test(counters_are_kept_by_the_store),
+		cmocka_unit_test(what_could_not_be_counted_is_counted_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,6 +70,15 @@ static void sum(struct kiln *kiln, uint64_t out[KILN_N_COUNTERS])
 	out[KILN_COUNT_WAITED] += ki_memory_waited(kiln->memory);
 }
 
+/* They count as not flushed: the next flush brings them. */
+static void keep(struct kiln *kiln, const uint64_t deltas[KILN_N_COUNTERS])
+{
+	ki_mutex_lock(&kiln->stats_mutex);
+	for (size_t c = 0; c < KILN_N_COUNTERS; c++)
+		kiln->flushed[c] -= deltas[c];
+	ki_mutex_unlock(&kiln->stats_mutex);
+}
+
 void ki_kiln_flush(struct kiln *kiln)
 {
 	struct kiln_tier *store = kiln->has_store ? kiln->tiers[0] : NULL;
@@ -85,8 +94,8 @@ void ki_kiln_flush(struct kiln *kiln)
 		any |= deltas[c];
 	}
 	ki_mutex_unlock(&kiln->stats_mutex);
-	if (any)
-		store->ops->count(store, deltas);
+	if (any && store->ops->count(store, deltas) == KILN_E_TIMEOUT)
+		keep(kiln, deltas);
 }
 
 /* Whether `next` has come, for one caller; it is then moved by `period`. */

@@ -8,8 +8,9 @@
  *	       changed)
  *	576    744 hours of 8 numbers, hour h in row h mod 744
  *
- * 49152 bytes from the first on.  Who adds takes a lock on the file, once, and
- * gives up if another has it: a number in a table is not worth a wait.
+ * 49152 bytes from the first on.  Who adds tries once to lock the file: a number
+ * in a table is not worth a wait, it can come later.  Who reads takes no lock,
+ * and looks again if the head was being written.
  */
 
 #include "store/store.h"
@@ -27,6 +28,7 @@
 #define VERSION	  1
 #define N_TOTALS  64
 #define N_COLUMNS 8
+#define READS_MAX 8
 
 static_assert((int)KILN_N_COUNTERS <= N_TOTALS, "format");
 
@@ -178,16 +180,35 @@ static void close_locked(const struct ki_sys *sys, int fd,
 	(void)sys->close(sys, fd);
 }
 
-void ki_counters_add(const struct ki_sys *sys, const char *path,
-		     const uint64_t deltas[KILN_N_COUNTERS])
+enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
+				 const uint64_t deltas[KILN_N_COUNTERS])
 {
 	struct ki_fork_close place;
-	int fd = open_locked(sys, path, &place);
+	int err, fd = open_locked(sys, path, &place);
 
 	if (fd < 0)
-		return;
-	(void)add(sys, fd, deltas);
+		return fd == -EAGAIN ? KILN_E_TIMEOUT
+				     : ki_status_from_errno(fd);
+	err = add(sys, fd, deltas);
 	close_locked(sys, fd, &place);
+	return ki_status_from_errno(err);
+}
+
+/* The whole file, from malloc().  -EBADMSG: not sound, this time. */
+static int read_once(const struct ki_sys *sys, const char *path,
+		     struct head *out_head, void **out_data)
+{
+	size_t size;
+	int err = ki_read_file(sys, path, KI_COUNTERS_BYTES, out_data, &size);
+
+	if (err)
+		return err;
+	if (size == KI_COUNTERS_BYTES)
+		memcpy(out_head, *out_data, sizeof(*out_head));
+	if (size == KI_COUNTERS_BYTES && is_sound(out_head))
+		return 0;
+	free(*out_data);
+	return -EBADMSG;
 }
 
 enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
@@ -196,23 +217,21 @@ enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 	struct head head;
 	uint64_t hour;
 	void *data;
-	size_t size;
 	unsigned i;
-	int err;
+	int tries = 0, err;
 
-	err = ki_read_file(sys, path, KI_COUNTERS_BYTES, &data, &size);
+	do {
+		err = read_once(sys, path, &head, &data);
+	} while (err == -EBADMSG && ++tries < READS_MAX);
 	if (err == -ENOENT) {
 		memset(out_counters, 0, sizeof(*out_counters));
 		return KILN_OK;
 	}
 	if (err)
-		return err == -EFBIG || err == -EINVAL
+		return err == -EFBIG || err == -EINVAL || err == -EBADMSG
 			       ? KILN_E_FORMAT
 			       : ki_status_from_errno(err);
-	if (size == KI_COUNTERS_BYTES)
-		memcpy(&head, data, sizeof(head));
-	if (size != KI_COUNTERS_BYTES || !is_sound(&head) ||
-	    head.version != VERSION) {
+	if (head.version != VERSION) {
 		free(data);
 		return KILN_E_FORMAT;
 	}

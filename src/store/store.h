@@ -86,12 +86,12 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
 /*
  * NAME.stats: counters over all processes, of fixed size, in the totals and
  * per hour.  Adding never waits longer than one try of a lock takes and keeps
- * no descriptor; what could not be added is lost.  A missing file reads as
- * zeros; a damaged one is begun anew by the next who adds.
+ * no descriptor; KILN_E_TIMEOUT: another had it, nothing was added.  A missing
+ * file reads as zeros; a damaged one is begun anew by the next who adds.
  */
 #define KI_COUNTERS_BYTES 49152 /* of the file */
-void ki_counters_add(const struct ki_sys *sys, const char *path,
-		     const uint64_t deltas[KILN_N_COUNTERS]);
+enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
+				 const uint64_t deltas[KILN_N_COUNTERS]);
 enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 				  struct kiln_store_counters *out_counters);
 enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path);

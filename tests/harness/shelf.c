@@ -298,13 +298,14 @@ static void tier_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 	pthread_mutex_unlock(&shelf->mutex);
 }
 
-static void tier_count(struct kiln_tier *tier,
-		       const uint64_t deltas[KILN_N_COUNTERS])
+static enum kiln_status tier_count(struct kiln_tier *tier,
+				   const uint64_t deltas[KILN_N_COUNTERS])
 {
 	ENTER(tier, count);
 	for (size_t i = 0; i < KILN_N_COUNTERS; i++)
 		shelf->counters.total[i] += deltas[i];
 	pthread_mutex_unlock(&shelf->mutex);
+	return KILN_OK;
 }
 
 static enum kiln_status tier_counters(struct kiln_tier *tier,

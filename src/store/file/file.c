@@ -405,13 +405,14 @@ static void file_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 	free(lock);
 }
 
-static void file_count(struct kiln_tier *tier,
-		       const uint64_t deltas[KILN_N_COUNTERS])
+static enum kiln_status file_count(struct kiln_tier *tier,
+				   const uint64_t deltas[KILN_N_COUNTERS])
 {
 	struct ki_file_store *store = store_of(tier);
 
-	if (!ki_file_is_readonly(store))
-		ki_counters_add(store->sys, store->stats, deltas);
+	return ki_file_is_readonly(store)
+		       ? KILN_E_READONLY
+		       : ki_counters_add(store->sys, store->stats, deltas);
 }
 
 static enum kiln_status file_counters(struct kiln_tier *tier,

@@ -371,7 +371,7 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 		uint64_t deltas[KILN_N_COUNTERS] = { 0 };
 
 		deltas[KILN_COUNT_EVICTED] = sweep.n_evicted;
-		ki_counters_add(store->sys, store->stats, deltas);
+		(void)ki_counters_add(store->sys, store->stats, deltas);
 	}
 out:
 	free(sweep.evictable);

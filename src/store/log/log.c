@@ -293,17 +293,19 @@ static int is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 	return live;
 }
 
-static void count(struct kiln_tier *tier,
-		  const uint64_t deltas[KILN_N_COUNTERS])
+static enum kiln_status count(struct kiln_tier *tier,
+			      const uint64_t deltas[KILN_N_COUNTERS])
 {
 	struct ki_log *log = (struct ki_log *)tier;
+	enum kiln_status status;
 
 	if (log->readonly)
-		return;
-	ki_counters_add(log->sys, log->stats_path, deltas);
+		return KILN_E_READONLY;
+	status = ki_counters_add(log->sys, log->stats_path, deltas);
 	if (log->flags & KILN_OPEN_SHARED)
 		(void)log->sys->chmod(log->sys, log->stats_path,
 				      ki_log_mode(log));
+	return status;
 }
 
 static enum kiln_status counters(struct kiln_tier *tier,

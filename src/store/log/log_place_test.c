@@ -863,6 +863,44 @@ static void a_descriptor_that_became_another_file_is_left_alone(void **state)
 	free(path);
 }
 
+static unsigned n_torn;
+
+/* Half of the head is from before, half from after a change. */
+static ssize_t torn_pread(const struct ki_sys *sys, int fd, void *data,
+			  size_t size, uint64_t offset)
+{
+	ssize_t n = ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
+
+	if (n_torn && size == KI_COUNTERS_BYTES) {
+		((uint8_t *)data)[100] ^= 1;
+		n_torn--;
+	}
+	return n;
+}
+
+static void counters_that_are_being_written_are_read_again(void **state)
+{
+	static const uint64_t deltas[KILN_N_COUNTERS] = { 1 };
+	struct store store = store_new(2 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_store_counters *counters = malloc(sizeof(*counters));
+
+	store_close(&store);
+	sys.pread = torn_pread;
+	store.options.sys = &sys;
+	store_open(&store);
+	assert_int_equal(store.tier->ops->count(store.tier, deltas), KILN_OK);
+	n_torn = 3;
+	assert_int_equal(store.tier->ops->counters(store.tier, counters),
+			 KILN_OK);
+	assert_int_equal(counters->total[0], 1);
+	n_torn = 1000;
+	assert_int_equal(store.tier->ops->counters(store.tier, counters),
+			 KILN_E_FORMAT);
+	free(counters);
+	store_free(&store);
+}
+
 static void counters_add_up(void **state)
 {
 	struct store a = store_new(2 << 20, 0);
@@ -915,6 +953,8 @@ int main(void)
 		cmocka_unit_test(
 			a_descriptor_that_became_another_file_is_left_alone),
 		cmocka_unit_test(counters_add_up),
+		cmocka_unit_test(
+			counters_that_are_being_written_are_read_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
