@@ -286,6 +286,36 @@ static void another_boot_begins_a_new_segment(void **state)
 	store_free(&store);
 }
 
+/* Without /proc nobody knows which boot this is: those change nothing. */
+static void who_does_not_know_the_boot_goes_on_in_the_segment(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	struct store blind = store_beside(&store, 0);
+	struct ki_log *log = (struct ki_log *)blind.tier;
+	uint32_t before;
+	unsigned i;
+
+	assert_int_equal(store_put(&store, 0, 100, 0), KILN_OK);
+	before = log_tail_segment(header_of(&store)->tail);
+	log->boot_id[0] = log->boot_id[1] = 0;
+	for (i = 1; i < 9; i++)
+		assert_int_equal(store_put(i % 2 ? &blind : &store, i, 100, 0),
+				 KILN_OK);
+	assert_int_equal(log_tail_segment(header_of(&store)->tail), before);
+
+	/* Also where it was first. */
+	assert_int_equal(store.tier->ops->wipe(store.tier), KILN_OK);
+	assert_int_equal(store_put(&blind, 0, 100, 0), KILN_OK);
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	before = log_tail_segment(header_of(&store)->tail);
+	for (i = 2; i < 9; i++)
+		assert_int_equal(store_put(i % 2 ? &blind : &store, i, 100, 0),
+				 KILN_OK);
+	assert_int_equal(log_tail_segment(header_of(&store)->tail), before);
+	store_free(&blind);
+	store_free(&store);
+}
+
 /* The index is older than the segment: its tail lies among records. */
 static void a_tail_among_records_is_left(void **state)
 {
@@ -368,6 +398,8 @@ int main(void)
 		cmocka_unit_test(segment_numbers_cross_every_border),
 		cmocka_unit_test(old_words_find_nothing),
 		cmocka_unit_test(another_boot_begins_a_new_segment),
+		cmocka_unit_test(
+			who_does_not_know_the_boot_goes_on_in_the_segment),
 		cmocka_unit_test(a_tail_among_records_is_left),
 		cmocka_unit_test(a_change_that_was_left_half_way_is_finished),
 		cmocka_unit_test(leftovers_go_with_the_next_roll),

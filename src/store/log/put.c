@@ -91,9 +91,13 @@ static int is_used_already(struct ki_log *log, int fd, uint32_t units)
 	       start;
 }
 
+/* Not for those who do not know it (without /proc): they would roll in turn
+   with those who do. */
 static int is_other_boot(const struct ki_log *log,
 			 const struct log_index *index)
 {
+	if (!log->boot_id[0] && !log->boot_id[1])
+		return 0;
 	return index->header->boot_id[0] != log->boot_id[0] ||
 	       index->header->boot_id[1] != log->boot_id[1];
 }

@@ -672,8 +672,10 @@ static void set_tail(struct ki_log *log, struct log_index *index,
 {
 	struct log_header *header = index->header;
 
-	header->boot_id[0] = log->boot_id[0];
-	header->boot_id[1] = log->boot_id[1];
+	if (log->boot_id[0] || log->boot_id[1]) {
+		header->boot_id[0] = log->boot_id[0];
+		header->boot_id[1] = log->boot_id[1];
+	}
 	header->tail = log_tail_word(number, 0);
 	header->n_rolls++;
 }
