@@ -209,8 +209,10 @@ static void take_line(struct progress *progress, char *line)
 		snprintf(progress->now, sizeof(progress->now), "waiting");
 	} else if (!strcmp(line, "done")) {
 		report->n_done++;
+		progress->n_left -= progress->n_left != 0;
 	} else if (!strcmp(line, "failed")) {
 		remember(&report->failed, ++report->n_failed, rest);
+		progress->n_left -= progress->n_left != 0;
 	} else if (!strcmp(line, "skipped")) {
 		remember(&report->skipped, ++report->n_skipped, rest);
 	}

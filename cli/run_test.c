@@ -753,6 +753,8 @@ static void progress_is_for_terminals(void **state)
 		text = read_to_end(master);
 		assert_int_equal(strstr(text, "\r[#####.....] 1/2 app") != NULL,
 				 i == 0);
+		/* What is done is not left, before the worker counts again. */
+		assert_null(strstr(text, "/3 "));
 		assert_int_equal(strchr(text, '\033') != NULL, i == 0);
 		assert_int_equal(strstr(text, "\r\033[Kkiln: not made") != NULL,
 				 i == 0);
