@@ -184,8 +184,8 @@ KILN_API const char *kiln_counter_words(unsigned counter);
  */
 KILN_API void kiln_note_build(struct kiln *kiln, int begins);
 
-/* How many processes are building now; the dead and those that began more
-   than 10 minutes ago do not count. */
+/* How many kilns, of all processes, are building now; the dead and those that
+   began more than 10 minutes ago do not count. */
 KILN_API unsigned kiln_builds_now(struct kiln *kiln);
 
 /* ---- Configuration ---------------------------------------------------------- */

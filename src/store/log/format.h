@@ -83,7 +83,7 @@ struct log_builder {
 	_Atomic uint64_t process;  /* namespace of pids 32, pid 32; 0: free */
 	_Atomic uint64_t start;	   /* clock ticks since boot */
 	_Atomic uint64_t begun_ns; /* monotonic; 0: builds nothing now */
-	_Atomic uint64_t reserved;
+	_Atomic uint64_t handle;   /* tells those of a process apart */
 };
 
 struct log_header {

@@ -284,14 +284,21 @@ void ki_log_build_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 
 #define BUILD_NS_MAX ((uint64_t)600 * 1000000000)
 
+static int is_own_builder(const struct ki_log *log,
+			  const struct log_builder *builder)
+{
+	return builder->process == log->process &&
+	       builder->start == log->process_start &&
+	       builder->handle == (uintptr_t)log;
+}
+
 static struct log_builder *own_builder(const struct ki_log *log,
 				       struct log_header *header)
 {
 	int i, second;
 
 	for (i = 0; i < LOG_BUILDERS; i++)
-		if (header->builders[i].process == log->process &&
-		    header->builders[i].start == log->process_start)
+		if (is_own_builder(log, &header->builders[i]))
 			return &header->builders[i];
 
 	/* A free one, else a dead one's. */
@@ -308,6 +315,7 @@ static struct log_builder *own_builder(const struct ki_log *log,
 				continue;
 			builder->begun_ns = 0;
 			builder->start = log->process_start;
+			builder->handle = (uintptr_t)log;
 			return builder;
 		}
 	return NULL;
@@ -364,7 +372,9 @@ void ki_log_forget_builder(struct ki_log *log)
 	for (i = 0; index && index->writable && i < LOG_BUILDERS; i++) {
 		struct log_builder *builder = &index->header->builders[i];
 
-		if (builder->process == log->process && !builder->begun_ns)
-			builder->process = 0;
+		if (!is_own_builder(log, builder))
+			continue;
+		builder->begun_ns = 0;
+		builder->process = 0;
 	}
 }

@@ -669,6 +669,22 @@ static void who_builds_is_known_and_the_dead_do_not_count(void **state)
 	store_free(&store);
 }
 
+static void two_handles_of_one_process_build_apart(void **state)
+{
+	struct store a = store_new(8 << 20, 0);
+	struct store b = store_beside(&a, 0);
+
+	a.tier->ops->note_build(a.tier, 1);
+	b.tier->ops->note_build(b.tier, 1);
+	a.tier->ops->note_build(a.tier, 0);
+	assert_int_equal(a.tier->ops->builds_now(a.tier), 1);
+	store_close(&b);
+	assert_int_equal(a.tier->ops->builds_now(a.tier), 0);
+	a.tier->ops->note_build(a.tier, 1);
+	assert_int_equal(a.tier->ops->builds_now(a.tier), 1);
+	store_free(&a);
+}
+
 static unsigned count_descriptors(void)
 {
 	unsigned n = 0;
@@ -944,6 +960,7 @@ int main(void)
 			a_build_lock_excludes_and_ends_with_its_holder),
 		cmocka_unit_test(a_forked_child_may_close),
 		cmocka_unit_test(who_builds_is_known_and_the_dead_do_not_count),
+		cmocka_unit_test(two_handles_of_one_process_build_apart),
 		cmocka_unit_test(in_a_guest_no_descriptor_outlives_a_call),
 		cmocka_unit_test(a_guest_reads_of_the_index_what_it_looks_at),
 		cmocka_unit_test(
