@@ -17,7 +17,10 @@
  *
  * Threads    Kilns and blobs may be shared between threads without care.  A
  *            key is its maker's until it is finished; then it may be shared.
- * Processes  As many as you like may have a store open.
+ * Processes  As many as you like may have a store open.  What one of them
+ *            wipes or evicts all forget at their next call; what it removes or
+ *            replaces another may still hand out from its memory tier, until
+ *            the entry's segment goes.
  * fork()     A child gets KILN_E_FORKED from every kiln that it inherited, and
  *            can do nothing with it but close it.  It may open its own.
  * Signals    No call installs a handler or changes a mask; the few threads
