@@ -46,7 +46,9 @@
 #define SUFFIX		      ".job"
 #define TEMPORARY_SUFFIX      ".tmp"
 #define TEMPORARY_SECONDS_MAX 600
-#define ALLOWANCE_BYTES	      ((uint64_t)1 << 20)
+#define ALLOWANCE_BYTES_MAX   ((uint64_t)1 << 20)
+#define ALLOWANCE_PART	      64 /* of the room that is left */
+#define REFUSED_NS	      ((uint64_t)10 * NS)
 #define NS		      1000000000
 
 /* Tags of fields; numbers are never used again. */
@@ -717,11 +719,18 @@ static int publish(const struct ki_sys *sys, const char *temporary,
 	return err;
 }
 
-/* Of this process, for the spool that it counted last. */
+/*
+ * Counting a spool takes a look at each of its files: 30 ms when it is full of
+ * small ones.  So a process may write a little for each time that it counts,
+ * the less the fuller it is; and what finds no room is not tried again at once.
+ * Of this process, for the spool that it counted last.
+ */
 static struct ki_mutex allowance_mutex = KI_MUTEX_INIT(SYS);
 static struct {
 	uint64_t spool; /* hash of its path and of the process */
 	uint64_t bytes;
+	uint64_t refused_bytes; /* there is no room for so much */
+	uint64_t refused_until_ns;
 } allowance KI_GUARDED_BY(allowance_mutex);
 
 static uint64_t spool_of_process(const char *spool)
@@ -742,11 +751,36 @@ static int take_allowance(const char *spool, uint64_t bytes)
 	return taken;
 }
 
-static void set_allowance(const char *spool, uint64_t bytes)
+static int was_refused(const struct ki_sys *sys, const char *spool,
+		       uint64_t bytes)
 {
+	int refused;
+
+	ki_mutex_lock(&allowance_mutex);
+	refused = allowance.spool == spool_of_process(spool) &&
+		  bytes >= allowance.refused_bytes &&
+		  sys->monotonic_ns(sys) < allowance.refused_until_ns;
+	ki_mutex_unlock(&allowance_mutex);
+	return refused;
+}
+
+/* After counting. */
+static void set_allowance(const struct ki_sys *sys, const char *spool,
+			  uint64_t used, uint64_t bytes)
+{
+	uint64_t part = 0;
+
+	if (used < KI_CL_SPOOL_BYTES_MAX)
+		part = (KI_CL_SPOOL_BYTES_MAX - used) / ALLOWANCE_PART;
 	ki_mutex_lock(&allowance_mutex);
 	allowance.spool = spool_of_process(spool);
-	allowance.bytes = bytes;
+	allowance.bytes =
+		part < ALLOWANCE_BYTES_MAX ? part : ALLOWANCE_BYTES_MAX;
+	allowance.refused_bytes = bytes;
+	allowance.refused_until_ns =
+		used > KI_CL_SPOOL_BYTES_MAX
+			? sys->monotonic_ns(sys) + REFUSED_NS
+			: 0;
 	ki_mutex_unlock(&allowance_mutex);
 }
 
@@ -754,17 +788,16 @@ static void set_allowance(const char *spool, uint64_t bytes)
 static enum kiln_status check_room(const struct ki_sys *sys, const char *spool,
 				   uint64_t size)
 {
+	uint64_t bytes = (size | 4095) + 1;
 	struct walk walk = { .lists = 0 };
 	int err;
 
-	if (take_allowance(spool, (size | 4095) + 1))
+	if (take_allowance(spool, bytes))
 		return KILN_OK;
 	err = walk_spool(sys, spool, &walk);
 	if (err)
 		return ki_status_from_errno(err);
-	set_allowance(spool, walk.bytes <= KI_CL_SPOOL_BYTES_MAX / 4 * 3
-				     ? ALLOWANCE_BYTES
-				     : 0);
+	set_allowance(sys, spool, walk.bytes, bytes);
 	return walk.bytes > KI_CL_SPOOL_BYTES_MAX ? KILN_E_FULL : KILN_OK;
 }
 
@@ -809,6 +842,8 @@ enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys, const char *spool,
 		status = KILN_EXISTS;
 	if (!status)
 		status = encode(&own, own.tries, &bytes);
+	if (!status && was_refused(sys, spool, (bytes.size | 4095) + 1))
+		status = KILN_E_FULL;
 	if (!status)
 		status = ki_status_from_errno(
 			write_temporary(sys, path, &bytes, temporary));

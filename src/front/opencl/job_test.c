@@ -463,6 +463,58 @@ static void many_small_jobs_stay_within_the_bound(void **state)
 	free(spool);
 }
 
+static unsigned n_walks;
+
+static int counting_opendir(const struct ki_sys *sys, const char *path,
+			    struct ki_dir **out_dir)
+{
+	n_walks++;
+	return ki_sys_posix.opendir(&ki_sys_posix, path, out_dir);
+}
+
+/* Counting a spool of thousands of jobs takes tens of milliseconds: not at
+   each build, however full it is. */
+static void a_spool_that_is_nearly_full_is_not_counted_each_time(void **state)
+{
+	static const struct {
+		off_t bytes_left;
+		unsigned n_written;
+		unsigned walks_max;
+	} rows[] = {
+		{ 60 << 20, 200, 2 },
+		{ 12 << 20, 200, 10 },
+		{ 4 << 20, 200, 40 },
+		{ 8192, 2, 4 },
+		{ -4096, 0, 1 },
+	};
+	struct ki_sys sys = ki_sys_posix;
+	struct ki_cl_job job = job_of("record");
+	unsigned i, n, n_written;
+
+	sys.opendir = counting_opendir;
+	job.record_size = sizeof(n);
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *spool = harness_directory();
+		char *other = harness_path(
+			spool, "00000000000000000000000000000000.job");
+
+		harness_write(other, "", 0);
+		assert_int_equal(truncate(other, (off_t)KI_CL_SPOOL_BYTES_MAX -
+							 rows[i].bytes_left),
+				 0);
+		n_walks = n_written = 0;
+		for (n = 0; n < 200; n++) {
+			job.record = &n;
+			n_written += ki_cl_job_write_on(&sys, spool, &job) ==
+				     KILN_OK;
+		}
+		assert_int_equal(n_written, rows[i].n_written);
+		assert_in_range(n_walks, 1, rows[i].walks_max);
+		free(other);
+		free(spool);
+	}
+}
+
 static void a_job_larger_than_any_spool_is_refused(void **state)
 {
 	char *spool = harness_directory();
@@ -875,6 +927,8 @@ int main(void)
 		cmocka_unit_test(what_a_newer_kiln_wrote_is_told_from_damage),
 		cmocka_unit_test(a_full_spool_refuses),
 		cmocka_unit_test(many_small_jobs_stay_within_the_bound),
+		cmocka_unit_test(
+			a_spool_that_is_nearly_full_is_not_counted_each_time),
 		cmocka_unit_test(a_job_larger_than_any_spool_is_refused),
 		cmocka_unit_test(the_bound_holds_when_many_write_at_once),
 		cmocka_unit_test(many_writers_of_one_key_leave_one_job),
