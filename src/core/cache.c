@@ -216,7 +216,21 @@ static void follow_generations(struct kiln *kiln)
 	}
 }
 
-/* A failing tier is a miss: here, for all tiers.  *reason is why. */
+/* The log gets the first fault of each kind; the counters have them all. */
+COLD static void tell_once(struct kiln *kiln, enum kiln_status status,
+			   const char *what, unsigned shift)
+{
+	uint64_t bit = (uint64_t)1 << ((unsigned)-status + shift);
+
+	/* Why a store is not in use was told when it was opened. */
+	if (kiln->log && kiln->store_status >= 0 &&
+	    !(atomic_fetch_or(&kiln->told, bit) & bit))
+		ki_kiln_log(kiln, KILN_LOG_ERROR, "%s: %s", what,
+			    kiln_status_name(status));
+}
+
+/* A failing tier is a miss: here, for all tiers.  *reason is why.  Damage is
+   told by the tier, which knows where. */
 static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 			    const struct kiln_key *key,
 			    struct kiln_blob **out_blob,
@@ -228,12 +242,14 @@ static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 
 	if (status == KILN_OK || status == KILN_MISS)
 		return status;
-	if (status == KILN_E_FORMAT)
+	if (status == KILN_E_FORMAT) {
 		*reason = KILN_COUNT_MISS_DAMAGED;
-	else if (status == KILN_E_COLLISION)
+	} else if (status == KILN_E_COLLISION) {
 		ki_kiln_count(kiln, KILN_COUNT_COLLISIONS, 1);
-	else
+	} else {
 		*reason = KILN_COUNT_MISS_UNAVAILABLE;
+		tell_once(kiln, status, "the store cannot be read", 0);
+	}
 	return KILN_MISS;
 }
 
@@ -258,7 +274,10 @@ static void count_put(struct kiln *kiln, enum kiln_status status, size_t size)
 		ki_kiln_count(kiln, KILN_COUNT_BYTES_WRITTEN, size);
 		return;
 	case KILN_EXISTS:
+		return;
 	case KILN_E_READONLY:
+		if (ki_kiln_writes(kiln))
+			tell_once(kiln, status, "the store takes no entry", 32);
 		return;
 	case KILN_E_FULL:
 		ki_kiln_count(kiln, KILN_COUNT_MISS_FULL, 1);
@@ -269,6 +288,8 @@ static void count_put(struct kiln *kiln, enum kiln_status status, size_t size)
 	default:
 		break;
 	}
+	if (status != KILN_E_TIMEOUT)
+		tell_once(kiln, status, "the store takes no entry", 32);
 	ki_kiln_count(kiln, KILN_COUNT_PUTS_DROPPED, 1);
 }
 

@@ -42,6 +42,7 @@ struct kiln {
 	_Atomic int attention; /* off the hot path: closing, traced, a guest,
 				   or a flush may be due */
 	_Atomic int closing;
+	_Atomic uint64_t told; /* faults of tiers that the log has had */
 	_Alignas(64) _Atomic uint64_t calls; /* in progress, off the hot path */
 	_Atomic uint64_t next_tick_ns;
 	_Atomic uint64_t next_halving_ns;

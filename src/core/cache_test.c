@@ -244,6 +244,45 @@ static void a_failing_tier_is_a_miss(void **state)
 	}
 }
 
+static void count_line(void *arg, enum kiln_log_level level,
+		       const char *message)
+{
+	*(unsigned *)arg += level == KILN_LOG_ERROR;
+}
+
+/* S39: one message, not hundreds. */
+static void trouble_with_a_tier_is_told_once(void **state)
+{
+	static const struct {
+		enum kiln_status get;
+		enum kiln_status put;
+		unsigned n_lines;
+	} rows[] = {
+		{ KILN_OK, KILN_OK, 0 },	 { KILN_E_IO, KILN_OK, 1 },
+		{ KILN_E_IO, KILN_E_IO, 2 },	 { KILN_OK, KILN_E_FULL, 1 },
+		{ KILN_OK, KILN_E_READONLY, 1 }, { KILN_OK, KILN_E_TIMEOUT, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_options options = defaults();
+		struct shelf *shelf = shelf_new();
+		struct work work = { .text = "one" };
+		unsigned n_lines = 0;
+		struct kiln *kiln;
+
+		options.log = count_line;
+		options.log_arg = &n_lines;
+		kiln = open_with(options, shelf, NULL);
+		shelf_fail_get(shelf, rows[i].get);
+		shelf_fail_put(shelf, rows[i].put);
+		for (unsigned n = 0; n < 20; n++)
+			assert_outcome(kiln, n, &work, "one from build");
+		assert_int_equal(n_lines, rows[i].n_lines);
+		kiln_close(kiln);
+		shelf_free(shelf);
+	}
+}
+
 /* A front end tries what it finds; what comes of it is counted by its word. */
 static void a_front_counts_what_it_made_of_an_entry(void **state)
 {
@@ -1467,6 +1506,7 @@ int main(void)
 		cmocka_unit_test(tiers_are_asked_in_order_and_filled),
 		cmocka_unit_test(a_failing_tier_is_a_miss),
 		cmocka_unit_test(a_front_counts_what_it_made_of_an_entry),
+		cmocka_unit_test(trouble_with_a_tier_is_told_once),
 		cmocka_unit_test(many_threads_build_once),
 		cmocka_unit_test(many_kilns_on_one_store_build_once),
 		cmocka_unit_test(

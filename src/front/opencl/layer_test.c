@@ -496,6 +496,8 @@ static void damaged_entries_never_reach_the_driver(void **state)
 	assert_int_equal(calls(&place, "build-source"), 1);
 	assert_int_equal(calls(&place, "create-binary"), 0);
 	assert_int_equal(calls(&place, "damaged"), 0);
+	assert_true(log_has(&place, "is damaged"));
+	assert_int_equal(n_complaints(&place), 1);
 	free(native);
 	free(text);
 	place_fini(&place);
@@ -1220,6 +1222,8 @@ static void a_full_store_is_counted(void **state)
 	assert_int_equal(counter(&place, KILN_COUNT_MISS_FULL),
 			 counter(&place, KILN_COUNT_PUTS_DROPPED));
 	assert_int_equal(counter(&place, KILN_COUNT_MISS_NEW), 2);
+	assert_true(log_has(&place, "takes no entry: KILN_E_FULL"));
+	assert_int_equal(n_complaints(&place), 1);
 	free(text);
 	place_fini(&place);
 }

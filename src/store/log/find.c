@@ -145,6 +145,15 @@ out:
 	return status;
 }
 
+static void tell_damage(struct ki_log *log, const struct kiln_key *key)
+{
+	char hex[2 * KILN_DIGEST_BYTES + 1];
+
+	ki_hex(key->digest, KILN_DIGEST_BYTES, hex);
+	ki_log_say(log, KILN_LOG_ERROR, "entry %s is damaged and not used",
+		   hex);
+}
+
 enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 			    struct kiln_blob **out_value,
 			    struct kiln_blob **out_metadata)
@@ -153,13 +162,20 @@ enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 	_Atomic uint64_t *stripe = ki_log_enter(log);
 	struct log_index *index;
 	enum kiln_status status = ki_log_current(log, LOG_READ, &index);
+	int is_damaged = 0;
 
 	ki_log_trust_unplaced(&log->unplaced);
 	if (!status) {
 		ki_log_segments_sweep(log, index);
 		status = get(log, index, key, out_value, out_metadata);
+		/* One that cannot be dropped is met again: once is enough. */
+		is_damaged = status == KILN_E_FORMAT &&
+			     (index->writable ||
+			      !atomic_exchange(&log->has_told_damage, 1));
 	}
 	ki_log_leave(log, stripe);
+	if (is_damaged)
+		tell_damage(log, key);
 	return status;
 }
 

@@ -162,6 +162,7 @@ struct ki_log {
 	_Atomic unsigned n_building;
 	_Atomic unsigned grow_pause; /* puts until growing is tried again */
 	_Atomic int has_retired;     /* log->retired is not empty */
+	_Atomic int has_told_damage; /* of an index that cannot be written */
 	struct log_stripe stripes[LOG_STRIPES];
 
 	/* Under mutex. */
