@@ -144,7 +144,7 @@ static void quarantine(struct ki_log *log, struct log_index *index,
 	    ki_log_structure_begin(log, &lock, LOG_CHANGE_TIMEOUT_MS))
 		return;
 	if (!ki_log_is_current_locked(log, index) ||
-	    ki_log_census_take(log, min_live, 1, &census))
+	    ki_log_census_take(log, 1, &census))
 		goto out;
 	ki_log_limits_get(log, index, &limits);
 	if (limits.bytes_max &&
@@ -279,8 +279,7 @@ enum kiln_status ki_log_info(struct kiln_tier *tier,
 	enum kiln_status status = ki_log_current(log, LOG_READ, &index);
 
 	if (!status)
-		status = ki_log_census_take(log, ki_log_min_live(index), 0,
-					    &census);
+		status = ki_log_census_take(log, 0, &census);
 	if (!status) {
 		ki_log_limits_get(log, index, &limits);
 		fixed = ki_log_fixed(index->header);

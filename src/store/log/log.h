@@ -79,7 +79,6 @@ struct log_segment {
 /* The open segments of one store's life; shared by an index and the larger
    one that follows it. */
 struct log_segments {
-	unsigned refs; /* under log->mutex */
 	_Atomic(struct log_segment *) slots[LOG_SEGMENTS_OPEN];
 };
 
@@ -469,8 +468,8 @@ struct log_census {
 };
 
 /* Count.  `clean`, under byte 0 only: remove what was left unfinished. */
-enum kiln_status ki_log_census_take(struct ki_log *log, uint32_t min_live,
-				    int clean, struct log_census *out_census);
+enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
+				    struct log_census *out_census);
 void ki_log_census_fini(struct log_census *census);
 int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
 		      uint64_t bytes, uint64_t inode);

@@ -324,7 +324,7 @@ static enum kiln_status make_locked(struct ki_log *log)
 						ki_log_other_bytes() >
 					limits.bytes_max)
 		return KILN_E_FULL;
-	status = ki_log_census_take(log, 0, 1, &census);
+	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
 	status = draft_begin(log, n_buckets, &draft);
@@ -391,7 +391,7 @@ static enum kiln_status repair_locked(struct ki_log *log,
 	header->retired = 0;
 	if (log_number_is_sound(header->min_live))
 		return KILN_OK;
-	status = ki_log_census_take(log, 0, 1, &census);
+	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
 	header->min_live = log_number_word(
@@ -556,7 +556,7 @@ static enum kiln_status grow_locked(struct growth *growth)
 		return LOG_AGAIN;
 	if (!ki_log_fixed(index->header))
 		return KILN_E_FORMAT;
-	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
+	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
 	status = ki_log_make_room(log, index, &census,
@@ -670,7 +670,7 @@ static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
 	ki_log_limits_get(log, index, &limits);
 	index->header->retired = LOG_RETIRED_WIPED;
 	index->header->generation++;
-	status = ki_log_census_take(log, 0, 1, &census);
+	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
 	next = ki_log_next_number(index->header, &census);

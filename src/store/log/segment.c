@@ -111,11 +111,7 @@ static void take_out_locked(struct ki_log *log, struct log_segments *segments,
 
 struct log_segments *ki_log_segments_new(void)
 {
-	struct log_segments *segments = calloc(1, sizeof(*segments));
-
-	if (segments)
-		segments->refs = 1;
-	return segments;
+	return calloc(1, sizeof(struct log_segments));
 }
 
 /* With no operation inside. */
@@ -123,7 +119,7 @@ void ki_log_segments_free(struct log_segments *segments)
 {
 	unsigned i;
 
-	if (!segments || --segments->refs)
+	if (!segments)
 		return;
 	for (i = 0; i < LOG_SEGMENTS_OPEN; i++)
 		if (segments->slots[i])

@@ -180,8 +180,8 @@ static void count_segments(struct log_census *census)
 			census->bytes += census->files[i].bytes;
 }
 
-enum kiln_status ki_log_census_take(struct ki_log *log, uint32_t min_live,
-				    int clean, struct log_census *out_census)
+enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
+				    struct log_census *out_census)
 {
 	const struct ki_sys *sys = log->sys;
 	size_t name_size = strlen(log->name);
@@ -838,7 +838,7 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 	status = ki_log_index_bring(index, NULL);
 	if (status)
 		return status;
-	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
+	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
 	repair_numbers(index, &census);
@@ -898,7 +898,7 @@ static enum kiln_status large_locked(struct ki_log *log,
 	status = ki_log_index_bring(index, NULL);
 	if (status)
 		return status;
-	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
+	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
 	repair_numbers(index, &census);
@@ -962,7 +962,7 @@ static enum kiln_status limit_locked(struct ki_log *log,
 	    index->size + 2 * limits.segment_bytes + ki_log_other_bytes() >
 		    bytes_max)
 		return KILN_E_FULL;
-	status = ki_log_census_take(log, ki_log_min_live(index), 1, &census);
+	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
 	ki_log_limits_set(index->header, &limits);
