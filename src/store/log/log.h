@@ -12,7 +12,8 @@
  *	put.c        reserve, write, publish; remove
  *	index.c      the mapped index: words, marks, header
  *	segment.c    open segments, and when to let go of them
- *	structure.c  under byte 0: census, roll, eviction, large files
+ *	census.c     what lies in the directory, as the bound counts it
+ *	structure.c  under byte 0: roll, eviction, large files, limits
  *	make.c       under byte 0: making, growing, wiping, rebuilding the index
  *	lock.c       byte-range locks; build locks; who is building
  *	inspect.c    list, verify, info
@@ -442,7 +443,9 @@ enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
 				uint64_t size, uint64_t bytes,
 				uint32_t *out_units);
 
-/* ---- structure.c ----------------------------------------------------- */
+/* ---- census.c -------------------------------------------------------- */
+
+#define LOG_SLACK_BYTES 8192 /* blocks that a file system adds of its own */
 
 struct log_file {
 	uint32_t number;
@@ -474,13 +477,19 @@ void ki_log_census_fini(struct log_census *census);
 int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
 		      uint64_t bytes, uint64_t inode);
 
+/* Whether a segment is counted that is this file. */
+int ki_log_census_has_inode(const struct log_census *census, uint64_t inode);
+/* What the bound counts of a file. */
+uint64_t ki_log_counted(const struct ki_file_info *info);
+/* What there must be room for besides index and segments: counters, lock. */
+uint64_t ki_log_other_bytes(void);
+
+/* ---- structure.c ----------------------------------------------------- */
+
 /* Under byte 0: evict until `bytes` more fit.  FULL, TOO_LARGE. */
 enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 				  struct log_census *census, uint64_t bytes,
 				  int may_take_tail);
-
-/* What there must be room for besides index and segments: counters, lock. */
-uint64_t ki_log_other_bytes(void);
 
 /* Under byte 0: a file of real blocks under a passing name; open. */
 int ki_log_temporary(struct ki_log *log, uint64_t size,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What happens under byte 0: counting, rolling, evicting.
+ * What happens under byte 0: rolling, evicting, large files, limits.
  *
  *	oldest                                              tail
  *	[ 41 ][ 42 ][ 43: one large ][ 44 ] ...             [ 97 ]   [ spare ]
@@ -12,10 +12,6 @@
  * used since its last pass and swing each word from exactly the old to the
  * new place, then raise min_live, then unlink.  Killed between any two steps,
  * the next roll finds a smaller job of the same kind.
- *
- * The bound is a sum over the directory, taken anew each time: nothing that a
- * killed process left can be missed, and nothing is trusted.  Under byte 0 a
- * passing name is always someone's leftover.
  */
 
 #include "store/log/log.h"
@@ -26,205 +22,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LOCK_BYTES  (LOG_HOLDERS * sizeof(struct log_holder))
-#define SLACK_BYTES 8192 /* blocks that a file system adds of its own */
-
-/* ---- Census ---------------------------------------------------------- */
-
-uint64_t ki_log_other_bytes(void)
-{
-	return KI_COUNTERS_BYTES + LOCK_BYTES + SLACK_BYTES;
-}
-
-/* "0000002a.val" */
-static int parse_number(const char *text, uint32_t *out_number)
-{
-	uint32_t number = 0;
-	int i;
-
-	for (i = 0; i < 8; i++) {
-		char c = text[i];
-
-		if (c >= '0' && c <= '9')
-			number = number << 4 | (uint32_t)(c - '0');
-		else if (c >= 'a' && c <= 'f')
-			number = number << 4 | (uint32_t)(c - 'a' + 10);
-		else
-			return 0;
-	}
-	*out_number = number;
-	return !strcmp(text + 8, ".val");
-}
-
-int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
-		      uint64_t bytes, uint64_t inode)
-{
-	size_t n_max = census->n_files_max ? census->n_files_max * 2 : 64;
-	struct log_file *files;
-
-	if (census->n_files == census->n_files_max) {
-		files = realloc(census->files, n_max * sizeof(*files));
-		if (!files)
-			return -ENOMEM;
-		census->files = files;
-		census->n_files_max = n_max;
-	}
-	census->files[census->n_files++] = (struct log_file){
-		.number = number, .size = size, .bytes = bytes, .inode = inode
-	};
-	return 0;
-}
-
-static uint64_t counted(const struct ki_file_info *info)
-{
-	return info->size > info->blocks_bytes ? info->size
-					       : info->blocks_bytes;
-}
-
-/* The files of a directory inside ours (damaged entries). */
-static int count_inside(const struct ki_sys *sys, const char *path,
-			uint64_t *bytes)
-{
-	struct ki_file_info info;
-	char inner[KI_PATH_MAX];
-	struct ki_dir *dir;
-	const char *name;
-	int err = sys->opendir(sys, path, &dir);
-
-	if (err)
-		return err;
-	while ((err = sys->readdir(sys, dir, &name)) > 0) {
-		err = ki_path_join(inner, path, name);
-		if (!err)
-			err = sys->lstat(sys, inner, &info);
-		if (err && err != -ENOENT)
-			break;
-		if (!err && S_ISREG(info.mode))
-			*bytes += counted(&info);
-	}
-	sys->closedir(sys, dir);
-	return err;
-}
-
-/* One name of the directory; `rest` is what follows "NAME.". */
-static int take(struct ki_log *log, const char *path, const char *rest,
-		int clean, struct log_census *census)
-{
-	const struct ki_sys *sys = log->sys;
-	struct ki_file_info info;
-	uint32_t number;
-	int err;
-
-	err = sys->lstat(sys, path, &info);
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode))
-		return count_inside(sys, path, &census->bytes);
-	if (!S_ISREG(info.mode))
-		return 0;
-	if (!strncmp(rest, "tmp.", 4) && clean && !sys->unlink(sys, path))
-		return 0;
-	if (!strcmp(rest, "spare")) {
-		census->has_spare = 1;
-		census->spare_size = info.size;
-		census->spare_bytes = counted(&info);
-		census->bytes += counted(&info);
-	} else if (parse_number(rest, &number)) {
-		return ki_log_census_add(census, number, info.size,
-					 counted(&info),
-					 info.n_links > 1 ? info.inode : 0);
-	} else if (!strncmp(rest, "src.", 4) &&
-		   parse_number(rest + 4, &number)) {
-		if (!census->has_source ||
-		    log_is_before(number, census->oldest_source)) {
-			census->has_source = 1;
-			census->oldest_source = number;
-			census->oldest_source_bytes = counted(&info);
-		}
-		census->bytes += counted(&info);
-	} else if (!strcmp(rest, "idx") ||
-		   (!strncmp(rest, "tmp.", 4) && info.n_links == 1)) {
-		/* With more links it counts under its other name. */
-		census->bytes += counted(&info);
-	}
-	return 0;
-}
-
-static int older_first(const void *a, const void *b)
-{
-	const struct log_file *x = a, *y = b;
-
-	return x->number == y->number		     ? 0
-	       : log_is_before(x->number, y->number) ? -1
-						     : 1;
-}
-
-/* A large file that is being moved has two names for a moment, and for longer
-   if the mover dies. */
-static int has_inode(const struct log_census *census, size_t n, uint64_t inode)
-{
-	size_t i;
-
-	for (i = 0; inode && i < n; i++)
-		if (census->files[i].inode == inode)
-			return 1;
-	return 0;
-}
-
-static void count_segments(struct log_census *census)
-{
-	size_t i;
-
-	for (i = 0; i < census->n_files; i++)
-		if (!has_inode(census, i, census->files[i].inode))
-			census->bytes += census->files[i].bytes;
-}
-
-enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
-				    struct log_census *out_census)
-{
-	const struct ki_sys *sys = log->sys;
-	size_t name_size = strlen(log->name);
-	char path[KI_PATH_MAX];
-	struct ki_dir *dir;
-	const char *name;
-	int err;
-
-	*out_census = (struct log_census){
-		.bytes = KI_COUNTERS_BYTES + LOCK_BYTES,
-	};
-	err = sys->opendir(sys, log->directory, &dir);
-	if (err)
-		return ki_log_status(err);
-	while ((err = sys->readdir(sys, dir, &name)) > 0) {
-		if (strncmp(name, log->name, name_size) ||
-		    name[name_size] != '.')
-			continue;
-		err = ki_path_join(path, log->directory, name);
-		if (!err)
-			err = take(log, path, name + name_size + 1, clean,
-				   out_census);
-		if (err)
-			break;
-	}
-	sys->closedir(sys, dir);
-	if (err) {
-		ki_log_census_fini(out_census);
-		return ki_log_status(err);
-	}
-	if (out_census->n_files)
-		qsort(out_census->files, out_census->n_files,
-		      sizeof(*out_census->files), older_first);
-	count_segments(out_census);
-	return KILN_OK;
-}
-
-void ki_log_census_fini(struct log_census *census)
-{
-	free(census->files);
-	census->files = NULL;
-	census->n_files = 0;
-}
+/* ---- Numbers --------------------------------------------------------- */
 
 uint32_t ki_log_next_number(const struct log_header *header,
 			    const struct log_census *census)
@@ -580,7 +378,7 @@ static enum kiln_status evict_oldest(struct ki_log *log,
 	census->n_files--;
 	memmove(census->files, census->files + 1,
 		census->n_files * sizeof(*census->files));
-	if (!moved && !has_inode(census, census->n_files, file.inode))
+	if (!moved && !ki_log_census_has_inode(census, file.inode))
 		census->bytes -= file.bytes;
 	return KILN_OK;
 }
@@ -594,8 +392,9 @@ static int is_over(const struct log_index *index,
 	if (census->n_files &&
 	    next - census->files[0].number >= LOG_SPAN_MAX - 2)
 		return 1;
-	return bytes_max && (census->bytes + bytes + SLACK_BYTES > bytes_max ||
-			     census->n_files + 1 >= LOG_FILES_MAX);
+	return bytes_max &&
+	       (census->bytes + bytes + LOG_SLACK_BYTES > bytes_max ||
+		census->n_files + 1 >= LOG_FILES_MAX);
 }
 
 static int use_spare(struct ki_log *log, struct log_index *index,
@@ -708,10 +507,11 @@ static int use_spare(struct ki_log *log, struct log_index *index,
 	census->bytes -= census->spare_bytes;
 	if (sys->lstat(sys, path, &info))
 		return -EIO;
-	err = ki_log_census_add(census, number, info.size, counted(&info), 0);
+	err = ki_log_census_add(census, number, info.size,
+				ki_log_counted(&info), 0);
 	if (err)
 		return err;
-	census->bytes += counted(&info);
+	census->bytes += ki_log_counted(&info);
 	set_tail(log, index, number);
 	return 0;
 }
@@ -741,10 +541,10 @@ static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
 		err = log->sys->lstat(log->sys, path, &info);
 	if (!err)
 		err = ki_log_census_add(census, number, info.size,
-					counted(&info), 0);
+					ki_log_counted(&info), 0);
 	if (err)
 		return ki_log_status(err);
-	census->bytes += counted(&info);
+	census->bytes += ki_log_counted(&info);
 	set_tail(log, index, number);
 	return KILN_OK;
 }
