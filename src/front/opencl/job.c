@@ -47,7 +47,8 @@
 #define TEMPORARY_SUFFIX      ".tmp"
 #define TEMPORARY_SECONDS_MAX 600
 #define ALLOWANCE_BYTES_MAX   ((uint64_t)1 << 20)
-#define ALLOWANCE_PART	      64 /* of the room that is left */
+#define ALLOWANCE_BYTES_MIN   ((uint64_t)256 << 10)
+#define ALLOWANCE_PART	      16 /* of the room that is left */
 #define REFUSED_NS	      ((uint64_t)10 * NS)
 #define NS		      1000000000
 
@@ -768,10 +769,13 @@ static int was_refused(const struct ki_sys *sys, const char *spool,
 static void set_allowance(const struct ki_sys *sys, const char *spool,
 			  uint64_t used, uint64_t bytes)
 {
-	uint64_t part = 0;
+	uint64_t room = used < KI_CL_SPOOL_BYTES_MAX
+				? KI_CL_SPOOL_BYTES_MAX - used
+				: 0;
+	uint64_t part = room / ALLOWANCE_PART;
 
-	if (used < KI_CL_SPOOL_BYTES_MAX)
-		part = (KI_CL_SPOOL_BYTES_MAX - used) / ALLOWANCE_PART;
+	if (part < ALLOWANCE_BYTES_MIN)
+		part = room < ALLOWANCE_BYTES_MIN ? room : ALLOWANCE_BYTES_MIN;
 	ki_mutex_lock(&allowance_mutex);
 	allowance.spool = spool_of_process(spool);
 	allowance.bytes =

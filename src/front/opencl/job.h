@@ -7,9 +7,10 @@
  * its binary.  It is one file in the spool (docs/formats/job.md), mode 0600,
  * made as a temporary and renamed: complete or not there.  A spool holds at
  * most 64 MiB and nothing older than 7 days; beyond that a job is refused.
- * (A process that has counted the spool writes 1/64 of the room that was left
- * before it counts again, so very many at once may pass 64 MiB by a little; what
- * found no room is refused for ten seconds without counting.)
+ * (A process that has counted the spool writes 1/16 of the room that was left
+ * before it counts again, 256 KiB at least, so very many at once may pass 64 MiB
+ * by that much each; what found no room is refused for ten seconds without
+ * counting.)
  */
 
 #include <stddef.h>
