@@ -227,8 +227,9 @@ static void check_store(struct doctor *doctor, int is_writable)
 		    options.store_url ? options.store_url : "the store",
 		    ki_status_words(status), kiln_status_name(status));
 	else
-		say(doctor, "store", FINE, NULL, "%s, %llu entries, %s",
-		    options.store_url, (unsigned long long)info.n_entries,
+		say(doctor, "store", FINE, NULL,
+		    "%s, %llu entries (bookkeeping too), %s", options.store_url,
+		    (unsigned long long)info.n_entries,
 		    ki_format_size(info.bytes, size, sizeof(size)));
 }
 

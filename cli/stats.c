@@ -93,7 +93,7 @@ static void print_size(struct ki_bytes *out, const struct picture *picture)
 	const struct kiln_store_info *info = &picture->info;
 	char text[80], bytes[32], bound[32];
 
-	number(out, "entries", info->n_entries);
+	number(out, "entries, bookkeeping too", info->n_entries);
 	snprintf(text, sizeof(text), "%s of %s",
 		 ki_format_size(info->bytes, bytes, sizeof(bytes)),
 		 info->bytes_max
