@@ -42,6 +42,28 @@ static int parse_number(const char *text, uint32_t *out_number)
 	return !strcmp(text + 8, ".val");
 }
 
+/* "src.0000002a.val" */
+int ki_log_is_source(const char *rest, uint32_t *out_number)
+{
+	return !strncmp(rest, "src.", 4) && parse_number(rest + 4, out_number);
+}
+
+/* "tmp.1234.5"; other things may belong to a store named NAME.tmp. */
+static int is_temporary(const char *rest)
+{
+	size_t n;
+
+	if (strncmp(rest, "tmp.", 4))
+		return 0;
+	rest += 4;
+	n = strspn(rest, "0123456789");
+	if (!n || rest[n] != '.')
+		return 0;
+	rest += n + 1;
+	n = strspn(rest, "0123456789");
+	return n && !rest[n];
+}
+
 int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
 		      uint64_t bytes, uint64_t inode)
 {
@@ -108,7 +130,7 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 		return count_inside(sys, path, &census->bytes);
 	if (!S_ISREG(info.mode))
 		return 0;
-	if (!strncmp(rest, "tmp.", 4) && clean && !sys->unlink(sys, path))
+	if (is_temporary(rest) && clean && !sys->unlink(sys, path))
 		return 0;
 	if (!strcmp(rest, "spare")) {
 		census->has_spare = 1;
@@ -119,8 +141,7 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 		return ki_log_census_add(census, number, info.size,
 					 ki_log_counted(&info),
 					 info.n_links > 1 ? info.inode : 0);
-	} else if (!strncmp(rest, "src.", 4) &&
-		   parse_number(rest + 4, &number)) {
+	} else if (ki_log_is_source(rest, &number)) {
 		if (!census->has_source ||
 		    log_is_before(number, census->oldest_source)) {
 			census->has_source = 1;
@@ -129,7 +150,7 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 		}
 		census->bytes += ki_log_counted(&info);
 	} else if (!strcmp(rest, "idx") ||
-		   (!strncmp(rest, "tmp.", 4) && info.n_links == 1)) {
+		   (is_temporary(rest) && info.n_links == 1)) {
 		/* With more links it counts under its other name. */
 		census->bytes += ki_log_counted(&info);
 	}

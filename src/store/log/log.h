@@ -479,6 +479,8 @@ int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
 
 /* Whether a segment is counted that is this file. */
 int ki_log_census_has_inode(const struct log_census *census, uint64_t inode);
+/* Whether what follows "NAME." is a file of kept sources. */
+int ki_log_is_source(const char *rest, uint32_t *out_number);
 /* What the bound counts of a file. */
 uint64_t ki_log_counted(const struct ki_file_info *info);
 /* What there must be room for besides index and segments: counters, lock. */

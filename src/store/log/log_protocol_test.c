@@ -375,16 +375,20 @@ static void leftovers_go_with_the_next_roll(void **state)
 	struct store store = store_new(1 << 20, 0);
 	char *temporary = harness_path(store.directory, "kiln.tmp.1.1");
 	char *foreign = harness_path(store.directory, "other.tmp.1.1");
+	char *similar = harness_path(store.directory, "kiln.tmp.idx");
 	char *junk = calloc(1, 200000);
 	unsigned n;
 
 	harness_write(temporary, junk, 200000);
 	harness_write(foreign, junk, 100);
+	harness_write(similar, junk, 100); /* of a store named kiln.tmp */
 	for (n = 0; n < 50; n++)
 		assert_int_equal(store_put(&store, n, 3000, 0), KILN_OK);
 	assert_int_not_equal(access(temporary, F_OK), 0);
 	assert_int_equal(access(foreign, F_OK), 0);
+	assert_int_equal(access(similar, F_OK), 0);
 	free(junk);
+	free(similar);
 	free(foreign);
 	free(temporary);
 	store_free(&store);

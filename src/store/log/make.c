@@ -637,6 +637,7 @@ static void remove_others(struct ki_log *log)
 	char path[KI_PATH_MAX];
 	struct ki_dir *dir;
 	const char *name;
+	uint32_t number;
 
 	(void)sys->unlink(sys, log->spare_path);
 	if (sys->opendir(sys, log->directory, &dir))
@@ -648,7 +649,7 @@ static void remove_others(struct ki_log *log)
 		    name[name_size] != '.' ||
 		    ki_path_join(path, log->directory, name))
 			continue;
-		if (!strncmp(rest, "src.", 4))
+		if (ki_log_is_source(rest, &number))
 			(void)sys->unlink(sys, path);
 		else if (!strcmp(rest, "quarantine"))
 			remove_inside(sys, path);
