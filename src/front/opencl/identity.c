@@ -380,9 +380,9 @@ static void recheck(struct ki_cl_identities *identities,
 		return;
 	if (ki_cl_parts_changed(identities->sys, &platform->files))
 		why = "the driver's files changed while the program ran";
-	if (!why && (is_refused(platform->row) ||
-		     ki_cl_parts_variables(platform->row) !=
-			     platform->variables))
+	if (!why &&
+	    (is_refused(platform->row) ||
+	     ki_cl_parts_variables(platform->row) != platform->variables))
 		why = "a variable that leads to other compilers changed while "
 		      "the program ran";
 	if (!why && loaded != before) {

@@ -769,9 +769,8 @@ static int was_refused(const struct ki_sys *sys, const char *spool,
 static void set_allowance(const struct ki_sys *sys, const char *spool,
 			  uint64_t used, uint64_t bytes)
 {
-	uint64_t room = used < KI_CL_SPOOL_BYTES_MAX
-				? KI_CL_SPOOL_BYTES_MAX - used
-				: 0;
+	uint64_t room =
+		used < KI_CL_SPOOL_BYTES_MAX ? KI_CL_SPOOL_BYTES_MAX - used : 0;
 	uint64_t part = room / ALLOWANCE_PART;
 
 	if (part < ALLOWANCE_BYTES_MIN)

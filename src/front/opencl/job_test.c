@@ -481,11 +481,8 @@ static void a_spool_that_is_nearly_full_is_not_counted_each_time(void **state)
 		unsigned n_written;
 		unsigned walks_max;
 	} rows[] = {
-		{ 60 << 20, 200, 2 },
-		{ 12 << 20, 200, 3 },
-		{ 4 << 20, 200, 5 },
-		{ 8192, 2, 2 },
-		{ -4096, 0, 1 },
+		{ 60 << 20, 200, 2 }, { 12 << 20, 200, 3 }, { 4 << 20, 200, 5 },
+		{ 8192, 2, 2 },	      { -4096, 0, 1 },
 	};
 	struct ki_sys sys = ki_sys_posix;
 	struct ki_cl_job job = job_of("record");

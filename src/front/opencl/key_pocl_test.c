@@ -184,9 +184,9 @@ static void pocl_is_identified_down_to_its_builtins(void **state)
 static void a_variable_that_leads_to_programs_ends_caching(void **state)
 {
 	static const char *const names[] = {
-		"COMPILER_PATH",      "CCC_OVERRIDE_OPTIONS",
-		"POCL_PATH_CLANG",    "POCL_PATH_LLVM_LINK",
-		"POCL_PATH_LLVM_OPT", "POCL_PATH_LLVM_LLC",
+		"COMPILER_PATH",       "CCC_OVERRIDE_OPTIONS",
+		"POCL_PATH_CLANG",     "POCL_PATH_LLVM_LINK",
+		"POCL_PATH_LLVM_OPT",  "POCL_PATH_LLVM_LLC",
 		"POCL_PATH_LLVM_SPIRV"
 	};
 	struct ki_cl_identities *before = identities;
