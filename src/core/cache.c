@@ -310,12 +310,18 @@ static void backfill(struct kiln *kiln, size_t n_tiers,
 		     const struct kiln_key *key, const struct kiln_blob *value,
 		     const struct kiln_blob *metadata, uint64_t changes)
 {
-	if (!n_tiers || ki_memory_changes(kiln->memory) != changes)
-		return;
-	while (n_tiers--)
-		(void)put_in(kiln, kiln->tiers[n_tiers], key,
-			     kiln_blob_data(metadata), kiln_blob_size(metadata),
-			     kiln_blob_data(value), kiln_blob_size(value), 0);
+	while (n_tiers-- && ki_memory_changes(kiln->memory) == changes) {
+		struct kiln_tier *tier = kiln->tiers[n_tiers];
+		enum kiln_status status =
+			put_in(kiln, tier, key, kiln_blob_data(metadata),
+			       kiln_blob_size(metadata), kiln_blob_data(value),
+			       kiln_blob_size(value), 0);
+
+		/* The removal may have passed this tier before the put. */
+		if (!status && tier->ops->remove &&
+		    ki_memory_changes(kiln->memory) != changes)
+			(void)tier->ops->remove(tier, key);
+	}
 }
 
 /*
@@ -851,7 +857,8 @@ enum kiln_status kiln_put(struct kiln *kiln, const struct kiln_key *key,
 
 /*
  * From slow to fast, memory last: what a slower tier still has must not be
- * found and brought back while the faster ones are emptied.
+ * found and brought back while the faster ones are emptied.  Memory besides
+ * before each tier, which tells those that are bringing it back just then.
  */
 enum kiln_status kiln_remove(struct kiln *kiln, const struct kiln_key *key)
 {
@@ -865,6 +872,8 @@ enum kiln_status kiln_remove(struct kiln *kiln, const struct kiln_key *key)
 	for (size_t i = kiln->n_tiers; i--;) {
 		struct kiln_tier *tier = kiln->tiers[i];
 
+		if (!ki_memory_remove(kiln->memory, key))
+			result = KILN_OK;
 		status = ki_kiln_writes(kiln) && tier->ops->remove
 				 ? tier->ops->remove(tier, key)
 				 : KILN_E_READONLY;
@@ -888,6 +897,7 @@ enum kiln_status kiln_wipe(struct kiln *kiln)
 	for (size_t i = kiln->n_tiers; i--;) {
 		struct kiln_tier *tier = kiln->tiers[i];
 
+		ki_memory_wipe(kiln->memory);
 		status = ki_kiln_writes(kiln) && tier->ops->wipe
 				 ? tier->ops->wipe(tier)
 				 : KILN_E_READONLY;

@@ -1434,6 +1434,97 @@ static void what_could_not_be_counted_is_counted_later(void **state)
 	free(counters);
 }
 
+/* ---- A removal in the middle of a look-up ------------------------------------ */
+
+static void close_nothing(struct kiln_tier *tier)
+{
+}
+
+struct little {
+	struct kiln_tier tier;
+	int has;
+	int is_near;
+};
+
+static struct kiln *removing;
+static const struct kiln_key *removed_key;
+static int remove_meanwhile;
+
+static enum kiln_status little_get(struct kiln_tier *tier,
+				   const struct kiln_key *key,
+				   struct kiln_blob **out_value,
+				   struct kiln_blob **out_metadata)
+{
+	if (!((struct little *)tier)->has)
+		return KILN_MISS;
+	if (out_metadata && kiln_blob_copy(NULL, 0, out_metadata))
+		abort();
+	return kiln_blob_copy("old", 3, out_value);
+}
+
+static enum kiln_status little_put(struct kiln_tier *tier,
+				   const struct kiln_key *key,
+				   const void *metadata, size_t metadata_size,
+				   const void *value, size_t value_size,
+				   unsigned flags)
+{
+	struct little *little = (struct little *)tier;
+
+	if (little->is_near && remove_meanwhile) {
+		remove_meanwhile = 0;
+		assert_int_equal(kiln_remove(removing, removed_key), KILN_OK);
+	}
+	little->has = 1;
+	return KILN_OK;
+}
+
+static enum kiln_status little_remove(struct kiln_tier *tier,
+				      const struct kiln_key *key)
+{
+	struct little *little = (struct little *)tier;
+	int had = little->has;
+
+	little->has = 0;
+	return had ? KILN_OK : KILN_MISS;
+}
+
+static void what_is_removed_while_it_is_copied_stays_removed(void **state)
+{
+	static const struct kiln_tier_ops ops = {
+		.version = KILN_TIER_VERSION,
+		.name = "little",
+		.get = little_get,
+		.put = little_put,
+		.remove = little_remove,
+		.close = close_nothing,
+	};
+	struct little near = { .tier = { .ops = &ops }, .is_near = 1 };
+	struct little far = { .tier = { .ops = &ops }, .has = 1 };
+	struct kiln_tier *tiers[] = { &near.tier, &far.tier };
+	struct kiln_options options = defaults();
+	struct kiln_key *key = key_of(1);
+	struct kiln_blob *blob;
+
+	options.tiers = tiers;
+	options.n_tiers = 2;
+	assert_int_equal(kiln_open(&options, &removing), KILN_OK);
+	removed_key = key;
+	remove_meanwhile = 1;
+	assert_int_equal(kiln_get(removing, key, &blob), KILN_OK);
+	kiln_blob_unref(blob);
+	assert_int_equal(remove_meanwhile, 0);
+	assert_int_equal(near.has, 0);
+	assert_int_equal(kiln_get(removing, key, &blob), KILN_MISS);
+
+	/* Otherwise the near one learns it. */
+	far.has = 1;
+	assert_int_equal(kiln_get(removing, key, &blob), KILN_OK);
+	kiln_blob_unref(blob);
+	assert_int_equal(near.has, 1);
+	kiln_close(removing);
+	kiln_key_free(key);
+}
+
 /* ---- A tier that moves on ---------------------------------------------------- */
 
 static struct kiln *swept;
@@ -1454,10 +1545,6 @@ static enum kiln_status moving_get(struct kiln_tier *tier,
 	return status;
 }
 
-static void moving_close(struct kiln_tier *tier)
-{
-}
-
 static int moving_is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 {
 	n_asked++;
@@ -1473,7 +1560,7 @@ static void what_a_tier_dropped_is_swept_before_it_counts_as_seen(void **state)
 		.version = KILN_TIER_VERSION,
 		.name = "moving",
 		.get = moving_get,
-		.close = moving_close,
+		.close = close_nothing,
 	};
 	struct kiln_tier tier = { .ops = &ops,
 				  .generation = &moving_generation,
@@ -1538,6 +1625,8 @@ int main(void)
 		cmocka_unit_test(a_wipe_by_another_empties_memory),
 		cmocka_unit_test(many_processes_build_once),
 		cmocka_unit_test(a_store_that_cannot_be_used_costs_the_store),
+		cmocka_unit_test(
+			what_is_removed_while_it_is_copied_stays_removed),
 		cmocka_unit_test(counters_are_kept_by_the_store),
 		cmocka_unit_test(what_could_not_be_counted_is_counted_later),
 	};
