@@ -880,6 +880,29 @@ static void jobs_can_be_forbidden(void **state)
 	place_fini(&place);
 }
 
+static void a_full_spool_refuses_and_is_counted(void **state)
+{
+	struct place place;
+	char *spool, *job, *text;
+
+	place_init(&place);
+	spool = harness_path(place.store, "spool");
+	job = harness_path(spool, "0123456789abcdef0123456789abcdef.job");
+	assert_int_equal(mkdir(place.store, 0700), 0);
+	assert_int_equal(mkdir(spool, 0700), 0);
+	harness_write(job, "", 0);
+	assert_int_equal(truncate(job, 64 << 20), 0);
+	text = run(&place, 1, "brief", "-DK=2");
+	assert_non_null(strstr(text, "exit 0\n"));
+	assert_int_equal(n_jobs(&place), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_JOBS_REFUSED), 1);
+	assert_int_equal(counter(&place, KILN_COUNT_JOBS_WRITTEN), 0);
+	free(text);
+	free(job);
+	free(spool);
+	place_fini(&place);
+}
+
 static void an_idle_program_is_fetched_from_in_the_background(void **state)
 {
 	struct place place;
@@ -1271,6 +1294,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_miss_leaves_a_job_and_fetches_nothing),
 		cmocka_unit_test(a_failed_build_leaves_no_job),
 		cmocka_unit_test(jobs_can_be_forbidden),
+		cmocka_unit_test(a_full_spool_refuses_and_is_counted),
 		cmocka_unit_test(
 			an_idle_program_is_fetched_from_in_the_background),
 		cmocka_unit_test(a_program_that_ends_does_not_wait_for_a_fetch),
