@@ -91,6 +91,14 @@ void ki_cl_log(const struct ki_cl_guest *to, const char *format, ...)
 
 /* ---- Opening ------------------------------------------------------------- */
 
+/* Without its store a guest has nothing to look into: keys would be taken for
+   nothing.  The library has logged the reason.  A store that is only busy is
+   another matter. */
+static int is_hopeless(enum kiln_status status)
+{
+	return status < 0 && status != KILN_E_TIMEOUT;
+}
+
 static int open_kiln(void)
 {
 	struct kiln_options options;
@@ -126,6 +134,8 @@ static int open_kiln(void)
 	is_opening = 0;
 	if (status)
 		return -1;
+	if (is_hopeless(kiln_store_status(guest.kiln)))
+		return -1;
 	if (!kiln_config_number(guest.config, KILN_SET_READONLY))
 		guest.spool = kiln_config_spool(guest.config);
 	name_space = kiln_config_value(guest.config, KILN_SET_NAMESPACE);
@@ -137,6 +147,7 @@ static int open_kiln(void)
 /* What a failed opening leaves. */
 static void drop(void)
 {
+	kiln_close(guest.kiln);
 	ki_cl_identities_free(guest.identities);
 	kiln_config_free(guest.config);
 	memset(&guest, 0, sizeof(guest));
