@@ -13,6 +13,8 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "base/wide.h"
+#include "base/xxh3.h"
 
 static void a_size_is_digits_and_one_unit(void **state)
 {
@@ -162,6 +164,33 @@ static void pieces_hash_like_the_whole(void **state)
 	assert_memory_equal(a, b, 32);
 }
 
+static void wide_and_narrow_hash_alike(void **state)
+{
+	uint8_t data[5000], a[16], b[16];
+	uint64_t seed = 7;
+	size_t i, size;
+
+	for (i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)harness_random(&seed);
+	if (!ki_wide_is_there())
+		skip();
+	for (size = 0; size <= sizeof(data); size += 1 + size / 16) {
+		struct ki_piece pieces[] = {
+			{ data, size / 3 }, { data + size / 3, size - size / 3 }
+		};
+
+		assert_int_equal(ki_wide_xxh3_64(data, size),
+				 xxh3_64(data, size));
+		assert_int_equal(ki_wide_xxh3_64_pieces(pieces, 2),
+				 xxh3_64(data, size));
+		assert_int_equal(ki_xxh3_64_pieces(pieces, 2),
+				 xxh3_64(data, size));
+		ki_wide_xxh3_128(data, size, a);
+		xxh3_128(data, size, b);
+		assert_memory_equal(a, b, sizeof(a));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -174,6 +203,7 @@ int main(void)
 		cmocka_unit_test(
 			json_with_bytes_that_are_not_text_still_parses),
 		cmocka_unit_test(pieces_hash_like_the_whole),
+		cmocka_unit_test(wide_and_narrow_hash_alike),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,34 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 
+/*
+ * Long runs of bytes go to wide.c where the processor allows; short ones, like
+ * keys and headers, stay here, where they are done before a choice would pay.
+ */
+
 #include "base/hash.h"
 
 #include <sodium.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/wide.h"
+#include "base/xxh3.h"
+
+#define WIDE_BYTES_MIN 1024
 
 uint64_t ki_xxh3_64(const void *data, size_t size)
 {
-	return XXH3_64bits(data, size);
+	if (size >= WIDE_BYTES_MIN && ki_wide_is_there())
+		return ki_wide_xxh3_64(data, size);
+	return xxh3_64(data, size);
 }
 
 void ki_xxh3_128(const void *data, size_t size, uint8_t out[16])
 {
-	XXH128_canonical_t canonical;
-
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, size));
-	memcpy(out, canonical.digest, 16);
+	if (size >= WIDE_BYTES_MIN && ki_wide_is_there())
+		ki_wide_xxh3_128(data, size, out);
+	else
+		xxh3_128(data, size, out);
 }
 
 uint64_t ki_xxh3_64_pieces(const struct ki_piece *pieces, size_t n_pieces)
 {
-	XXH3_state_t state;
-	size_t i;
+	size_t i, size = 0;
 
-	XXH3_64bits_reset(&state);
-	for (i = 0; i < n_pieces; i++)
-		XXH3_64bits_update(&state, pieces[i].data, pieces[i].size);
-	return XXH3_64bits_digest(&state);
+	for (i = 0; i < n_pieces && size < WIDE_BYTES_MIN; i++)
+		size += pieces[i].size;
+	if (size >= WIDE_BYTES_MIN && ki_wide_is_there())
+		return ki_wide_xxh3_64_pieces(pieces, n_pieces);
+	return xxh3_64_pieces(pieces, n_pieces);
 }
 
 void ki_blake2b(const void *data, size_t size, uint8_t out[KI_BLAKE2B_BYTES])

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Compiled with -mavx2 where there is such a thing (meson.build). */
+
+#include "base/wide.h"
+
+#include "base/xxh3.h"
+
+int ki_wide_is_there(void)
+{
+#if defined(__AVX2__)
+	return __builtin_cpu_supports("avx2") != 0;
+#else
+	return 0;
+#endif
+}
+
+uint64_t ki_wide_xxh3_64(const void *data, size_t size)
+{
+	return xxh3_64(data, size);
+}
+
+void ki_wide_xxh3_128(const void *data, size_t size, uint8_t out[16])
+{
+	xxh3_128(data, size, out);
+}
+
+uint64_t ki_wide_xxh3_64_pieces(const struct ki_piece *pieces, size_t n_pieces)
+{
+	return xxh3_64_pieces(pieces, n_pieces);
+}
