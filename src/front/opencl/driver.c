@@ -24,7 +24,8 @@ static const char *const NONE[] = { NULL };
 
 static const struct ki_cl_part POCL_PARTS[] = {
 	{ KI_CL_PART_LIBRARY, { "@/pocl" }, "libpocl-devices-", ".so", 0 },
-	{ KI_CL_PART_LIBRARY, { "@/pocl", "@" }, "libllvmopencl", ".so", 0 },
+	{ KI_CL_PART_LIBRARY, { "@/pocl" }, "libllvmopencl", ".so", 0 },
+	{ KI_CL_PART_LIBRARY, { "@" }, "libllvmopencl.so", NULL, 0 },
 	{ KI_CL_PART_HEADER,
 	  { "@/../../share/pocl/include", "@/../share/pocl/include",
 	    "/usr/share/pocl/include" },

@@ -91,7 +91,7 @@ static int find_in(const struct ki_sys *sys, const struct ki_cl_part *part,
 	const char *name;
 	int err, more = 0;
 
-	if (!part->suffix) /* /usr/bin takes half a millisecond to list */
+	if (!part->suffix) /* large folders take half a millisecond to list */
 		return add_file(sys, part, directory, part->prefix, files);
 	err = sys->opendir(sys, directory, &dir);
 	if (err)
