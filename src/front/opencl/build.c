@@ -131,7 +131,7 @@ static int tells_enough(const struct ki_cl_request *request,
 static int build_from_entry(const struct ki_cl_guest *guest,
 			    struct ki_cl_program *program,
 			    const struct ki_cl_request *request,
-			    const struct kiln_key *key, uint64_t began_ns)
+			    struct kiln_key *key, uint64_t began_ns)
 {
 	struct kiln_blob *value = NULL, *metadata = NULL;
 	struct ki_cl_shadow *shadow = NULL;
@@ -145,7 +145,7 @@ static int build_from_entry(const struct ki_cl_guest *guest,
 		outcome = KILN_COUNT_MISS_UNSUPPORTED;
 		what = "entry without kernels";
 	} else {
-		shadow = ki_cl_shadow_new(program, request->options, value,
+		shadow = ki_cl_shadow_new(program, key, request->options, value,
 					  metadata);
 		if (!shadow) {
 			(void)kiln_remove(guest->kiln, key);

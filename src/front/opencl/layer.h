@@ -66,9 +66,12 @@ struct ki_cl_shadow {
 	size_t logs_size;
 	const void *kernels;
 	size_t kernels_size;
+	struct kiln_key *key; /* of its entry */
 	/* Under the lock. */
 	unsigned refs;
-	struct ki_list link; /* of all shadows */
+	struct ki_list link;	    /* of all shadows */
+	struct kiln_blob *binaries; /* the entry's value, once asked for */
+	int driver_has_told;	    /* it answers for binaries from now on */
 };
 
 /* A build by the driver whose binary may be captured. */
@@ -257,9 +260,13 @@ struct ki_cl_capture *ki_cl_capture_new(const struct ki_cl_guest *guest,
 
 /* One reference, or NULL if the driver will not have the binaries. */
 struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
-				      const char *options,
+				      struct kiln_key *key, const char *options,
 				      struct kiln_blob *value,
 				      struct kiln_blob *metadata);
+
+/* The binaries that it was made from, an entry's value: borrowed, as long as
+   the shadow; NULL if the driver has to tell.  Always the same answer. */
+const struct kiln_blob *ki_cl_shadow_binaries(struct ki_cl_shadow *shadow);
 
 /* Whether options ask for what only the source can tell. */
 int ki_cl_wants_kernels(const char *options);

@@ -384,6 +384,8 @@ void ki_cl_shadow_unref(struct ki_cl_shadow *shadow)
 		return;
 	(void)ki_cl_next.clReleaseProgram(shadow->program);
 	kiln_blob_unref(shadow->metadata);
+	kiln_blob_unref(shadow->binaries);
+	kiln_key_free(shadow->key);
 	free(shadow->options);
 	free(shadow->devices);
 	free(shadow);

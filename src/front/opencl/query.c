@@ -88,6 +88,65 @@ static int is_of_the_build(cl_program_info what)
 	}
 }
 
+static int is_of_binaries(cl_program_info what)
+{
+	return what == CL_PROGRAM_BINARY_SIZES || what == CL_PROGRAM_BINARIES;
+}
+
+/* Copy to wherever the program has room; it leaves out what it does not
+   want. */
+static void copy_binaries(unsigned char *const *places,
+			  const unsigned char *const *binaries,
+			  const size_t *sizes, cl_uint n)
+{
+	cl_uint i;
+
+	for (i = 0; i < n; i++)
+		if (places[i])
+			memcpy(places[i], binaries[i], sizes[i]);
+}
+
+/* Sizes of binaries, or binaries.  KILN_MISS: ask the driver. */
+static enum kiln_status tell_binaries(struct ki_cl_shadow *shadow,
+				      cl_program_info what,
+				      size_t param_value_size,
+				      void *param_value,
+				      size_t *param_value_size_ret,
+				      cl_int *out_result)
+{
+	const struct kiln_blob *value = ki_cl_shadow_binaries(shadow);
+	cl_uint n = shadow->n_devices;
+	const unsigned char **binaries = calloc(n, sizeof(*binaries));
+	size_t *sizes = calloc(n, sizeof(*sizes));
+	enum kiln_status status = KILN_MISS;
+
+	if (!value)
+		goto out;
+	status = KILN_OK;
+	*out_result = CL_OUT_OF_HOST_MEMORY;
+	if (!binaries || !sizes ||
+	    ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value), n,
+			 binaries, sizes))
+		goto out;
+	if (what == CL_PROGRAM_BINARY_SIZES) {
+		*out_result =
+			answer(sizes, n * sizeof(*sizes), param_value_size,
+			       param_value, param_value_size_ret);
+		goto out;
+	}
+	*out_result = CL_SUCCESS;
+	if (param_value && param_value_size < n * sizeof(*binaries))
+		*out_result = CL_INVALID_VALUE;
+	else if (param_value)
+		copy_binaries(param_value, binaries, sizes, n);
+	if (!*out_result && param_value_size_ret)
+		*param_value_size_ret = n * sizeof(*binaries);
+out:
+	free(binaries);
+	free(sizes);
+	return status;
+}
+
 cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 				       cl_program_info param_name,
 				       size_t param_value_size,
@@ -118,6 +177,10 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 				      param_value_size_ret);
 		goto out;
 	}
+	if (shadow && is_of_binaries(param_name) &&
+	    !tell_binaries(shadow, param_name, param_value_size, param_value,
+			   param_value_size_ret, &result))
+		goto out;
 	if (program && !shadow && param_value &&
 	    param_name == CL_PROGRAM_BINARIES)
 		capture = ki_cl_capture_of(program);

@@ -69,7 +69,7 @@ static void describe_shadow(struct ki_cl_shadow *shadow,
 /* A built shadow with one reference; NULL if it cannot be had.  The options
    are copied first: nothing may fail once the driver has built. */
 struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
-				      const char *options,
+				      struct kiln_key *key, const char *options,
 				      struct kiln_blob *value,
 				      struct kiln_blob *metadata)
 {
@@ -95,6 +95,7 @@ struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
 		goto failed;
 	}
 	describe_shadow(shadow, metadata);
+	shadow->key = kiln_key_ref(key);
 	ki_cl_shadow_add(shadow);
 	return shadow;
 failed:
@@ -102,4 +103,55 @@ failed:
 	free(shadow->devices);
 	free(shadow);
 	return NULL;
+}
+
+/* ---- Its binaries -------------------------------------------------------- */
+
+/* The entry's value, read again and sound for the shadow's devices. */
+static struct kiln_blob *read_binaries(const struct ki_cl_shadow *shadow)
+{
+	const struct ki_cl_guest *guest = ki_cl_guest();
+	const unsigned char **binaries =
+		calloc(shadow->n_devices, sizeof(*binaries));
+	size_t *sizes = calloc(shadow->n_devices, sizeof(*sizes));
+	struct kiln_blob *value = NULL, *metadata = NULL;
+
+	if (guest && binaries && sizes &&
+	    !kiln_peek(guest->kiln, shadow->key, &value, &metadata) &&
+	    ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value),
+			 shadow->n_devices, binaries, sizes)) {
+		kiln_blob_unref(value);
+		value = NULL;
+	}
+	kiln_blob_unref(metadata);
+	free(binaries);
+	free(sizes);
+	return value;
+}
+
+/*
+ * Programs ask for sizes first and then for as many bytes, so whoever answered
+ * once answers always, and what it answered from stays.  The driver would keep
+ * its own copy as long; asked for it, PoCL first loads every kernel.
+ */
+const struct kiln_blob *ki_cl_shadow_binaries(struct ki_cl_shadow *shadow)
+{
+	struct kiln_blob *fresh = NULL, *answer;
+	int is_settled;
+
+	ki_mutex_lock(&ki_cl_lock);
+	is_settled = shadow->binaries || shadow->driver_has_told;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (!is_settled)
+		fresh = read_binaries(shadow);
+	ki_mutex_lock(&ki_cl_lock);
+	if (!shadow->binaries && !shadow->driver_has_told) {
+		shadow->binaries = fresh;
+		shadow->driver_has_told = !fresh;
+		fresh = NULL;
+	}
+	answer = shadow->binaries;
+	ki_mutex_unlock(&ki_cl_lock);
+	kiln_blob_unref(fresh);
+	return answer;
 }
