@@ -91,6 +91,38 @@ void ki_cl_log(const struct ki_cl_guest *to, const char *format, ...)
 
 /* ---- Opening ------------------------------------------------------------- */
 
+static int is_set(enum kiln_setting setting)
+{
+	const char *origin = kiln_config_origin(guest.config, setting);
+
+	return strcmp(origin, "default") && strcmp(origin, "unset");
+}
+
+/* With a wrong setting caching is off, but `kiln stats` should tell why a
+   program had no hits: counted in the store, if there is one already and
+   nobody may have meant it to be left alone. */
+static void count_wrong_setting(void)
+{
+	const char *directory = kiln_config_directory(guest.config, NULL);
+	char index[KI_PATH_MAX];
+	struct kiln_options options;
+	struct ki_file_info info;
+	struct kiln *kiln;
+
+	if (!directory || is_set(KILN_SET_READONLY) ||
+	    is_set(KILN_SET_DISABLE) || is_set(KILN_SET_STORE) ||
+	    ki_path_join(index, directory, "kiln.idx") ||
+	    ki_sys_posix.lstat(&ki_sys_posix, index, &info))
+		return;
+	kiln_options_init(&options);
+	kiln_config_options(guest.config, &options);
+	options.flags = KILN_OPEN_GUEST;
+	if (kiln_open(&options, &kiln))
+		return;
+	kiln_count(kiln, KILN_COUNT_MISS_UNAVAILABLE, 1);
+	kiln_close(kiln);
+}
+
 /* Without its store a guest has nothing to look into: keys would be taken for
    nothing.  The library has logged the reason.  A store that is only busy is
    another matter. */
@@ -108,8 +140,10 @@ static int open_kiln(void)
 	size_t i;
 
 	if (kiln_config_load(&guest.config, message, sizeof(message))) {
-		if (guest.config)
+		if (guest.config) {
 			ki_cl_log(&guest, "%s; caching is off", message);
+			count_wrong_setting();
+		}
 		return -1;
 	}
 	if (kiln_config_number(guest.config, KILN_SET_DISABLE))

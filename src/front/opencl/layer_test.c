@@ -664,6 +664,22 @@ static void trouble_costs_the_cache_and_one_line(void **state)
 	place_fini(&place);
 }
 
+static void a_wrong_setting_is_counted_in_the_store_that_is_there(void **state)
+{
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	prime(&place, "-DK=2");
+	set(&place, "KILN_MAX_SIZE", "many");
+	text = run(&place, 1, "everything", "-DK=2");
+	assert_int_equal(calls(&place, "build-source"), 1);
+	assert_int_equal(calls(&place, "create-binary"), 0);
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_UNAVAILABLE), 1);
+	free(text);
+	place_fini(&place);
+}
+
 static void a_store_that_vanishes_is_made_again(void **state)
 {
 	struct place place;
@@ -1289,6 +1305,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_driver_from_another_build_gets_no_entry),
 		cmocka_unit_test(a_linker_from_another_folder_gets_no_entry),
 		cmocka_unit_test(other_options_get_no_entry),
+		cmocka_unit_test(
+			a_wrong_setting_is_counted_in_the_store_that_is_there),
 		cmocka_unit_test(a_store_that_vanishes_is_made_again),
 		cmocka_unit_test(switched_off_it_does_nothing),
 		cmocka_unit_test(in_a_set_gid_program_the_layer_is_inert),
