@@ -14,6 +14,15 @@
 
 #define WIDE_BYTES_MIN 1024
 
+int ki_wide_is_there(void)
+{
+#if defined(__x86_64__)
+	return ki_wide_is_compiled && __builtin_cpu_supports("avx2");
+#else
+	return 0;
+#endif
+}
+
 uint64_t ki_xxh3_64(const void *data, size_t size)
 {
 	if (size >= WIDE_BYTES_MIN && ki_wide_is_there())

@@ -9,7 +9,11 @@
 
 #include "base/hash.h"
 
-/* Whether this build and this processor have it. */
+/* Whether this build has it. */
+extern const int ki_wide_is_compiled;
+
+/* Whether this build and this processor have it: only then may the others be
+   called.  Defined in hash.c, which is compiled for any processor. */
 int ki_wide_is_there(void);
 
 uint64_t ki_wide_xxh3_64(const void *data, size_t size);
