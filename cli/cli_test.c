@@ -155,9 +155,11 @@ static void usage_errors_have_status_2_and_one_line(void **state)
 		{ "ls", "too-much" },
 		{ "ls", "--store" },
 		{ "show" },
+		{ "why" },
 		{ "ls", "--json=1" },
 		{ "help", "nope" },
 		{ "show", "xyz" },
+		{ "why", "xyz" },
 		{ "ls", "--store=x" },
 		{ "ls", "--store=tape:/x" },
 		{ "ls", "--store=log:" },
@@ -180,9 +182,10 @@ static void usage_errors_have_status_2_and_one_line(void **state)
 
 static void every_verb_has_a_help(void **state)
 {
-	static const char *const verbs[] = { "run",   "wait",	"ls",
-					     "show",  "stats",	"verify",
-					     "clear", "doctor", "config" };
+	static const char *const verbs[] = { "run",    "wait",	"ls",
+					     "show",   "why",	"stats",
+					     "verify", "clear", "doctor",
+					     "config" };
 	char *directory = harness_directory();
 	struct ended all = ask(directory, "--help", NULL);
 	size_t i;
@@ -354,6 +357,7 @@ static void what_is_repeated_is_harmless(void **state)
 		{ "a\033[2J\nb", NULL, "KILN_DIR=/nowhere" },
 		{ "ls", "--a\033[2J\nb", "KILN_DIR=/nowhere" },
 		{ "show", "a\033[2J\nb", "KILN_DIR=/nowhere" },
+		{ "why", "a\033[2J\nb", "KILN_DIR=/nowhere" },
 		{ "run", "a\033[2J\nb", "KILN_DIR=/nowhere" },
 	};
 	char *directory = filled();

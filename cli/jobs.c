@@ -54,6 +54,22 @@ size_t ki_jobs_pending(const char *spool)
 	return each_job(spool, 0);
 }
 
+int ki_jobs_has(const char *spool, const char *prefix)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	size_t length = strlen(prefix);
+	const char *name;
+	struct ki_dir *dir;
+	int found = 0;
+
+	if (!spool || sys->opendir(sys, spool, &dir))
+		return 0;
+	while (!found && sys->readdir(sys, dir, &name) > 0)
+		found = is_job(name) && !strncmp(name, prefix, length);
+	sys->closedir(sys, dir);
+	return found;
+}
+
 size_t ki_jobs_remove(const char *spool)
 {
 	return each_job(spool, 1);

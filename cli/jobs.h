@@ -16,6 +16,9 @@
 /* Jobs in this spool, makeable or not; 0 for NULL or no folder. */
 size_t ki_jobs_pending(const char *spool);
 
+/* Whether there is one for a key that begins so. */
+int ki_jobs_has(const char *spool, const char *prefix);
+
 /* Remove them; how many went. */
 size_t ki_jobs_remove(const char *spool);
 

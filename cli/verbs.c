@@ -46,6 +46,19 @@ const struct ki_verb ki_verbs[] = {
 	  .n_arguments_max = 1,
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_show },
+	{ .name = "why",
+	  .arguments = "KEY [KEY]",
+	  .summary = "say in words what made an entry another than its like",
+	  .about = "With one key, compares with the nearest entry: of the "
+		   "same source\n"
+		   "if there is one, and with the fewest differences.  With "
+		   "two, says\n"
+		   "what led from the first to the second.\n",
+	  .options = COMMON | KI_HAS(STORE),
+	  .n_arguments_min = 1,
+	  .n_arguments_max = 2,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_why },
 	{ .name = "stats",
 	  .arguments = "",
 	  .summary = "show hits, misses by reason and the time saved",

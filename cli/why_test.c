@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+
+/* kiln why, as a shell sees it. */
+
+#include "testing.h"
+#include "harness/harness.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#include "base/hash.h"
+
+static const char *program;
+
+/* ---- Stores with a few entries --------------------------------------------- */
+
+enum what {
+	END,
+	TEXT,	 /* bytes */
+	CONTENT, /* digest */
+	ABSENT,
+	NUMBER, /* 4 bytes, little-endian, of a decimal text */
+};
+
+struct field {
+	enum what what;
+	const char *label;
+	const char *value;
+};
+
+#define FIELDS_MAX 5
+
+static struct kiln *open_store(const char *directory)
+{
+	struct kiln_options options;
+	struct kiln *kiln;
+	char *url;
+
+	assert_true(asprintf(&url, "log:%s", directory) > 0);
+	kiln_options_init(&options);
+	options.store_url = url;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	free(url);
+	return kiln;
+}
+
+static void add_field(struct kiln_key *key, const struct field *field)
+{
+	unsigned char number[4] = { 0 };
+
+	switch (field->what) {
+	case TEXT:
+		kiln_key_add_string(key, field->label, field->value);
+		break;
+	case CONTENT:
+		kiln_key_add_digest(key, field->label, field->value,
+				    strlen(field->value));
+		break;
+	case ABSENT:
+		kiln_key_add_absent(key, field->label);
+		break;
+	case NUMBER:
+		number[0] = (unsigned char)atoi(field->value);
+		kiln_key_add(key, field->label, number, sizeof(number));
+		break;
+	case END:
+		break;
+	}
+}
+
+/* Put an entry; its key in hexadecimal goes to `out`. */
+static void put(const char *directory, const struct field *fields,
+		uint64_t created, uint64_t flags,
+		char out[2 * KILN_DIGEST_BYTES + 1])
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	struct kiln *kiln = open_store(directory);
+	struct kiln_key *key = kiln_key_new();
+	size_t i;
+
+	for (i = 0; i < FIELDS_MAX && fields[i].what != END; i++)
+		add_field(key, &fields[i]);
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	kiln_metadata_add_u64(metadata, KILN_META_CREATED, created);
+	kiln_metadata_add_u64(metadata, KILN_META_FLAGS, flags);
+	kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
+				 "/usr/bin/an-application");
+	assert_int_equal(kiln_put(kiln, key, "value", 5, metadata, 0), KILN_OK);
+	ki_hex(kiln_key_digest(key), KILN_DIGEST_BYTES, out);
+	kiln_key_free(key);
+	kiln_metadata_free(metadata);
+	kiln_close(kiln);
+}
+
+static struct ended why(const char *directory, const char *key,
+			const char *second, const char *option)
+{
+	static char setting[600];
+	struct spawn spawn = { .program = program };
+	size_t n = 0;
+
+	snprintf(setting, sizeof(setting), "KILN_DIR=%s", directory);
+	spawn.arguments[n++] = "why";
+	spawn.arguments[n++] = key;
+	if (second)
+		spawn.arguments[n++] = second;
+	if (option)
+		spawn.arguments[n++] = option;
+	spawn.variables[0] = setting;
+	spawn.variables[1] = "OPENCL_LAYERS";
+	spawn.variables[2] = "XDG_CONFIG_HOME=/nowhere";
+	spawn.variables[3] = "COLUMNS";
+	return spawn_run(&spawn);
+}
+
+/* ---- Words ------------------------------------------------------------------- */
+
+static void differences_are_told_in_words(void **state)
+{
+	static const struct {
+		struct field before[FIELDS_MAX];
+		struct field after[FIELDS_MAX];
+		const char *words; /* the lines behind the first */
+	} rows[] = {
+		{ { { TEXT, "options", "-DTILE=8 -w" } },
+		  { { TEXT, "options", "-DTILE=16 -w" } },
+		  "  options: -DTILE=8 -> -DTILE=16\n" },
+		{ { { TEXT, "options", "" } },
+		  { { TEXT, "options", "-w" } },
+		  "  options: \"\" -> -w\n" },
+		{ { { TEXT, "options", "-w" } },
+		  { { TEXT, "options", "-w -g" } },
+		  "  options: (none) -> -g\n" },
+		{ { { TEXT, "options", "-w -g" } },
+		  { { TEXT, "options", "-g -w" } },
+		  "  options: the order of its words\n" },
+		{ { { CONTENT, "include foo.h", "old" } },
+		  { { CONTENT, "include foo.h", "newer" } },
+		  "  include foo.h changed (3 -> 5 bytes)\n" },
+		{ { { ABSENT, "include foo.h", NULL } },
+		  { { CONTENT, "include foo.h", "new" } },
+		  "  include foo.h is there now\n" },
+		{ { { CONTENT, "include foo.h", "old" } },
+		  { { ABSENT, "include foo.h", NULL } },
+		  "  include foo.h is not there any more\n" },
+		{ { { TEXT, "kind", "k" } },
+		  { { TEXT, "kind", "k" }, { CONTENT, "include a", "x" } },
+		  "  include a is used now\n" },
+		{ { { TEXT, "kind", "k" }, { ABSENT, "include a", NULL } },
+		  { { TEXT, "kind", "k" } },
+		  "  include a is not looked for any more\n" },
+		{ { { TEXT, "platform version", "22.3.5" } },
+		  { { TEXT, "platform version", "22.3.6" } },
+		  "  platform version: 22.3.5 -> 22.3.6\n" },
+		{ { { TEXT, "device 0 extensions", "cl_a cl_b cl_c" } },
+		  { { TEXT, "device 0 extensions", "cl_a cl_c cl_d" } },
+		  "  device 0 extensions: cl_b -> cl_d\n" },
+		{ { { NUMBER, "device 0 address bits", "32" } },
+		  { { NUMBER, "device 0 address bits", "64" } },
+		  "  device 0 address bits: 32 -> 64\n" },
+		{ { { TEXT, "kind", "k" } },
+		  { { TEXT, "kind", "k" },
+		    { TEXT, "environment POCL_X", "1" } },
+		  "  environment POCL_X: (none) -> 1\n" },
+		/* Equal labels pair by their order. */
+		{ { { TEXT, "a", "1" }, { TEXT, "a", "2" } },
+		  { { TEXT, "a", "1" }, { TEXT, "a", "3" } },
+		  "  a: 2 -> 3\n" },
+		/* Another order is another key. */
+		{ { { TEXT, "a", "1" }, { TEXT, "b", "2" } },
+		  { { TEXT, "b", "2" }, { TEXT, "a", "1" } },
+		  "  the order of the fields\n" },
+		/* It does not speak to the terminal. */
+		{ { { TEXT, "a\033[2J", "1\033[2J" } },
+		  { { TEXT, "a\033[2J", "2\033[2J" } },
+		  NULL },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		char *directory = harness_directory();
+		char before[33], after[33];
+		struct ended ended;
+
+		put(directory, rows[i].before, 1000, 0, before);
+		put(directory, rows[i].after, 1001, 0, after);
+		ended = why(directory, before, after, NULL);
+		assert_int_equal(status_of(&ended), 0);
+		assert_string_equal(ended.err, "");
+		assert_null(strchr(ended.out, '\033'));
+		assert_memory_equal(ended.out, after, 12);
+		if (rows[i].words)
+			assert_string_equal(strchr(ended.out, '\n') + 1,
+					    rows[i].words);
+		ended_free(&ended);
+		free(directory);
+	}
+}
+
+/* ---- The nearest -------------------------------------------------------------- */
+
+static void one_key_is_compared_with_the_nearest(void **state)
+{
+	static const struct field fields[][FIELDS_MAX] = {
+		{ { TEXT, "kind", "k" },
+		  { TEXT, "options", "-DT=8" },
+		  { CONTENT, "source", "one" } },
+		/* One difference, but another source. */
+		{ { TEXT, "kind", "k" },
+		  { TEXT, "options", "-DT=8" },
+		  { CONTENT, "source", "two" } },
+		/* Two differences. */
+		{ { TEXT, "kind", "k" },
+		  { TEXT, "options", "-DT=9" },
+		  { CONTENT, "source", "one" },
+		  { TEXT, "more", "1" } },
+		/* One; older, then newer. */
+		{ { TEXT, "kind", "k" },
+		  { TEXT, "options", "-DT=10" },
+		  { CONTENT, "source", "one" } },
+		{ { TEXT, "kind", "k" },
+		  { TEXT, "options", "-DT=11" },
+		  { CONTENT, "source", "one" } },
+		/* Of another kind. */
+		{ { TEXT, "kind", "other" },
+		  { TEXT, "options", "-DT=8" },
+		  { CONTENT, "source", "one" } },
+		/* Hidden. */
+		{ { TEXT, "kind", "k" },
+		  { TEXT, "options", "-DT=12" },
+		  { CONTENT, "source", "one" } },
+	};
+	char *directory = harness_directory(), key[33], nearest[33], other[33];
+	struct ended ended;
+	json_t *json, *list;
+
+	put(directory, fields[0], 1000, 0, key);
+	ended = why(directory, key, NULL, NULL);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, "nothing else"));
+	ended_free(&ended);
+
+	put(directory, fields[1], 1001, 0, other);
+	ended = why(directory, key, NULL, NULL);
+	assert_non_null(strstr(ended.out, "  source changed (3 -> 3 bytes)\n"));
+	ended_free(&ended);
+
+	put(directory, fields[2], 1002, 0, other);
+	put(directory, fields[3], 1003, 0, other);
+	put(directory, fields[4], 1004, 0, nearest);
+	put(directory, fields[5], 1005, 0, other);
+	put(directory, fields[6], 1006, KILN_ENTRY_HIDDEN, other);
+	ended = why(directory, key, NULL, "--json");
+	assert_int_equal(status_of(&ended), 0);
+	json = json_loads(ended.out, 0, NULL);
+	assert_non_null(json);
+	assert_int_equal(json_integer_value(json_object_get(json, "schema")),
+			 1);
+	assert_string_equal(json_string_value(json_object_get(
+				    json_object_get(json, "other"), "key")),
+			    nearest);
+	list = json_object_get(json, "differences");
+	assert_int_equal(json_array_size(list), 1);
+	assert_string_equal(json_string_value(json_object_get(
+				    json_array_get(list, 0), "words")),
+			    "options: -DT=11 -> -DT=8");
+	assert_string_equal(json_string_value(json_object_get(
+				    json_array_get(list, 0), "change")),
+			    "changed");
+	json_decref(json);
+	ended_free(&ended);
+	free(directory);
+}
+
+static void what_cannot_be_explained_is_said(void **state)
+{
+	static const struct field fields[] = { { TEXT, "kind", "k" },
+					       { END, NULL, NULL } };
+	char *directory = harness_directory(), key[33], *path;
+	struct ended ended;
+	int fd;
+
+	/* Nothing was ever cached. */
+	ended = why(directory, "0123456789", NULL, NULL);
+	assert_int_equal(status_of(&ended), 3);
+	ended_free(&ended);
+
+	put(directory, fields, 1000, 0, key);
+	ended = why(directory, key, "0123456789", NULL);
+	assert_int_equal(status_of(&ended), 3);
+	assert_non_null(strstr(ended.err, "no entry begins with '0123456789'"));
+	ended_free(&ended);
+	ended = why(directory, key, "xyz", NULL);
+	assert_int_equal(status_of(&ended), 2);
+	ended_free(&ended);
+	ended = why(directory, key, key, NULL);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, "the same entry"));
+	ended_free(&ended);
+
+	/* One that a worker has still to make. */
+	assert_true(asprintf(&path, "%s/spool", directory) > 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	free(path);
+	assert_true(asprintf(&path,
+			     "%s/spool/0123456789abcdef0123456789abcdef.job",
+			     directory) > 0);
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	free(path);
+	ended = why(directory, "0123456789", NULL, NULL);
+	assert_int_equal(status_of(&ended), 3);
+	assert_non_null(strstr(ended.err, "kiln wait"));
+	ended_free(&ended);
+	free(directory);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(differences_are_told_in_words),
+		cmocka_unit_test(one_key_is_compared_with_the_nearest),
+		cmocka_unit_test(what_cannot_be_explained_is_said),
+	};
+
+	if (argc < 2)
+		return 1;
+	program = argv[1];
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
