@@ -159,6 +159,27 @@ struct icd_unit *icd_unit_read(const unsigned char *bytes, size_t size,
 	return read_rest(&reader, device);
 }
 
+struct icd_unit *icd_unit_again(const struct icd_unit *unit)
+{
+	struct icd_text log = { 0 };
+	struct icd_unit *copy = icd_parse(unit->text, unit->type, &log);
+
+	free(log.data);
+	if (!copy)
+		return NULL;
+	copy->from_binary = unit->from_binary;
+	copy->tells_arguments = unit->tells_arguments;
+	if (unit->specialised)
+		copy->specialised = strdup(unit->specialised);
+	for (unsigned i = 0; i < copy->n_codes; i++) {
+		memcpy(copy->codes[i].attributes, unit->codes[i].attributes,
+		       sizeof(copy->codes[i].attributes));
+		memcpy(copy->codes[i].work_group, unit->codes[i].work_group,
+		       sizeof(copy->codes[i].work_group));
+	}
+	return copy;
+}
+
 /* ---- The driver's disk cache ---------------------------------------------- */
 
 static bool cache_path(const struct icd_unit *unit, char path[4096])

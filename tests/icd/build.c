@@ -112,7 +112,7 @@ static struct icd_unit *from_binary(struct icd_unit *given,
 		return NULL;
 	}
 	icd_delay("BINARY_BUILD_MS");
-	return icd_unit_ref(given);
+	return icd_unit_again(given);
 }
 
 static cl_int build_one(const struct job *job, cl_uint index)

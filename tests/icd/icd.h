@@ -9,7 +9,8 @@
  * kind and its count.  One mutex, `icd_mutex`, guards what can change in
  * contexts, programs and kernels; it is never held across a compilation, a
  * kernel's run or a callback.  A compiled program, `struct icd_unit`, never
- * changes once made and is counted, so kernels keep the one they came from.
+ * changes once made (but for its variables) and is counted, so kernels keep
+ * the one they came from.
  */
 
 #include <pthread.h>
@@ -28,7 +29,8 @@
 #include <CL/cl_icd.h>
 #include <CL/cl_ext.h>
 
-#define ICD_DEVICES_MAX 16
+#define ICD_DEVICES_MAX	  16
+#define ICD_VARIABLES_MAX 8
 
 /* ---- Handles ------------------------------------------------------------ */
 
@@ -151,8 +153,15 @@ struct icd_argument {
 	bool has_sign;
 };
 
+/* A variable of the program's, `__global TYPE NAME = NUMBER;`. */
+struct icd_variable {
+	struct icd_argument type; /* and name */
+	unsigned char data[8];	  /* launches and the host write here */
+};
+
 struct icd_code {
 	char name[64];
+	struct icd_unit *unit; /* whose variables it uses */
 	char attributes[256];
 	size_t work_group[3]; /* reqd_work_group_size, or zeros */
 	unsigned n_arguments;
@@ -160,7 +169,8 @@ struct icd_code {
 	char *body;
 };
 
-/* What the compiler makes of a program for one device; never changes. */
+/* What the compiler makes of a program for one device; nothing but the values
+   of its variables changes. */
 struct icd_unit {
 	atomic_uint refs;
 	cl_program_binary_type type;
@@ -170,9 +180,14 @@ struct icd_unit {
 	char *specialised;    /* from a binary: lines "KERNEL X Y Z" */
 	unsigned n_codes;
 	struct icd_code *codes;
+	unsigned n_variables;
+	struct icd_variable variables[ICD_VARIABLES_MAX];
 };
 struct icd_unit *icd_unit_ref(struct icd_unit *unit);
 void icd_unit_unref(struct icd_unit *unit);
+/* The one of this name, or NULL. */
+struct icd_variable *icd_variable_find(struct icd_unit *unit, const char *name,
+				       size_t length);
 
 struct icd_header {
 	const char *name;
@@ -195,6 +210,8 @@ bool icd_unit_write(const struct icd_unit *unit, cl_device_id device,
 		    const char *specialised, struct icd_text *out);
 struct icd_unit *icd_unit_read(const unsigned char *bytes, size_t size,
 			       cl_device_id device);
+/* The same once more, its variables as at the start. */
+struct icd_unit *icd_unit_again(const struct icd_unit *unit);
 /* The driver's own disk cache, in KILN_TEST_ICD_CACHE_DIR: a file for each text
    it has built, with a line for each specialisation. */
 bool icd_cache_built(const struct icd_unit *unit);
@@ -273,6 +290,12 @@ struct _cl_kernel {
 	/* Under icd_mutex. */
 	struct icd_value values[16];
 };
+
+/* A finished command's event, where one is wanted (queue.c). */
+cl_int icd_done(cl_command_queue queue, cl_command_type type,
+		cl_event *out_event);
+/* A vendor's function by its name, or NULL (extension.c). */
+void *icd_extension(const char *name);
 
 /* ---- Behaviour from the environment (settings.c) -------------------------- */
 

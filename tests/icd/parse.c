@@ -5,6 +5,7 @@
  *
  *	[__attribute__((...))] __kernel [__attribute__((...))] void NAME
  *	(ARGUMENTS) [__attribute__((...))] { BODY }
+ *	__global TYPE NAME = NUMBER;
  *
  * and nothing else at the top level.  The body stays text; run.c understands
  * it, and is asked here whether it does.
@@ -278,6 +279,43 @@ static void kernel(struct parser *parser, struct icd_code *code)
 
 /* ---- Units -------------------------------------------------------------- */
 
+struct icd_variable *icd_variable_find(struct icd_unit *unit, const char *name,
+				       size_t length)
+{
+	for (unsigned i = 0; unit && i < unit->n_variables; i++)
+		if (word_is(name, length, unit->variables[i].type.name))
+			return &unit->variables[i];
+	return NULL;
+}
+
+/* Its value is a whole number. */
+static void unit_variable(struct parser *parser, struct icd_unit *unit)
+{
+	struct icd_variable *variable = &unit->variables[unit->n_variables];
+	long long value = 0;
+	char *end;
+
+	if (unit->n_variables == ICD_VARIABLES_MAX) {
+		complain(parser, "too many variables");
+		return;
+	}
+	argument_type(parser, &variable->type);
+	if (!parser->failed)
+		take_name(parser, variable->type.name);
+	if (!parser->failed && take(parser, '=')) {
+		value = strtoll(parser->at, &end, 0);
+		if (end == parser->at)
+			complain(parser, "expected a number");
+		parser->at = end;
+		blanks(parser);
+	}
+	expect(parser, ';');
+	if (variable->type.floating)
+		complain(parser, "variables are whole numbers");
+	memcpy(variable->data, &value, sizeof(value));
+	unit->n_variables++;
+}
+
 static void unit_kernel(struct parser *parser, struct icd_unit *unit)
 {
 	struct icd_code *codes =
@@ -291,6 +329,7 @@ static void unit_kernel(struct parser *parser, struct icd_unit *unit)
 	unit->codes = codes;
 	code = &codes[unit->n_codes++];
 	memset(code, 0, sizeof(*code));
+	code->unit = unit;
 	kernel(parser, code);
 	for (unsigned i = 0; i + 1 < unit->n_codes; i++)
 		if (!strcmp(unit->codes[i].name, code->name))
@@ -311,7 +350,9 @@ struct icd_unit *icd_parse(const char *text, cl_program_binary_type type,
 	parser.failed = !unit->text;
 	blanks(&parser);
 	while (!parser.failed && *parser.at)
-		if (!take(&parser, ';'))
+		if (take_word(&parser, "global"))
+			unit_variable(&parser, unit);
+		else if (!take(&parser, ';'))
 			unit_kernel(&parser, unit);
 	if (parser.failed) {
 		icd_unit_unref(unit);

@@ -622,20 +622,6 @@ cl_int CL_API_CALL clGetContextInfo(cl_context context, cl_context_info what,
 
 /* ---- Extension functions ------------------------------------------------ */
 
-/* An extension of ours that nobody's list knows: it looks into a program. */
-static cl_int CL_API_CALL clCountProgramKernelsKILN(cl_program program,
-						    cl_uint *out_count)
-{
-	size_t count;
-	cl_int status = clGetProgramInfo(program, CL_PROGRAM_NUM_KERNELS,
-					 sizeof(count), &count, NULL);
-
-	icd_count("extension");
-	if (!status)
-		*out_count = (cl_uint)count;
-	return status;
-}
-
 static bool named_in(const char *list, const char *name)
 {
 	size_t length = strlen(name);
@@ -661,10 +647,9 @@ EXPORTED void *CL_API_CALL clGetExtensionFunctionAddress(const char *name)
 	if (!strcmp(name, "clCreateProgramWithILKHR"))
 		return icd_flag("IL", true) ? (void *)clCreateProgramWithIL
 					    : NULL;
-	if (!strcmp(name, "clCountProgramKernelsKILN") ||
-	    named_in(icd_string("EXTENSION_FUNCTIONS", ""), name))
-		return (void *)clCountProgramKernelsKILN;
-	return NULL;
+	if (named_in(icd_string("EXTENSION_FUNCTIONS", ""), name))
+		return icd_extension("clCountProgramKernelsKILN");
+	return icd_extension(name);
 }
 
 void *CL_API_CALL clGetExtensionFunctionAddressForPlatform(

@@ -496,6 +496,15 @@ cl_int CL_API_CALL clGetProgramInfo(cl_program program, cl_program_info what,
 	}
 }
 
+static size_t variables_size(const struct icd_unit *unit)
+{
+	size_t size = 0;
+
+	for (unsigned i = 0; unit && i < unit->n_variables; i++)
+		size += unit->variables[i].type.element;
+	return size;
+}
+
 cl_int CL_API_CALL clGetProgramBuildInfo(cl_program program,
 					 cl_device_id device,
 					 cl_program_build_info what,
@@ -528,7 +537,8 @@ cl_int CL_API_CALL clGetProgramBuildInfo(cl_program program,
 						 : CL_PROGRAM_BINARY_TYPE_NONE,
 					 size, value, out_size);
 	else if (what == CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE)
-		status = icd_answer_size(0, size, value, out_size);
+		status = icd_answer_size(variables_size(build->unit), size,
+					 value, out_size);
 	pthread_mutex_unlock(&icd_mutex);
 	return status;
 }

@@ -124,8 +124,8 @@ static cl_ulong now_ns(void)
 	return (cl_ulong)time.tv_sec * 1000000000u + (cl_ulong)time.tv_nsec;
 }
 
-static cl_int done(cl_command_queue queue, cl_command_type type,
-		   cl_event *out_event)
+cl_int icd_done(cl_command_queue queue, cl_command_type type,
+		cl_event *out_event)
 {
 	cl_event event;
 
@@ -270,7 +270,7 @@ cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue queue, cl_mem mem,
 	if (status)
 		return status;
 	memcpy(to, mem->data + offset, size);
-	return done(queue, CL_COMMAND_READ_BUFFER, event);
+	return icd_done(queue, CL_COMMAND_READ_BUFFER, event);
 }
 
 cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue queue, cl_mem mem,
@@ -286,7 +286,7 @@ cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue queue, cl_mem mem,
 	if (status)
 		return status;
 	memcpy(mem->data + offset, from, size);
-	return done(queue, CL_COMMAND_WRITE_BUFFER, event);
+	return icd_done(queue, CL_COMMAND_WRITE_BUFFER, event);
 }
 
 cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from,
@@ -302,7 +302,7 @@ cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from,
 	if (status)
 		return status;
 	memmove(to->data + to_offset, from->data + from_offset, size);
-	return done(queue, CL_COMMAND_COPY_BUFFER, event);
+	return icd_done(queue, CL_COMMAND_COPY_BUFFER, event);
 }
 
 cl_int CL_API_CALL clEnqueueFillBuffer(cl_command_queue queue, cl_mem mem,
@@ -319,7 +319,7 @@ cl_int CL_API_CALL clEnqueueFillBuffer(cl_command_queue queue, cl_mem mem,
 		return status;
 	for (size_t i = 0; i < size; i += pattern_size)
 		memcpy(mem->data + offset + i, pattern, pattern_size);
-	return done(queue, CL_COMMAND_FILL_BUFFER, event);
+	return icd_done(queue, CL_COMMAND_FILL_BUFFER, event);
 }
 
 void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue queue, cl_mem mem,
@@ -331,7 +331,7 @@ void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue queue, cl_mem mem,
 	cl_int status = check(queue, mem, offset, size, n_waits, waits);
 
 	if (!status)
-		status = done(queue, CL_COMMAND_MAP_BUFFER, event);
+		status = icd_done(queue, CL_COMMAND_MAP_BUFFER, event);
 	refuse(errcode_ret, status);
 	return status ? NULL : mem->data + offset;
 }
@@ -345,7 +345,7 @@ cl_int CL_API_CALL clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem mem,
 
 	if (status)
 		return status;
-	return done(queue, CL_COMMAND_UNMAP_MEM_OBJECT, event);
+	return icd_done(queue, CL_COMMAND_UNMAP_MEM_OBJECT, event);
 }
 
 static cl_int nothing(cl_command_queue queue, cl_command_type type, cl_uint n,
@@ -355,7 +355,7 @@ static cl_int nothing(cl_command_queue queue, cl_command_type type, cl_uint n,
 
 	if (icd_is(queue, ICD_QUEUE))
 		status = check_waits(n, waits);
-	return status ? status : done(queue, type, event);
+	return status ? status : icd_done(queue, type, event);
 }
 
 cl_int CL_API_CALL clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint n,
@@ -492,7 +492,8 @@ cl_int CL_API_CALL clEnqueueNDRangeKernel(
 				    local);
 	if (!status)
 		status = launch(queue, kernel, code, &range);
-	return status ? status : done(queue, CL_COMMAND_NDRANGE_KERNEL, event);
+	return status ? status
+		      : icd_done(queue, CL_COMMAND_NDRANGE_KERNEL, event);
 }
 
 cl_int CL_API_CALL clEnqueueTask(cl_command_queue queue, cl_kernel kernel,

@@ -5,6 +5,7 @@
  *
  *	TYPE NAME = EXPRESSION;		NAME = EXPRESSION;
  *	NAME[EXPRESSION] = EXPRESSION;	(also += -= *=)
+ *	NAME of a variable of the program's, likewise
  *	if (EXPRESSION) STATEMENT	return;		{ STATEMENTS }
  *
  * Expressions have C's operators but for ++, --, assignments and ?:, numbers,
@@ -174,6 +175,12 @@ static int find_argument(struct machine *m, const char *name, size_t length)
 	return -1;
 }
 
+static struct icd_variable *find_variable(struct machine *m, const char *name,
+					  size_t length)
+{
+	return m->code ? icd_variable_find(m->code->unit, name, length) : NULL;
+}
+
 /* ---- Memory ------------------------------------------------------------- */
 
 static struct number load(const struct icd_argument *type, const void *from)
@@ -293,6 +300,7 @@ static struct number name(struct machine *m)
 	const char *word = m->at;
 	struct local *local = find_local(m, word, length);
 	int index = find_argument(m, word, length);
+	struct icd_variable *variable = find_variable(m, word, length);
 	struct number at;
 	unsigned char *from;
 
@@ -301,6 +309,9 @@ static struct number name(struct machine *m)
 		return call(m, word, length);
 	if (local)
 		return local->value;
+	if (index < 0 && variable)
+		return live(m) ? load(&variable->type, variable->data)
+			       : whole(0);
 	if (index < 0) {
 		complain(m, "use of an undeclared name");
 		return whole(0);
@@ -519,10 +530,19 @@ static void assignment(struct machine *m)
 	size_t length = word_length(m->at);
 	struct local *local = find_local(m, m->at, length);
 	int index = find_argument(m, m->at, length);
+	struct icd_variable *variable = find_variable(m, m->at, length);
 	const struct icd_argument *arg;
 	unsigned char *to = NULL;
 	struct number n = whole(0), at;
 
+	if (!local && index < 0 && variable) {
+		m->at += length;
+		n = assigned(m, load(&variable->type, variable->data));
+		if (live(m))
+			store(&variable->type, variable->data, n);
+		expect(m, ";");
+		return;
+	}
 	if (!local && (index < 0 || !m->code->arguments[index].pointer)) {
 		complain(m, "assignment to an unknown name");
 		return;

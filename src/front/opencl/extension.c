@@ -2,8 +2,9 @@
 
 /*
  * Functions that an application gets by name bypass the layer.  Those that it
- * takes over are handed out as its own; those that neither take nor return a
- * program are safe, because kernels of shadows are the driver's own kernels.
+ * takes over are handed out as its own (vendor.c has those that vendors give a
+ * program); those that take no program are safe, because kernels of shadows
+ * are the driver's own kernels, and programs that they return its own too.
  * Anything else might be given a program whose shadow it cannot know: then the
  * driver builds all programs of that platform, and there are no shadows from
  * then on.
@@ -16,6 +17,7 @@
 
 /* In the order of strcmp(). */
 static const char *const safe_names[] = {
+	"clAddCommentINTEL",
 	"clCancelCommandsIMG",
 	"clCommandBarrierWithWaitListKHR",
 	"clCommandCopyBufferKHR",
@@ -26,10 +28,22 @@ static const char *const safe_names[] = {
 	"clCommandFillBufferKHR",
 	"clCommandFillImageKHR",
 	"clCommandNDRangeKernelKHR",
+	"clCommandReadBufferPOCL",
+	"clCommandReadBufferRectPOCL",
+	"clCommandReadImagePOCL",
 	"clCommandSVMMemFillKHR",
 	"clCommandSVMMemcpyKHR",
+	"clCommandSVMMemcpyPOCL",
+	"clCommandSVMMemcpyRectPOCL",
+	"clCommandSVMMemfillPOCL",
+	"clCommandSVMMemfillRectPOCL",
+	"clCommandWriteBufferPOCL",
+	"clCommandWriteBufferRectPOCL",
+	"clCommandWriteImagePOCL",
+	"clConvertImageAMD",
 	"clCreateAcceleratorINTEL",
 	"clCreateBuffer",
+	"clCreateBufferFromImageAMD",
 	"clCreateBufferWithProperties",
 	"clCreateBufferWithPropertiesINTEL",
 	"clCreateCommandBufferKHR",
@@ -59,7 +73,13 @@ static const char *const safe_names[] = {
 	"clCreateImage2D",
 	"clCreateImage3D",
 	"clCreateImageWithProperties",
+	"clCreateImageWithPropertiesINTEL",
+	"clCreatePerfCountersCommandQueueINTEL",
 	"clCreatePipe",
+	"clCreateProgramWithAssemblyAMD",
+	"clCreateProgramWithBinaryAndProgramDeviceIntelFPGA",
+	"clCreateProgramWithDefinedBuiltInKernels",
+	"clCreateProgramWithDefinedBuiltInKernelsEXP",
 	"clCreateProgramWithILKHR",
 	"clCreateSampler",
 	"clCreateSamplerWithProperties",
@@ -100,6 +120,7 @@ static const char *const safe_names[] = {
 	"clEnqueueMigrateMemINTEL",
 	"clEnqueueMigrateMemObjectEXT",
 	"clEnqueueMigrateMemObjects",
+	"clEnqueueNDCountKernelINTEL",
 	"clEnqueueNDRangeKernel",
 	"clEnqueueNativeKernel",
 	"clEnqueueReadBuffer",
@@ -120,14 +141,17 @@ static const char *const safe_names[] = {
 	"clEnqueueSVMMapARM",
 	"clEnqueueSVMMemFill",
 	"clEnqueueSVMMemFillARM",
+	"clEnqueueSVMMemFillRectPOCL",
 	"clEnqueueSVMMemcpy",
 	"clEnqueueSVMMemcpyARM",
+	"clEnqueueSVMMemcpyRectPOCL",
 	"clEnqueueSVMMigrateMem",
 	"clEnqueueSVMUnmap",
 	"clEnqueueSVMUnmapARM",
 	"clEnqueueSignalSemaphoresKHR",
 	"clEnqueueTask",
 	"clEnqueueUnmapMemObject",
+	"clEnqueueVerifyMemoryINTEL",
 	"clEnqueueWaitForEvents",
 	"clEnqueueWaitSemaphoresKHR",
 	"clEnqueueWriteBuffer",
@@ -154,8 +178,10 @@ static const char *const safe_names[] = {
 	"clGetGLObjectInfo",
 	"clGetGLTextureInfo",
 	"clGetHostTimer",
+	"clGetICDLoaderInfoOCLICD",
 	"clGetImageInfo",
 	"clGetImageRequirementsInfoEXT",
+	"clGetKernelMaxConcurrentWorkGroupCountINTEL",
 	"clGetKernelSubGroupInfo",
 	"clGetKernelSubGroupInfoKHR",
 	"clGetKernelSuggestedLocalWorkSize",
@@ -167,6 +193,9 @@ static const char *const safe_names[] = {
 	"clGetPipeInfo",
 	"clGetPlatformIDs",
 	"clGetPlatformInfo",
+	"clGetProfileInfoIntelFPGA",
+	"clGetSVMPointerInfoKHR",
+	"clGetSVMSuggestedTypeIndexKHR",
 	"clGetSamplerInfo",
 	"clGetSemaphoreHandleForTypeKHR",
 	"clGetSemaphoreInfoKHR",
@@ -178,13 +207,17 @@ static const char *const safe_names[] = {
 	"clGetSupportedVA_APIMediaSurfaceFormatsINTEL",
 	"clHostMemAllocINTEL",
 	"clIcdGetPlatformIDsKHR",
+	"clIcdSetPlatformDispatchDataKHR",
 	"clImportMemoryARM",
 	"clLogMessagesToStderrAPPLE",
 	"clLogMessagesToStdoutAPPLE",
 	"clLogMessagesToSystemLogAPPLE",
+	"clMapHostPipeIntelFPGA",
 	"clMemBlockingFreeINTEL",
 	"clMemFreeINTEL",
 	"clReImportSemaphoreSyncFdKHR",
+	"clReadPipeIntelFPGA",
+	"clReconfigurePLLIntelFPGA",
 	"clReleaseAcceleratorINTEL",
 	"clReleaseCommandBufferKHR",
 	"clReleaseCommandQueue",
@@ -196,6 +229,7 @@ static const char *const safe_names[] = {
 	"clReleaseSampler",
 	"clReleaseSemaphoreKHR",
 	"clRemapCommandBufferKHR",
+	"clResetKernelsIntelFPGA",
 	"clRetainAcceleratorINTEL",
 	"clRetainCommandBufferKHR",
 	"clRetainCommandQueue",
@@ -208,14 +242,19 @@ static const char *const safe_names[] = {
 	"clRetainSemaphoreKHR",
 	"clSVMAlloc",
 	"clSVMAllocARM",
+	"clSVMAllocWithPropertiesKHR",
 	"clSVMFree",
 	"clSVMFreeARM",
+	"clSVMFreeWithPropertiesKHR",
+	"clSetBoardLibraryIntelFPGA",
 	"clSetCommandQueueProperty",
 	"clSetContentSizeBufferPoCL",
 	"clSetContextDestructorCallback",
 	"clSetDefaultDeviceCommandQueue",
+	"clSetDeviceExceptionCallbackIntelFPGA",
 	"clSetEventCallback",
 	"clSetKernelArg",
+	"clSetKernelArgDevicePointerEXT",
 	"clSetKernelArgMemPointerINTEL",
 	"clSetKernelArgSVMPointer",
 	"clSetKernelArgSVMPointerARM",
@@ -224,6 +263,7 @@ static const char *const safe_names[] = {
 	"clSetMemObjectDestructorAPPLE",
 	"clSetMemObjectDestructorCallback",
 	"clSetPerfHintQCOM",
+	"clSetPerformanceConfigurationINTEL",
 	"clSetProgramReleaseCallback",
 	"clSetProgramSpecializationConstant",
 	"clSetUserEventStatus",
@@ -231,8 +271,10 @@ static const char *const safe_names[] = {
 	"clTerminateContextKHR",
 	"clUnloadCompiler",
 	"clUnloadPlatformCompiler",
+	"clUnmapHostPipeIntelFPGA",
 	"clUpdateMutableCommandsKHR",
 	"clWaitForEvents",
+	"clWritePipeIntelFPGA",
 };
 
 static int compare(const void *name, const void *place)
@@ -269,6 +311,8 @@ static void *hand_out(cl_platform_id platform, const char *name, void *address)
 	if (!address || !name)
 		return address;
 	own = ki_cl_own_call(name);
+	if (!own)
+		own = ki_cl_vendor_call(platform, name, address);
 	if (own)
 		return own;
 	if (!is_safe(name))

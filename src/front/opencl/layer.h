@@ -313,4 +313,9 @@ KI_CL_CALLS(KI_CL_DECLARE)
 /* Ours for a name of the list above, or NULL. */
 void *ki_cl_own_call(const char *name);
 
+/* Ours for a vendor's function that is given a program, or NULL; `address` is
+   the driver's own (vendor.c). */
+void *ki_cl_vendor_call(cl_platform_id platform, const char *name,
+			void *address);
+
 #endif /* KI_FRONT_OPENCL_LAYER_H */

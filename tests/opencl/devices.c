@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Scripts of the unchanged program about what belongs to a device or a vendor:
+ * variables of programs, functions by name.
+ */
+
+#include "opencl/calls.h"
+
+#include <string.h>
+
+static const char counting_source[] = "__global int counter = 5;\n"
+				      "__global int spare = 1;\n"
+				      "__kernel void count(__global int *out)\n"
+				      "{ counter += 1; out[0] = counter; }\n"
+				      "__kernel void look(__global int *out)\n"
+				      "{ out[0] = counter * 100 + spare; }\n";
+
+static int run_one(cl_kernel kernel)
+{
+	int out = -1;
+	size_t global = 1;
+	cl_mem to = clCreateBuffer(context, 0, sizeof(out), NULL, NULL);
+
+	clSetKernelArg(kernel, 0, sizeof(to), &to);
+	say("launch", clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global,
+					     NULL, 0, NULL, NULL));
+	say("read", clEnqueueReadBuffer(queue, to, CL_TRUE, 0, sizeof(out),
+					&out, 0, NULL, NULL));
+	clReleaseMemObject(to);
+	say("out", out);
+	return out;
+}
+
+/* ---- Functions of vendors ------------------------------------------------ */
+
+typedef cl_int(CL_API_CALL *pointer_fn)(cl_device_id device, cl_program program,
+					const char *name, size_t *size,
+					void **pointer);
+typedef cl_int(CL_API_CALL *function_fn)(cl_device_id device,
+					 cl_program program, const char *name,
+					 cl_ulong *pointer);
+typedef cl_int(CL_API_CALL *read_fn)(cl_command_queue on, cl_program program,
+				     const char *name, cl_bool blocking,
+				     size_t size, size_t offset, void *data,
+				     cl_uint n_waits, const cl_event *waits,
+				     cl_event *event);
+typedef cl_int(CL_API_CALL *write_fn)(cl_command_queue on, cl_program program,
+				      const char *name, cl_bool blocking,
+				      size_t size, size_t offset,
+				      const void *data, cl_uint n_waits,
+				      const cl_event *waits, cl_event *event);
+typedef cl_int(CL_API_CALL *read_pipe_fn)(cl_command_queue on,
+					  cl_program program, const char *name,
+					  cl_bool blocking, void *data,
+					  size_t size, cl_uint n_waits,
+					  const cl_event *waits,
+					  cl_event *event);
+typedef cl_int(CL_API_CALL *write_pipe_fn)(cl_command_queue on,
+					   cl_program program, const char *name,
+					   cl_bool blocking, const void *data,
+					   size_t size, cl_uint n_waits,
+					   const cl_event *waits,
+					   cl_event *event);
+typedef cl_int(CL_API_CALL *profile_fn)(cl_device_id device, cl_program program,
+					cl_bool enqueued, cl_bool automatic,
+					cl_bool clear, size_t size, void *value,
+					size_t *told, cl_int *errcode_ret);
+
+static void *function(const char *name)
+{
+	void *address =
+		clGetExtensionFunctionAddressForPlatform(platform, name);
+
+	printf("%s: %s\n", name, address ? "offered" : "none");
+	return address;
+}
+
+static void use_variables(cl_program program)
+{
+	pointer_fn point =
+		(pointer_fn)function("clGetDeviceGlobalVariablePointerINTEL");
+	read_fn read = (read_fn)function("clEnqueueReadGlobalVariableINTEL");
+	write_fn write =
+		(write_fn)function("clEnqueueWriteGlobalVariableINTEL");
+	cl_event event = NULL;
+	int value = 0, forty = 40, *place = NULL;
+	size_t size = 0;
+
+	say("point",
+	    point(devices[0], program, "counter", &size, (void **)&place));
+	say("  size", (long long)size);
+	say("  value", place ? *place : -1);
+	say("unknown",
+	    point(devices[0], program, "nothing", &size, (void **)&place));
+	say("no device",
+	    point(NULL, program, "counter", &size, (void **)&place));
+	say("no program",
+	    point(devices[0], NULL, "counter", &size, (void **)&place));
+	say("read", read(queue, program, "counter", CL_TRUE, sizeof(value), 0,
+			 &value, 0, NULL, &event));
+	say("  value", value);
+	say("  event", event && !clReleaseEvent(event));
+	say("write", write(queue, program, "counter", CL_TRUE, sizeof(forty), 0,
+			   &forty, 0, NULL, NULL));
+	say("no queue", read(NULL, program, "counter", CL_TRUE, sizeof(value),
+			     0, &value, 0, NULL, NULL));
+	say("too much", read(queue, program, "counter", CL_TRUE, sizeof(value),
+			     1, &value, 0, NULL, NULL));
+}
+
+static void use_the_rest(cl_program program)
+{
+	function_fn find =
+		(function_fn)function("clGetDeviceFunctionPointerINTEL");
+	read_pipe_fn read =
+		(read_pipe_fn)function("clEnqueueReadHostPipeINTEL");
+	write_pipe_fn write =
+		(write_pipe_fn)function("clEnqueueWriteHostPipeINTEL");
+	profile_fn profile =
+		(profile_fn)function("clGetProfileDataDeviceIntelFPGA");
+	cl_ulong address = 0;
+	cl_int code = 1;
+	cl_uint n = 77;
+	int value = 3;
+	size_t told = 0;
+
+	say("find", find(devices[0], program, "count", &address));
+	say("  there", address != 0);
+	say("unknown", find(devices[0], program, "nothing", &address));
+	say("write pipe", write(queue, program, "spare", CL_TRUE, &value,
+				sizeof(value), 0, NULL, NULL));
+	value = 0;
+	say("read pipe", read(queue, program, "spare", CL_TRUE, &value,
+			      sizeof(value), 0, NULL, NULL));
+	say("  value", value);
+	say("profile", profile(devices[0], program, CL_TRUE, CL_TRUE, CL_FALSE,
+			       sizeof(n), &n, &told, &code));
+	say("  kernels", n);
+	say("  told", (long long)told);
+	say("  code", code);
+}
+
+/* Functions that are given a program meet the variables that kernels use. */
+void vendors(void)
+{
+	cl_program program = make(counting_source);
+	cl_kernel count, look;
+
+	use_variables(program);
+	build(program, options);
+	use_variables(program);
+	count = make_kernel(program, "count");
+	look = make_kernel(program, "look");
+	run_one(count);
+	use_the_rest(program);
+	run_one(look);
+	clReleaseKernel(count);
+	clReleaseKernel(look);
+	build(program, options);
+	run_one(make_kernel(program, "look"));
+}
+
+/* A function that nobody can know is handed out while kernels live, or after
+   they have; what they left in variables stays. */
+void unknown_late(void)
+{
+	cl_program living = make(counting_source);
+	cl_program past = make(counting_source);
+	cl_program fresh = make(counting_source);
+	cl_kernel count, other;
+
+	build(living, options);
+	build(past, options);
+	build(fresh, options);
+	count = make_kernel(living, "count");
+	run_one(count);
+	other = make_kernel(past, "count");
+	run_one(other);
+	clReleaseKernel(other);
+	function("clCountProgramKernelsKILN");
+	function("clCountProgramKernelsKILN");
+	other = make_kernel(living, "count");
+	run_one(other);
+	run_one(count);
+	clReleaseKernel(count);
+	clReleaseKernel(other);
+	other = make_kernel(living, "look");
+	run_one(other);
+	show_references(living);
+	say("build", clBuildProgram(living, 0, NULL, options, NULL, NULL));
+	clReleaseKernel(other);
+	run_one(make_kernel(past, "count"));
+	run_one(make_kernel(fresh, "count"));
+	build(living, options);
+	run_one(make_kernel(living, "look"));
+	show_program(living);
+}
