@@ -1,0 +1,856 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * kiln's native store against others (peers.h): hits, puts, evicting puts,
+ * many processes, opening, space.
+ *
+ * Every entry has a key record of 512 bytes that is compared at each hit, so
+ * "4 KB" is 4096 + 512.  Turns of the stores are interleaved, each store is
+ * read from end to end before each of its turns (page cache that idles goes),
+ * ratios are of one round, and medians count.  A name as argument runs only
+ * the groups that begin with it: hits puts evicting many open million space.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+#include <kiln/kiln.h>
+
+#include "bench.h"
+#include "peers.h"
+
+#define RECORD_BYTES	   512
+#define SMALL_RECORD_BYTES 128
+#define VALUE_BYTES_MAX	   ((size_t)1 << 20)
+#define ROUNDS_MAX	   9
+#define PEERS_MAX	   8
+#define PROCESSES_MAX	   8
+
+static struct bench bench;
+static char top[256]; /* the folder of all stores */
+static uint8_t *values;
+static uint8_t *buffer;
+
+/* ---- Items ------------------------------------------------------------------ */
+
+struct items {
+	struct item *items;
+	size_t n;
+};
+
+static struct kiln_key *make_key(uint64_t number, size_t record_size)
+{
+	struct kiln_key *key = kiln_key_new();
+	char text[RECORD_BYTES];
+	size_t size;
+
+	memset(text, 'k', sizeof(text));
+	memcpy(text, &number, sizeof(number));
+	kiln_key_add(key, "source", text, record_size - 18);
+	if (kiln_key_finish(key))
+		bench_fail("no key");
+	kiln_key_record(key, &size);
+	if (size != record_size)
+		bench_fail("a record of %zu bytes", size);
+	return key;
+}
+
+/* Items of the numbers first, first + 1, ... */
+static struct items items_new(uint64_t first, size_t n, size_t record_size)
+{
+	struct items items = { calloc(n, sizeof(struct item)), n };
+	size_t i;
+
+	if (!items.items)
+		bench_fail("no memory");
+	for (i = 0; i < n; i++) {
+		struct kiln_key *key = make_key(first + i, record_size);
+		struct item *item = &items.items[i];
+
+		item->key = key;
+		item->digest = kiln_key_digest(key);
+		item->record = kiln_key_record(key, &item->record_size);
+	}
+	return items;
+}
+
+static void items_free(struct items *items)
+{
+	size_t i;
+
+	for (i = 0; i < items->n; i++)
+		kiln_key_free(items->items[i].key);
+	free(items->items);
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+/* A value that tells which item's it is. */
+static const void *value_of(size_t i)
+{
+	memcpy(values, &i, sizeof(i));
+	return values;
+}
+
+/* Log-uniform from 1 to 500 KB. */
+static size_t mixed_size(size_t i)
+{
+	uint64_t state = i + 1;
+	unsigned doublings;
+	size_t size;
+
+	(void)next_random(&state);
+	doublings = (unsigned)(next_random(&state) % 9);
+	size = (size_t)1024 << doublings;
+	size += next_random(&state) % size;
+	return size > 500 * 1024 ? 500 * 1024 : size;
+}
+
+static size_t size_of(size_t i, size_t value_size)
+{
+	return value_size ? value_size : mixed_size(i);
+}
+
+/* ---- Folders ------------------------------------------------------------------ */
+
+static void remove_tree(const char *path)
+{
+	struct dirent *entry;
+	char below[512];
+	DIR *dir = opendir(path);
+
+	while (dir && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
+		if (unlink(below) && (errno == EISDIR || errno == EPERM))
+			remove_tree(below);
+	}
+	if (dir)
+		closedir(dir);
+	rmdir(path);
+}
+
+/* Read every file to its end. */
+static void warm(const char *path)
+{
+	struct dirent *entry;
+	char below[512];
+	DIR *dir = opendir(path);
+	int fd;
+
+	while (dir && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
+		if (entry->d_type == DT_DIR) {
+			warm(below);
+			continue;
+		}
+		fd = open(below, O_RDONLY | O_CLOEXEC);
+		while (fd >= 0 && read(fd, buffer, VALUE_BYTES_MAX) > 0)
+			;
+		if (fd >= 0)
+			close(fd);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* ---- Stores ------------------------------------------------------------------- */
+
+struct side {
+	const struct peer *peer;
+	unsigned flags;
+	void *store;
+	char directory[300];
+	double turns[ROUNDS_MAX];
+	double worst[ROUNDS_MAX];
+};
+
+static void side_open(struct side *side, uint64_t bytes_max, unsigned flags)
+{
+	static unsigned number;
+
+	snprintf(side->directory, sizeof(side->directory), "%s/%u", top,
+		 number++);
+	if (mkdir(side->directory, 0700))
+		bench_fail("%s: %s", side->directory, strerror(errno));
+	side->store = side->peer->open(side->directory, bytes_max,
+				       side->flags | flags);
+}
+
+static void side_close(struct side *side)
+{
+	side->peer->close(side->store);
+	remove_tree(side->directory);
+}
+
+static void fill(struct side *side, const struct items *items, size_t from,
+		 size_t to, size_t value_size)
+{
+	size_t i;
+
+	for (i = from; i < to; i++)
+		side->peer->put(side->store, &items->items[i], value_of(i),
+				size_of(i, value_size));
+}
+
+/* Whether what is there is right, and that all (`n_min`) is there. */
+static void check(struct side *side, const struct items *items, size_t n,
+		  size_t n_min, size_t value_size)
+{
+	size_t i, found = 0, told;
+
+	for (i = 0; i < n; i++) {
+		size_t size = side->peer->get(side->store, &items->items[i],
+					      buffer, VALUE_BYTES_MAX);
+
+		if (!size)
+			continue;
+		memcpy(&told, buffer, sizeof(told));
+		if (size != size_of(i, value_size) || told != i)
+			bench_fail("%s: a wrong value", side->peer->name);
+		found++;
+	}
+	if (found < n_min)
+		bench_fail("%s: %zu of %zu are there", side->peer->name, found,
+			   n);
+}
+
+/* ---- Rows ------------------------------------------------------------------- */
+
+static const char *label(const struct side *side)
+{
+	return side->flags & STORE_READS ? "kiln by pread" : side->peer->name;
+}
+
+static void rows_of(const char *what, struct side *sides, size_t n_sides,
+		    size_t n_rounds, const char *unit)
+{
+	char name[128];
+	size_t i;
+
+	for (i = 0; i < n_sides; i++) {
+		double copy[ROUNDS_MAX];
+
+		memcpy(copy, sides[i].turns, sizeof(copy));
+		snprintf(name, sizeof(name), "%s, %s", what, label(&sides[i]));
+		bench_row(&bench, name, bench_median(copy, n_rounds), unit);
+	}
+}
+
+/* kiln (the first side) to a peer. */
+static void ratio(const char *what, struct side *sides, size_t n_sides,
+		  size_t n_rounds, const struct peer *peer, double bar,
+		  enum bench_better better)
+{
+	double ratios[ROUNDS_MAX];
+	char name[128];
+	size_t i, r;
+
+	for (i = 0; i < n_sides && sides[i].peer != peer; i++)
+		;
+	if (i == n_sides)
+		return;
+	for (r = 0; r < n_rounds; r++)
+		ratios[r] = sides[0].turns[r] / sides[i].turns[r];
+	snprintf(name, sizeof(name), "%s : %s", what, peer->name);
+	bench_row_bar(&bench, name, bench_median(ratios, n_rounds), "", bar,
+		      better);
+}
+
+/* ---- Hits ------------------------------------------------------------------- */
+
+enum hit { COPY, VIEW, MISS };
+
+static double hits(struct side *side, const struct items *items,
+		   const struct items *absent, enum hit what, size_t n_ops)
+{
+	const struct items *of = what == MISS ? absent : items;
+	uint64_t state = 7, start;
+	size_t i;
+
+	warm(side->directory);
+	start = bench_now_ns();
+	for (i = 0; i < n_ops; i++) {
+		const struct item *item =
+			&of->items[next_random(&state) % of->n];
+
+		if (what == VIEW) {
+			if (side->peer->view(side->store, item) < 0)
+				bench_fail("%s: no hit", side->peer->name);
+		} else if (!side->peer->get(side->store, item, buffer,
+					    VALUE_BYTES_MAX) !=
+			   (what == MISS)) {
+			bench_fail("%s: hit and miss", side->peer->name);
+		}
+	}
+	return (double)(bench_now_ns() - start) / (double)n_ops;
+}
+
+/* Every record's checksum is verified at its first hit: not to be timed. */
+static void hit_all(struct side *side, const struct items *items)
+{
+	size_t i;
+
+	for (i = 0; i < items->n; i++)
+		(void)side->peer->get(side->store, &items->items[i], buffer,
+				      VALUE_BYTES_MAX);
+}
+
+static void hit_group(size_t value_size, size_t n, size_t n_ops)
+{
+	static const struct {
+		enum hit what;
+		const char *name;
+	} whats[] = { { COPY, "hit, copy" },
+		      { VIEW, "hit, view" },
+		      { MISS, "miss" } };
+	struct side sides[] = {
+		{ .peer = &peer_kiln },	   { .peer = &peer_lmdb },
+		{ .peer = &peer_neo },	   { .peer = &peer_plain },
+		{ .peer = &peer_sycl },	   { .peer = &peer_sqlite },
+		{ .peer = &peer_rocksdb }, { .peer = &peer_tkrzw },
+	};
+	size_t n_sides = sizeof(sides) / sizeof(*sides), i, r, w;
+	size_t n_rounds = bench.quick ? 1 : 7;
+	struct items items = items_new(0, n, RECORD_BYTES);
+	struct items absent = items_new(1 << 30, n, RECORD_BYTES);
+	int is_small = value_size == 4096;
+	char name[64];
+
+	for (i = 0; i < n_sides; i++) {
+		side_open(&sides[i], 0, 0);
+		fill(&sides[i], &items, 0, n, value_size);
+		check(&sides[i], &items, n, n, value_size);
+	}
+	for (w = 0; w < 3; w++) {
+		struct side *some[PEERS_MAX], kept[PEERS_MAX];
+		size_t n_some = 0;
+
+		for (i = 0; i < n_sides; i++)
+			if (whats[w].what != VIEW || sides[i].peer->view)
+				some[n_some++] = &sides[i];
+		for (r = 0; r < n_rounds; r++)
+			for (i = 0; i < n_some; i++) {
+				hit_all(some[i], &items);
+				some[i]->turns[r] =
+					hits(some[i], &items, &absent,
+					     whats[w].what, n_ops);
+			}
+		for (i = 0; i < n_some; i++)
+			kept[i] = *some[i];
+		snprintf(name, sizeof(name), "%zu KB %s", value_size / 1024,
+			 whats[w].name);
+		rows_of(name, kept, n_some, n_rounds, "ns");
+		if (whats[w].what == COPY) {
+			ratio(name, kept, n_some, n_rounds, &peer_lmdb,
+			      is_small ? 0.60 : 0.90, BENCH_LOWER);
+			if (is_small)
+				ratio(name, kept, n_some, n_rounds, &peer_neo,
+				      0.12, BENCH_LOWER);
+		} else if (whats[w].what == VIEW) {
+			ratio(name, kept, n_some, n_rounds, &peer_lmdb, 0.40,
+			      BENCH_LOWER);
+		} else if (is_small) {
+			ratio(name, kept, n_some, n_rounds, &peer_lmdb, 0.20,
+			      BENCH_LOWER);
+		}
+	}
+	for (i = 0; i < n_sides; i++)
+		side_close(&sides[i]);
+	items_free(&items);
+	items_free(&absent);
+}
+
+/* kiln by pread against pread itself: the same bytes of one cached file. */
+static void pread_group(void)
+{
+	enum { N = 10000, WHOLE = 4096 + RECORD_BYTES };
+	struct side side = { .peer = &peer_kiln, .flags = STORE_READS };
+	size_t n_rounds = bench.quick ? 1 : 7, n_ops = 20000, r, i;
+	struct items items = items_new(0, N, RECORD_BYTES);
+	double raw[ROUNDS_MAX], ratios[ROUNDS_MAX];
+	char path[300];
+	int fd;
+
+	side_open(&side, 0, 0);
+	fill(&side, &items, 0, N, 4096);
+	check(&side, &items, N, N, 4096);
+	snprintf(path, sizeof(path), "%s/raw", top);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	for (i = 0; i < N; i++)
+		if (pwrite(fd, values, WHOLE, (off_t)(i * WHOLE)) != WHOLE)
+			bench_fail("raw file");
+	for (r = 0; r < n_rounds; r++) {
+		uint64_t state = 7, start;
+
+		hit_all(&side, &items);
+		side.turns[r] = hits(&side, &items, NULL, COPY, n_ops);
+		for (i = 0; i < N; i++)
+			if (pread(fd, buffer, WHOLE, (off_t)(i * WHOLE)) < 0)
+				bench_fail("raw file");
+		start = bench_now_ns();
+		for (i = 0; i < n_ops; i++) {
+			off_t at = (off_t)(next_random(&state) % N * WHOLE);
+
+			if (pread(fd, buffer, WHOLE, at) != WHOLE)
+				bench_fail("raw file");
+		}
+		raw[r] = (double)(bench_now_ns() - start) / (double)n_ops;
+		ratios[r] = side.turns[r] / raw[r];
+	}
+	close(fd);
+	unlink(path);
+	rows_of("4 KB hit, copy", &side, 1, n_rounds, "ns");
+	bench_row(&bench, "raw pread of 4.5 KB", bench_median(raw, n_rounds),
+		  "ns");
+	bench_row_bar(&bench, "4 KB hit by pread : raw pread",
+		      bench_median(ratios, n_rounds), "", 1.5, BENCH_LOWER);
+	side_close(&side);
+	items_free(&items);
+}
+
+/* ---- Puts -------------------------------------------------------------------- */
+
+static double timed_fill(struct side *side, const struct items *items,
+			 size_t from, size_t to, size_t value_size,
+			 double *out_worst)
+{
+	uint64_t begin = bench_now_ns(), last = begin, now, worst = 0;
+	size_t i;
+
+	for (i = from; i < to; i++) {
+		side->peer->put(side->store, &items->items[i], value_of(i),
+				size_of(i, value_size));
+		now = bench_now_ns();
+		if (now - last > worst)
+			worst = now - last;
+		last = now;
+	}
+	if (out_worst)
+		*out_worst = (double)worst / 1e6;
+	return (double)(last - begin) / 1e3 / (double)(to - from);
+}
+
+static void put_group(const char *name, size_t value_size, size_t n,
+		      double lmdb_bar, double neo_bar)
+{
+	struct side sides[] = {
+		{ .peer = &peer_kiln },	   { .peer = &peer_lmdb },
+		{ .peer = &peer_neo },	   { .peer = &peer_plain },
+		{ .peer = &peer_sycl },	   { .peer = &peer_sqlite },
+		{ .peer = &peer_rocksdb }, { .peer = &peer_tkrzw },
+	};
+	size_t n_sides = sizeof(sides) / sizeof(*sides), i, r;
+	size_t n_rounds = bench.quick ? 1 : 5;
+	struct items items = items_new(0, n, RECORD_BYTES);
+
+	for (r = 0; r < n_rounds; r++)
+		for (i = 0; i < n_sides; i++) {
+			side_open(&sides[i], 0, 0);
+			sides[i].turns[r] = timed_fill(&sides[i], &items, 0, n,
+						       value_size, NULL);
+			if (!r)
+				check(&sides[i], &items, n, n, value_size);
+			side_close(&sides[i]);
+		}
+	rows_of(name, sides, n_sides, n_rounds, "us");
+	if (lmdb_bar > 0)
+		ratio(name, sides, n_sides, n_rounds, &peer_lmdb, lmdb_bar,
+		      BENCH_LOWER);
+	if (neo_bar > 0)
+		ratio(name, sides, n_sides, n_rounds, &peer_neo, neo_bar,
+		      BENCH_LOWER);
+	items_free(&items);
+}
+
+/* ---- Evicting puts -------------------------------------------------------------- */
+
+/* A store that is full and then gets as much again. */
+static void evicting_group(const char *name, size_t value_size, size_t n,
+			   size_t n_rounds, int has_worst)
+{
+	struct side sides[] = { { .peer = &peer_kiln },
+				{ .peer = &peer_lmdb },
+				{ .peer = &peer_neo } };
+	/* NEO's scans take minutes where there is much. */
+	size_t n_sides = n > 20000 ? 2 : 3, i, r;
+	struct items items = items_new(0, 2 * n, RECORD_BYTES);
+	uint64_t bytes_max = 0;
+	char text[128];
+
+	if (bench.quick)
+		n_rounds = 1;
+	for (i = 0; i < n; i++)
+		bytes_max += size_of(i, value_size) + RECORD_BYTES;
+	for (r = 0; r < n_rounds; r++)
+		for (i = 0; i < n_sides; i++) {
+			side_open(&sides[i], bytes_max, STORE_EVICTS);
+			fill(&sides[i], &items, 0, n, value_size);
+			warm(sides[i].directory);
+			sides[i].turns[r] =
+				timed_fill(&sides[i], &items, n, 2 * n,
+					   value_size, &sides[i].worst[r]);
+			check(&sides[i], &items, 2 * n, n / 3, value_size);
+			side_close(&sides[i]);
+		}
+	rows_of(name, sides, n_sides, n_rounds, "us");
+	ratio(name, sides, n_sides, n_rounds, &peer_lmdb, 1.0, BENCH_LOWER);
+	if (has_worst) {
+		snprintf(text, sizeof(text), "%s, worst single", name);
+		bench_row_bar(&bench, text,
+			      bench_median(sides[0].worst, n_rounds), "ms", 5,
+			      BENCH_LOWER);
+		snprintf(text, sizeof(text), "%s, worst single, LMDB", name);
+		bench_row(&bench, text, bench_median(sides[1].worst, n_rounds),
+			  "ms");
+	}
+	items_free(&items);
+}
+
+/* ---- Many processes -------------------------------------------------------------- */
+
+#define MANY_OPS   40000
+#define MANY_ITEMS 10000
+
+struct start {
+	_Atomic int n_ready;
+	_Atomic int go;
+};
+
+/* In a process of its own: 19 gets, one put of its own, and so on. */
+static void take_part(struct side *side, const struct items *items,
+		      unsigned process, struct start *start)
+{
+	size_t n_puts = MANY_OPS / 20, i, n_missed = 0;
+	struct items own =
+		items_new(((uint64_t)process + 1) << 32, n_puts, RECORD_BYTES);
+	uint64_t state = process + 1;
+	void *store = side->peer->open(side->directory, 0, side->flags);
+
+	for (i = 0; i < items->n; i++)
+		(void)side->peer->get(store, &items->items[i], buffer,
+				      VALUE_BYTES_MAX);
+	start->n_ready++;
+	while (!start->go)
+		;
+	for (i = 0; i < MANY_OPS; i++) {
+		if (i % 20)
+			n_missed += !side->peer->get(
+				store,
+				&items->items[next_random(&state) % items->n],
+				buffer, VALUE_BYTES_MAX);
+		else
+			side->peer->put(store, &own.items[i / 20], values,
+					4096);
+	}
+	if (n_missed)
+		bench_fail("%s: %zu misses", side->peer->name, n_missed);
+	_exit(0);
+}
+
+/* Operations per second of all together. */
+static double together(struct side *side, const struct items *items,
+		       unsigned n_processes)
+{
+	struct start *start = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t children[PROCESSES_MAX];
+	uint64_t begin;
+	unsigned i;
+	int status;
+
+	if (start == MAP_FAILED)
+		bench_fail("no memory");
+	warm(side->directory);
+	for (i = 0; i < n_processes; i++) {
+		children[i] = fork();
+		if (children[i] < 0)
+			bench_fail("no process");
+		if (!children[i])
+			take_part(side, items, i, start);
+	}
+	while (start->n_ready < (int)n_processes)
+		usleep(1000);
+	begin = bench_now_ns();
+	start->go = 1;
+	for (i = 0; i < n_processes; i++)
+		if (waitpid(children[i], &status, 0) < 0 || status)
+			bench_fail("%s: a process failed", side->peer->name);
+	munmap(start, 4096);
+	return (double)n_processes * MANY_OPS * 1e9 /
+	       (double)(bench_now_ns() - begin);
+}
+
+static void many_group(unsigned n_processes, double bar)
+{
+	struct side sides[] = { { .peer = &peer_kiln },
+				{ .peer = &peer_lmdb },
+				{ .peer = &peer_neo } };
+	size_t n_rounds = bench.quick ? 1 : 5, i, r;
+	struct items items = items_new(0, MANY_ITEMS, RECORD_BYTES);
+	char name[64];
+
+	for (r = 0; r < n_rounds; r++)
+		for (i = 0; i < 3; i++) {
+			side_open(&sides[i], 0, 0);
+			fill(&sides[i], &items, 0, MANY_ITEMS, 4096);
+			/* LMDB must not be open across fork(). */
+			sides[i].peer->close(sides[i].store);
+			sides[i].turns[r] =
+				together(&sides[i], &items, n_processes);
+			remove_tree(sides[i].directory);
+		}
+	snprintf(name, sizeof(name), "95/5, %u processes", n_processes);
+	rows_of(name, sides, 3, n_rounds, "/s");
+	ratio(name, sides, 3, n_rounds, &peer_lmdb, bar, BENCH_HIGHER);
+	items_free(&items);
+}
+
+/* ---- Opening ------------------------------------------------------------------ */
+
+/* In a new process: print how many ns open and first get take. */
+static int first_get(const char *name, const char *directory, size_t number,
+		     size_t record_size)
+{
+	static const struct peer *const peers[] = { &peer_kiln, &peer_lmdb,
+						    &peer_plain };
+	struct items items = items_new(number, 1, record_size);
+	const struct peer *peer = NULL;
+	uint64_t start, end;
+	void *store;
+	size_t i;
+
+	for (i = 0; i < 3; i++)
+		if (!strcmp(peers[i]->name, name))
+			peer = peers[i];
+	if (!peer)
+		return 2;
+	start = bench_now_ns();
+	store = peer->open(directory, 0, 0);
+	if (!peer->get(store, items.items, buffer, VALUE_BYTES_MAX))
+		return 1;
+	end = bench_now_ns();
+	printf("%llu\n", (unsigned long long)(end - start));
+	return 0;
+}
+
+static double first_get_elsewhere(const struct side *side, size_t number,
+				  size_t record_size)
+{
+	char command[1024], self[300];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	double ns = 0;
+	FILE *answer;
+
+	self[n > 0 ? n : 0] = '\0';
+	snprintf(command, sizeof(command), "'%s' --first-get '%s' '%s' %zu %zu",
+		 self, side->peer->name, side->directory, number, record_size);
+	answer = popen(command, "r");
+	if (!answer || fscanf(answer, "%lf", &ns) != 1 || pclose(answer))
+		bench_fail("%s: no first get", side->peer->name);
+	return ns / 1e3;
+}
+
+static void open_rows(const char *name, struct side *sides, size_t n,
+		      size_t record_size)
+{
+	size_t n_rounds = bench.quick ? 1 : 9, i, r;
+	uint64_t state = 3;
+
+	for (r = 0; r < n_rounds; r++) {
+		size_t number = next_random(&state) % n;
+
+		for (i = 0; i < 3; i++) {
+			warm(sides[i].directory);
+			sides[i].turns[r] = first_get_elsewhere(
+				&sides[i],
+				sides[i].peer == &peer_plain ? 0 : number,
+				record_size);
+		}
+	}
+	rows_of(name, sides, 3, n_rounds, "us");
+	ratio(name, sides, 3, n_rounds, &peer_plain, 2.0, BENCH_LOWER);
+}
+
+static void open_group(void)
+{
+	struct side sides[] = { { .peer = &peer_kiln },
+				{ .peer = &peer_lmdb },
+				{ .peer = &peer_plain } };
+	size_t n = bench.quick ? 1000 : 100000, i;
+	struct items items = items_new(0, n, RECORD_BYTES);
+
+	for (i = 0; i < 3; i++) {
+		side_open(&sides[i], 0, 0);
+		/* The peer is one file, wherever it lies. */
+		fill(&sides[i], &items, 0, i == 2 ? 1 : n, 4096);
+		sides[i].peer->close(sides[i].store);
+	}
+	open_rows("open + first get, 100k entries", sides, n, RECORD_BYTES);
+	for (i = 0; i < 3; i++)
+		remove_tree(sides[i].directory);
+	items_free(&items);
+}
+
+/* ---- A million ------------------------------------------------------------------ */
+
+#define MILLION_VALUE 256
+
+/* The mean of the last puts into a store that has had `n`. */
+static double put_at(struct side *side, const struct items *items, size_t n,
+		     size_t n_more)
+{
+	side_open(side, 0, 0);
+	fill(side, items, 0, n, MILLION_VALUE);
+	return timed_fill(side, items, n, n + n_more, MILLION_VALUE, NULL);
+}
+
+static void million_group(void)
+{
+	struct side sides[] = { { .peer = &peer_kiln },
+				{ .peer = &peer_lmdb },
+				{ .peer = &peer_plain } };
+	size_t n = bench.quick ? 10000 : 1000000, n_more = 20000, i;
+	struct items items = items_new(0, n + n_more, SMALL_RECORD_BYTES);
+	double small, large;
+
+	small = put_at(&sides[0], &items, bench.quick ? 1000 : 10000, n_more);
+	side_close(&sides[0]);
+	large = put_at(&sides[0], &items, n, n_more);
+	bench_row(&bench, "256 B put at 10k entries, kiln", small, "us");
+	bench_row(&bench, "256 B put at 1M entries, kiln", large, "us");
+	bench_row_bar(&bench, "mean put at 1M entries : at 10k", large / small,
+		      "", 1.5, BENCH_LOWER);
+	check(&sides[0], &items, n, n, MILLION_VALUE);
+	sides[0].peer->close(sides[0].store);
+	for (i = 1; i < 3; i++) {
+		side_open(&sides[i], 0, 0);
+		fill(&sides[i], &items, 0, i == 2 ? 1 : n, MILLION_VALUE);
+		sides[i].peer->close(sides[i].store);
+	}
+	open_rows("open + first get, 1M entries", sides, n, SMALL_RECORD_BYTES);
+	for (i = 0; i < 3; i++)
+		remove_tree(sides[i].directory);
+	items_free(&items);
+}
+
+/* ---- Space --------------------------------------------------------------------- */
+
+static void space_group(void)
+{
+	struct side side = { .peer = &peer_kiln };
+	size_t n = bench.quick ? 1000 : 20000, i;
+	struct items items = items_new(0, n, RECORD_BYTES);
+	struct kiln_store_info info;
+	double payload = 0;
+
+	side_open(&side, 0, 0);
+	fill(&side, &items, 0, n, 4096);
+	if (kiln_store_info(side.store, &info))
+		bench_fail("no store");
+	for (i = 0; i < n; i++)
+		payload += 4096 + RECORD_BYTES;
+	bench_row(&bench, "disk, with index and spare : payload + key records",
+		  (double)info.bytes / payload, "");
+	bench_row_bar(&bench, "disk without the index : payload + key records",
+		      (double)info.bytes_live / payload, "", 1.03, BENCH_LOWER);
+	side_close(&side);
+	items_free(&items);
+}
+
+/* ---- All of it ----------------------------------------------------------------- */
+
+static void run_hits(void)
+{
+	hit_group(4096, 10000, 20000);
+	hit_group(65536, 1000, 3000);
+	pread_group();
+}
+
+static void run_puts(void)
+{
+	put_group("4 KB put", 4096, 4000, 0.90, 0.10);
+	put_group("64 KB put", 65536, 800, 0.60, 0);
+	put_group("1 MB put", (size_t)1 << 20, 64, 0, 0.75);
+}
+
+static void run_evicting(void)
+{
+	evicting_group("evicting put, 10k x 4 KB", 4096, 10000, 5, 0);
+	evicting_group("evicting put, 100k x 4 KB", 4096,
+		       bench.quick ? 20000 : 100000, 3, 1);
+	evicting_group("evicting put, 1-500 KB mix", 0,
+		       bench.quick ? 500 : 3000, 3, 0);
+}
+
+static void run_many(void)
+{
+	many_group(2, 2.0);
+	many_group(8, 2.5);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} groups[] = {
+	{ "hits", run_hits },	      { "puts", run_puts },
+	{ "evicting", run_evicting }, { "many", run_many },
+	{ "open", open_group },	      { "million", million_group },
+	{ "space", space_group },
+};
+
+static int is_wanted(const char *name)
+{
+	int i;
+
+	for (i = 0; i < bench.n_args; i++)
+		if (!strncmp(name, bench.args[i], strlen(bench.args[i])))
+			return 1;
+	return !bench.n_args;
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+
+	values = malloc(VALUE_BYTES_MAX);
+	buffer = malloc(VALUE_BYTES_MAX);
+	if (!values || !buffer)
+		bench_fail("no memory");
+	memset(values, 'v', VALUE_BYTES_MAX);
+	if (argc == 6 && !strcmp(argv[1], "--first-get"))
+		return first_get(argv[2], argv[3], strtoull(argv[4], NULL, 10),
+				 strtoull(argv[5], NULL, 10));
+
+	bench_begin(&bench, argc, argv, "store");
+	snprintf(top, sizeof(top), "%s/kiln-bench-XXXXXX",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
+	if (!mkdtemp(top))
+		bench_fail("%s: %s", top, strerror(errno));
+	bench.directory = top;
+	for (i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
+		if (!is_wanted(groups[i].name))
+			continue;
+		fprintf(stderr, "store: %s\n", groups[i].name);
+		groups[i].run();
+	}
+	i = (size_t)bench_end(&bench);
+	remove_tree(top);
+	return (int)i;
+}
