@@ -199,6 +199,22 @@ static cl_int pick_devices(struct job *job, cl_uint n, const cl_device_id *list)
 	return CL_SUCCESS;
 }
 
+/* Each device once, in the order of the call. */
+static void note_last(struct job *job)
+{
+	cl_program program = job->program;
+
+	program->n_last = 0;
+	for (cl_uint i = 0; i < job->n_indices; i++) {
+		cl_uint j = 0;
+		while (j < program->n_last &&
+		       program->last[j] != job->indices[i])
+			j++;
+		if (j == program->n_last)
+			program->last[program->n_last++] = job->indices[i];
+	}
+}
+
 /* Mark the devices, unless somebody uses the program. */
 static cl_int mark(struct job *job)
 {
@@ -215,6 +231,8 @@ static cl_int mark(struct job *job)
 		else if (program->origin == ICD_BINARY && !build->given)
 			status = CL_INVALID_BINARY;
 	}
+	if (!status)
+		note_last(job);
 	for (cl_uint i = 0; !status && i < job->n_indices; i++) {
 		struct icd_build *build = &program->builds[job->indices[i]];
 		build->status = CL_BUILD_IN_PROGRESS;

@@ -273,10 +273,16 @@ struct _cl_program {
 	/* Under icd_mutex. */
 	unsigned n_kernels;
 	struct icd_build builds[ICD_DEVICES_MAX];
+	/* The devices of the last build, in its order. */
+	cl_uint n_last;
+	cl_uint last[ICD_DEVICES_MAX];
 	struct icd_constant *constants;
 	struct icd_callback *callbacks;
 };
 void icd_program_unref(cl_program program);
+/* With KILN_TEST_ICD_WHOLE_BUILDS, the device that answers for this one: of
+   the last build, where this one had no part in it; under the mutex. */
+struct icd_build *icd_program_build(cl_program program, cl_uint index);
 /* A launch specialised this kernel: binaries fetched from now on differ. */
 void icd_program_specialise(cl_program program, cl_device_id device,
 			    const char *kernel, const struct icd_range *range);

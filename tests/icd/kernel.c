@@ -39,7 +39,7 @@ static cl_int fill_locked(cl_kernel kernel, const char *name)
 	bool built = false;
 
 	for (cl_uint i = 0; i < program->n_devices; i++) {
-		struct icd_build *build = &program->builds[i];
+		struct icd_build *build = icd_program_build(program, i);
 		const struct icd_code *code;
 		if (!is_executable(build))
 			continue;
@@ -101,8 +101,9 @@ cl_int CL_API_CALL clCreateKernelsInProgram(cl_program program, cl_uint size,
 		return CL_INVALID_PROGRAM;
 	pthread_mutex_lock(&icd_mutex);
 	for (cl_uint i = 0; i < program->n_devices && !unit; i++)
-		if (is_executable(&program->builds[i]))
-			unit = icd_unit_ref(program->builds[i].unit);
+		if (is_executable(icd_program_build(program, i)))
+			unit = icd_unit_ref(
+				icd_program_build(program, i)->unit);
 	pthread_mutex_unlock(&icd_mutex);
 	if (!unit)
 		return CL_INVALID_PROGRAM_EXECUTABLE;

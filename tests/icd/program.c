@@ -376,38 +376,68 @@ static void fetch_locked(cl_program program, cl_uint i)
 	free(lines.data);
 }
 
+struct icd_build *icd_program_build(cl_program program, cl_uint index)
+{
+	if (!icd_flag("WHOLE_BUILDS", false) || !program->n_last)
+		return &program->builds[index];
+	for (cl_uint i = 0; i < program->n_last; i++)
+		if (program->last[i] == index)
+			return &program->builds[index];
+	return &program->builds[program->last[0]];
+}
+
+/* The devices that there are binaries for, in their order. */
+static cl_uint fetched_locked(cl_program program,
+			      cl_uint indices[ICD_DEVICES_MAX])
+{
+	cl_uint n = program->n_devices;
+
+	for (cl_uint i = 0; i < n; i++)
+		indices[i] = i;
+	if (icd_flag("WHOLE_BUILDS", false) && program->n_last) {
+		n = program->n_last;
+		memcpy(indices, program->last, n * sizeof(indices[0]));
+	}
+	return n;
+}
+
 static cl_int binary_sizes(cl_program program, size_t size, void *value,
 			   size_t *out_size)
 {
 	size_t sizes[ICD_DEVICES_MAX];
+	cl_uint indices[ICD_DEVICES_MAX], n;
 
 	icd_count("fetch");
 	icd_delay("FETCH_MS");
 	pthread_mutex_lock(&icd_mutex);
-	for (cl_uint i = 0; i < program->n_devices; i++) {
-		fetch_locked(program, i);
-		sizes[i] = program->builds[i].kept_size;
+	n = fetched_locked(program, indices);
+	for (cl_uint i = 0; i < n; i++) {
+		fetch_locked(program, indices[i]);
+		sizes[i] = program->builds[indices[i]].kept_size;
 	}
 	pthread_mutex_unlock(&icd_mutex);
-	return icd_answer(sizes, program->n_devices * sizeof(sizes[0]), size,
-			  value, out_size);
+	return icd_answer(sizes, n * sizeof(sizes[0]), size, value, out_size);
 }
 
 static cl_int binaries(cl_program program, size_t size, void *value,
 		       size_t *out_size)
 {
 	unsigned char **to = value;
+	cl_uint indices[ICD_DEVICES_MAX], n;
 
-	if (to && size < program->n_devices * sizeof(*to))
+	pthread_mutex_lock(&icd_mutex);
+	n = fetched_locked(program, indices);
+	pthread_mutex_unlock(&icd_mutex);
+	if (to && size < n * sizeof(*to))
 		return CL_INVALID_VALUE;
 	if (out_size)
-		*out_size = program->n_devices * sizeof(*to);
+		*out_size = n * sizeof(*to);
 	icd_count("binaries");
 	pthread_mutex_lock(&icd_mutex);
-	for (cl_uint i = 0; to && i < program->n_devices; i++) {
-		struct icd_build *build = &program->builds[i];
+	for (cl_uint i = 0; to && i < n; i++) {
+		struct icd_build *build = &program->builds[indices[i]];
 		if (!build->kept)
-			fetch_locked(program, i);
+			fetch_locked(program, indices[i]);
 		if (to[i] && build->kept)
 			memcpy(to[i], build->kept, build->kept_size);
 	}
@@ -423,12 +453,12 @@ static struct icd_unit *some_unit(cl_program program)
 	struct icd_unit *unit = NULL;
 
 	pthread_mutex_lock(&icd_mutex);
-	for (cl_uint i = 0; i < program->n_devices && !unit; i++)
-		if (program->builds[i].status == CL_BUILD_SUCCESS &&
-		    program->builds[i].unit &&
-		    program->builds[i].unit->type ==
-			    CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
-			unit = icd_unit_ref(program->builds[i].unit);
+	for (cl_uint i = 0; i < program->n_devices && !unit; i++) {
+		struct icd_build *build = icd_program_build(program, i);
+		if (build->status == CL_BUILD_SUCCESS && build->unit &&
+		    build->unit->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+			unit = icd_unit_ref(build->unit);
+	}
 	pthread_mutex_unlock(&icd_mutex);
 	return unit;
 }
@@ -511,17 +541,20 @@ cl_int CL_API_CALL clGetProgramBuildInfo(cl_program program,
 					 size_t size, void *value,
 					 size_t *out_size)
 {
-	struct icd_build *build = NULL;
+	struct icd_build *build;
+	cl_uint index;
 	cl_int status = CL_INVALID_VALUE;
 
 	if (!icd_is(program, ICD_PROGRAM))
 		return CL_INVALID_PROGRAM;
+	index = program->n_devices;
 	for (cl_uint i = 0; i < program->n_devices; i++)
 		if (program->devices[i] == device)
-			build = &program->builds[i];
-	if (!build)
+			index = i;
+	if (index == program->n_devices)
 		return CL_INVALID_DEVICE;
 	pthread_mutex_lock(&icd_mutex);
+	build = icd_program_build(program, index);
 	if (what == CL_PROGRAM_BUILD_STATUS)
 		status = icd_answer(&build->status, sizeof(build->status), size,
 				    value, out_size);
