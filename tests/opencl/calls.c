@@ -1115,6 +1115,9 @@ static const struct script {
 	{ "storm", storm },
 	{ "vendors", vendors },
 	{ "unknown-late", unknown_late },
+	{ "some-devices", some_devices },
+	{ "some-fail", some_fail },
+	{ "one-of-two", one_of_two },
 };
 
 static int set_up(void)

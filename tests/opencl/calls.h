@@ -69,5 +69,8 @@ void end(void);
 /* Scripts of devices.c. */
 void vendors(void);
 void unknown_late(void);
+void some_devices(void);
+void some_fail(void);
+void one_of_two(void);
 
 #endif /* KI_TESTS_OPENCL_CALLS_H */

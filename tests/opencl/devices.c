@@ -7,6 +7,7 @@
 
 #include "opencl/calls.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char counting_source[] = "__global int counter = 5;\n"
@@ -195,4 +196,164 @@ void unknown_late(void)
 	build(living, options);
 	run_one(make_kernel(living, "look"));
 	show_program(living);
+}
+
+/* ---- Some of the devices -------------------------------------------------- */
+
+static void run_on(cl_device_id device, cl_kernel kernel)
+{
+	cl_command_queue first = queue;
+
+	queue = clCreateCommandQueue(context, device, 0, NULL);
+	run_scale(kernel);
+	clReleaseCommandQueue(queue);
+	queue = first;
+}
+
+/* Which of the numbers were written, and how many there should be. */
+static void show_sizes(cl_program program)
+{
+	size_t sizes[DEVICES_MAX], told = 0;
+	unsigned char *places[DEVICES_MAX] = { NULL };
+	cl_uint i;
+
+	for (i = 0; i < DEVICES_MAX; i++)
+		sizes[i] = 1 << 20;
+	say("BINARY_SIZES", clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
+					     sizeof(sizes), sizes, &told));
+	say("  told", (long long)told);
+	for (i = 0; i < DEVICES_MAX; i++) {
+		say("  kind", sizes[i] == 1 << 20 ? 2 : sizes[i] != 0);
+		places[i] = calloc(1, 1 << 20);
+	}
+	say("BINARIES", clGetProgramInfo(program, CL_PROGRAM_BINARIES,
+					 sizeof(places), places, &told));
+	say("  told", (long long)told);
+	for (i = 0; i < DEVICES_MAX; i++) {
+		say("  written", places[i][0] != 0);
+		free(places[i]);
+	}
+	say("for one", clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
+					sizeof(*sizes), sizes, &told));
+}
+
+static void show_everywhere(cl_kernel kernel, cl_program program)
+{
+	cl_uint i;
+
+	show_kernel(kernel, program);
+	for (i = 0; i < n_devices; i++)
+		ASK(clGetKernelWorkGroupInfo, CL_KERNEL_WORK_GROUP_SIZE, kernel,
+		    devices[i]);
+	ASK(clGetKernelWorkGroupInfo, CL_KERNEL_WORK_GROUP_SIZE, kernel, NULL);
+	ASK(clGetKernelWorkGroupInfo, CL_KERNEL_PRIVATE_MEM_SIZE, kernel,
+	    devices[0]);
+}
+
+/* Everything that a build may have changed. */
+static void show_build(cl_program program, cl_device_id device)
+{
+	cl_kernel kernel, all[4] = { NULL };
+	cl_uint n = 0, i;
+
+	show_program(program);
+	show_sizes(program);
+	say("kernels", clCreateKernelsInProgram(program, 4, all, &n));
+	for (i = 0; i < n && all[i]; i++)
+		clReleaseKernel(all[i]);
+	kernel = make_kernel(program, "scale");
+	if (!kernel)
+		return;
+	show_everywhere(kernel, program);
+	if (device)
+		run_on(device, kernel);
+	clReleaseKernel(kernel);
+}
+
+/* One after the other, together, in another order, twice, wrongly. */
+void some_devices(void)
+{
+	cl_device_id turned[2] = { devices[1], devices[0] };
+	cl_device_id twice[2] = { devices[1], devices[1] };
+	cl_device_id thrice[3] = { devices[0], devices[1], devices[0] };
+	cl_program program = make(source);
+	cl_kernel kernel;
+
+	build_for(program, 1, devices + 1, options);
+	show_build(program, devices[1]);
+	build_for(program, 1, devices, "-DK=6");
+	show_build(program, devices[0]);
+	build_for(program, 0, NULL, "-DK=7");
+	show_build(program, devices[1]);
+	build_for(program, 1, devices, "-DK=8");
+	show_build(program, devices[0]);
+	build_for(program, 2, turned, "-DK=9");
+	show_build(program, devices[0]);
+	kernel = make_kernel(program, "scale");
+	build_for(program, 1, devices + 1, options);
+	build_for(program, 0, NULL, options);
+	run_on(devices[1], kernel);
+	show_build(program, devices[0]);
+	clReleaseKernel(kernel);
+	build_for(program, 2, twice, "-DK=11");
+	show_build(program, devices[1]);
+	build_for(program, 3, thrice, "-DK=12");
+	show_build(program, devices[1]);
+	build_for(program, 1, devices + 1, "--no-such-option");
+	show_build(program, NULL);
+	build_for(program, 1, devices + 1, "-DK=13");
+	show_build(program, devices[1]);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
+/* What fails leaves the others alone, or does not. */
+void some_fail(void)
+{
+	cl_program program = make(source);
+
+	build_for(program, 1, devices, "-DK=nowhere");
+	show_build(program, NULL);
+	build_for(program, 1, devices + 1, "-DK=5");
+	show_build(program, devices[1]);
+	build_for(program, 2, devices, options);
+	show_build(program, devices[0]);
+	build_for(program, 1, devices + 1, "-DK=nowhere");
+	show_build(program, NULL);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
+/* What most programs do with one of several devices: all of it about that. */
+void one_of_two(void)
+{
+	cl_program program = make(source);
+	cl_device_id device = devices[1];
+	cl_kernel kernel;
+
+	clSetProgramReleaseCallback(program, on_release, "program");
+	build_for(program, 1, &device, options);
+	ASK(clGetProgramBuildInfo, CL_PROGRAM_BUILD_STATUS, program, device);
+	ASK(clGetProgramBuildInfo, CL_PROGRAM_BUILD_LOG, program, device);
+	ASK(clGetProgramBuildInfo, CL_PROGRAM_BUILD_OPTIONS, program, device);
+	ASK(clGetProgramInfo, CL_PROGRAM_NUM_DEVICES, program);
+	ASK(clGetProgramInfo, CL_PROGRAM_KERNEL_NAMES, program);
+	kernel = make_kernel(program, "scale");
+	ASK(clGetKernelWorkGroupInfo, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, kernel,
+	    device);
+	ASK(clGetKernelWorkGroupInfo, CL_KERNEL_WORK_GROUP_SIZE, kernel,
+	    device);
+	run_on(device, kernel);
+	clReleaseKernel(kernel);
+	build_for(program, 1, &device, "-DK=21");
+	kernel = make_kernel(program, "scale");
+	run_on(device, kernel);
+	clReleaseKernel(kernel);
+	build_for(program, 2, devices, "-DK=22");
+	kernel = make_kernel(program, "scale");
+	run_on(devices[0], kernel);
+	show_references(program);
+	say("release", clReleaseProgram(program));
+	say("release kernel", clReleaseKernel(kernel));
+	end();
 }

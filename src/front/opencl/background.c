@@ -128,17 +128,19 @@ void ki_cl_capture_fetched(struct ki_cl_program *program,
 	struct ki_bytes value;
 	size_t *sizes = NULL, answered = 0;
 
-	if (!guest || n < program->n_devices)
+	if (!guest)
 		return;
 	sizes = calloc(program->n_devices, sizeof(*sizes));
 	if (!sizes ||
 	    ki_cl_next.clGetProgramInfo(
 		    program->handle, CL_PROGRAM_BINARY_SIZES,
 		    program->n_devices * sizeof(*sizes), sizes, &answered) ||
-	    answered != program->n_devices * sizeof(*sizes))
+	    answered > n * sizeof(*sizes))
 		goto out;
-	if (ki_cl_pack((const unsigned char *const *)binaries, sizes,
-		       program->n_devices, &value))
+	if (ki_cl_pack_fetched(&ki_cl_next, program->handle, program->devices,
+			       program->n_devices,
+			       (const unsigned char *const *)binaries, sizes,
+			       (cl_uint)(answered / sizeof(*sizes)), &value))
 		goto out;
 	publish(guest, program, capture, &value, KI_CL_STAGE_EARLY);
 	ki_bytes_fini(&value);

@@ -128,23 +128,67 @@ out:
 	return status;
 }
 
-/* The sizes for all devices of the program; drivers may answer for fewer. */
-static enum kiln_status fetch_sizes(const cl_icd_dispatch *calls,
-				    cl_program program, cl_uint n,
-				    size_t *out_sizes)
+/* Drivers answer for all devices of the program, or for those of its last
+   build: then each of ours stands where it stands among them. */
+static enum kiln_status find_answers(const cl_icd_dispatch *calls,
+				     cl_program program,
+				     const cl_device_id *devices,
+				     cl_uint n_devices, cl_uint n,
+				     cl_uint *out_places)
 {
-	size_t answered = 0;
-	cl_uint i;
+	enum kiln_status status;
+	cl_uint n_all = 0, i;
+
+	if (!n_devices || n_devices > DEVICES_MAX)
+		return KILN_E_UNSUPPORTED;
+	status = find_places(calls, program, devices, n_devices, &n_all,
+			     out_places);
+	if (status || n == n_all)
+		return status;
+	for (i = 0; i < n_devices; i++)
+		out_places[i] = i;
+	return n == n_devices ? KILN_OK : KILN_E_UNSUPPORTED;
+}
+
+enum kiln_status ki_cl_pack_fetched(const cl_icd_dispatch *calls,
+				    cl_program program,
+				    const cl_device_id *devices,
+				    cl_uint n_devices,
+				    const unsigned char *const *binaries,
+				    const size_t *sizes, cl_uint n,
+				    struct ki_bytes *out_value)
+{
+	cl_uint places[DEVICES_MAX], i;
+	const unsigned char *wanted[DEVICES_MAX];
+	size_t wanted_sizes[DEVICES_MAX];
+	enum kiln_status status =
+		find_answers(calls, program, devices, n_devices, n, places);
+
+	if (status)
+		return status;
+	for (i = 0; i < n_devices; i++) {
+		wanted[i] = binaries[places[i]];
+		wanted_sizes[i] = sizes[places[i]];
+	}
+	return ki_cl_pack(wanted, wanted_sizes, n_devices, out_value);
+}
+
+/* How many there are: 0 if the driver would not say, or says too much. */
+static cl_uint fetch_sizes(const cl_icd_dispatch *calls, cl_program program,
+			   size_t *out_sizes)
+{
+	size_t answered = 0, i;
 
 	if (calls->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
-				    n * sizeof(*out_sizes), out_sizes,
+				    DEVICES_MAX * sizeof(*out_sizes), out_sizes,
 				    &answered) ||
-	    answered != n * sizeof(*out_sizes))
-		return KILN_E_UNSUPPORTED;
-	for (i = 0; i < n; i++)
+	    answered > DEVICES_MAX * sizeof(*out_sizes) ||
+	    answered % sizeof(*out_sizes))
+		return 0;
+	for (i = 0; i < answered / sizeof(*out_sizes); i++)
 		if (out_sizes[i] > BINARY_BYTES_MAX)
-			return KILN_E_UNSUPPORTED;
-	return KILN_OK;
+			return 0;
+	return (cl_uint)(answered / sizeof(*out_sizes));
 }
 
 static enum kiln_status fetch_binaries(const cl_icd_dispatch *calls,
@@ -170,46 +214,30 @@ enum kiln_status ki_cl_fetch(const cl_icd_dispatch *calls, cl_program program,
 			     const cl_device_id *devices, cl_uint n_devices,
 			     struct ki_bytes *out_value)
 {
-	cl_uint places[DEVICES_MAX];
-	enum kiln_status status;
+	size_t *sizes = calloc(DEVICES_MAX, sizeof(*sizes));
 	unsigned char **all = NULL;
-	const unsigned char **wanted = NULL;
-	size_t *sizes = NULL;
-	size_t *wanted_sizes = NULL;
+	enum kiln_status status = KILN_E_NO_MEMORY;
 	cl_uint n = 0, i;
 
-	if (!n_devices || n_devices > DEVICES_MAX)
-		return KILN_E_UNSUPPORTED;
-	status = find_places(calls, program, devices, n_devices, &n, places);
-	if (status)
-		return status;
-
-	all = calloc(n, sizeof(*all));
-	sizes = calloc(n, sizeof(*sizes));
-	wanted = calloc(n_devices, sizeof(*wanted));
-	wanted_sizes = calloc(n_devices, sizeof(*wanted_sizes));
-	if (!all || !sizes || !wanted || !wanted_sizes) {
-		status = KILN_E_NO_MEMORY;
+	if (!sizes)
 		goto out;
-	}
-	status = fetch_sizes(calls, program, n, sizes);
-	if (status)
+	n = fetch_sizes(calls, program, sizes);
+	status = KILN_E_UNSUPPORTED;
+	if (!n)
+		goto out;
+	all = calloc(n, sizeof(*all));
+	status = KILN_E_NO_MEMORY;
+	if (!all)
 		goto out;
 	status = fetch_binaries(calls, program, n, sizes, all);
-	if (status)
-		goto out;
-	for (i = 0; i < n_devices; i++) {
-		wanted[i] = all[places[i]];
-		wanted_sizes[i] = sizes[places[i]];
-	}
-	status = ki_cl_pack(wanted, wanted_sizes, n_devices, out_value);
+	if (status == KILN_OK)
+		status = ki_cl_pack_fetched(calls, program, devices, n_devices,
+					    (const unsigned char *const *)all,
+					    sizes, n, out_value);
 out:
-	if (all)
-		for (i = 0; i < n; i++)
-			free(all[i]);
+	for (i = 0; all && i < n; i++)
+		free(all[i]);
 	free(all);
 	free(sizes);
-	free(wanted);
-	free(wanted_sizes);
 	return status;
 }

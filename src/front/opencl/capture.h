@@ -25,9 +25,10 @@ enum ki_cl_stage {
 };
 
 /*
- * Fetch the binaries of a program that is built for these devices and pack
- * them.  This may take the driver seconds: never inside a build call.
- * KILN_E_UNSUPPORTED if the driver has no binary for one of them.
+ * Fetch the binaries of a program whose last build was for these devices, in
+ * the program's order, and pack them.  This may take the driver seconds: never
+ * inside a build call.  KILN_E_UNSUPPORTED if the driver has no binary for one
+ * of them.
  */
 enum kiln_status ki_cl_fetch(const cl_icd_dispatch *calls, cl_program program,
 			     const cl_device_id *devices, cl_uint n_devices,
@@ -44,7 +45,17 @@ enum kiln_status ki_cl_describe(const cl_icd_dispatch *calls,
 				cl_uint n_devices,
 				struct kiln_metadata *metadata);
 
-/* The same from binaries that the caller already has, all of size > 0. */
+/* The same from what somebody fetched already: n binaries (those not wanted
+   may be NULL), of these sizes, for as many devices as the driver said. */
+enum kiln_status ki_cl_pack_fetched(const cl_icd_dispatch *calls,
+				    cl_program program,
+				    const cl_device_id *devices,
+				    cl_uint n_devices,
+				    const unsigned char *const *binaries,
+				    const size_t *sizes, cl_uint n,
+				    struct ki_bytes *out_value);
+
+/* The same from the binaries of exactly these devices, all of size > 0. */
 enum kiln_status ki_cl_pack(const unsigned char *const *binaries,
 			    const size_t *sizes, cl_uint n_devices,
 			    struct ki_bytes *out_value);

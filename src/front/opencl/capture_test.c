@@ -80,6 +80,60 @@ static void an_empty_binary_is_not_packed(void **state)
 			 KILN_E_UNSUPPORTED);
 }
 
+/* A driver that only says which devices its program has. */
+static cl_int CL_API_CALL three_devices(cl_program program,
+					cl_program_info what, size_t size,
+					void *value, size_t *out_size)
+{
+	cl_device_id devices[] = { (cl_device_id)1, (cl_device_id)2,
+				   (cl_device_id)3 };
+	cl_uint n = 3;
+
+	memcpy(value, what == CL_PROGRAM_NUM_DEVICES ? (void *)&n : devices,
+	       size);
+	return CL_SUCCESS;
+}
+
+static enum kiln_status pack_two_of(cl_uint n, const char *const *texts,
+				    struct ki_bytes *value)
+{
+	cl_icd_dispatch calls = { .clGetProgramInfo = three_devices };
+	cl_device_id devices[] = { (cl_device_id)1, (cl_device_id)3 };
+	size_t sizes[4] = { 0 };
+	cl_uint i;
+
+	for (i = 0; i < n; i++)
+		sizes[i] = texts[i] ? strlen(texts[i]) : 0;
+	return ki_cl_pack_fetched(&calls, (cl_program)1, devices, 2,
+				  (const unsigned char *const *)texts, sizes, n,
+				  value);
+}
+
+static void binaries_of_some_devices_are_found_among_those_of_all(void **state)
+{
+	static const char *const of_all[] = { "one", NULL, "three" };
+	static const char *const of_the_build[] = { "one", "three" };
+	static const char *const of_another[] = { "two" };
+	const unsigned char *binaries[2];
+	struct ki_bytes value;
+	size_t sizes[2], i;
+
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(pack_two_of(i ? 2 : 3,
+					     i ? of_the_build : of_all, &value),
+				 KILN_OK);
+		assert_int_equal(ki_cl_unpack(value.data, value.size, 2,
+					      binaries, sizes),
+				 KILN_OK);
+		assert_memory_equal(binaries[0], "one", 3);
+		assert_memory_equal(binaries[1], "three", 5);
+		ki_bytes_fini(&value);
+	}
+	assert_int_equal(pack_two_of(1, of_another, &value),
+			 KILN_E_UNSUPPORTED);
+	assert_int_equal(pack_two_of(0, NULL, &value), KILN_E_UNSUPPORTED);
+}
+
 static void answer(struct ki_bytes *bytes, int result, const char *text)
 {
 	ki_bytes_add_u32(bytes, (uint32_t)result);
@@ -193,6 +247,8 @@ int main(void)
 			a_value_for_another_number_of_devices_is_refused),
 		cmocka_unit_test(a_truncated_or_longer_value_is_refused),
 		cmocka_unit_test(an_empty_binary_is_not_packed),
+		cmocka_unit_test(
+			binaries_of_some_devices_are_found_among_those_of_all),
 		cmocka_unit_test(
 			a_kernel_is_found_with_what_the_driver_said_of_it),
 		cmocka_unit_test(what_is_not_described_is_a_miss),
