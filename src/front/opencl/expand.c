@@ -2,9 +2,10 @@
 
 /*
  * Macro expansion over a list of tokens with hide sets: a token remembers, as
- * bits, the macros that it came out of, and is not taken for one of those
- * again.  Refused: token pasting, variable arguments, empty results, strings
- * inside arguments, names that compilers may define by themselves.
+ * bits, the macros that it came out of.  Refused: one of those met again (in
+ * corner cases compilers differ), token pasting, variable arguments, empty
+ * results, strings inside arguments, names that compilers may define by
+ * themselves.
  */
 
 #include "front/opencl/expand.h"
@@ -143,7 +144,8 @@ static int tokenise(const char *text, struct tokens *list)
 		} else {
 			token.text = text;
 			token.size = token_size(text, &token.kind);
-			if (memchr(text, '\\', token.size))
+			if (memchr(text, '\\', token.size) ||
+			    memchr(text, '$', token.size))
 				return -EINVAL;
 			text += token.size;
 			err = push(list, &token);
@@ -214,8 +216,9 @@ static int read_definition(struct macro *macro)
 	size_t i;
 	int err;
 
-	if (strpbrk(macro->text, "\n\r\\") || strstr(macro->text, "//") ||
-	    strstr(macro->text, "/*") || strstr(macro->text, "??"))
+	if (strpbrk(macro->text, "\n\r\\$") || strstr(macro->text, "//") ||
+	    strstr(macro->text, "/*") || strstr(macro->text, "??") ||
+	    strstr(macro->text, "%:"))
 		return -EINVAL;
 	if (*p == '(') {
 		macro->is_function = 1;
@@ -244,10 +247,11 @@ static int is_reserved(const char *name, size_t size)
 		"INFINITY", "MAXFLOAT", "HUGE_VAL", "HUGE_VALF", NULL
 	};
 	static const char *const PREFIXES[] = {
-		"_",	 "CL_",	     "CLK_",   "cl_",	 "M_",	   "FLT_",
-		"DBL_",	 "HALF_",    "INT_",   "UINT_",	 "LONG_",  "ULONG_",
-		"CHAR_", "SHRT_",    "SCHAR_", "UCHAR_", "USHRT_", "FP_",
-		"as_",	 "convert_", NULL
+		"_",	  "CL_",   "CLK_",  "cl_",	"M_",
+		"FLT_",	  "cles_", "POCL_", "SPIR",	"AMD",
+		"DBL_",	  "HALF_", "INT_",  "UINT_",	"LONG_",
+		"ULONG_", "CHAR_", "SHRT_", "SCHAR_",	"UCHAR_",
+		"USHRT_", "FP_",   "as_",   "convert_", NULL
 	};
 	size_t i;
 
@@ -529,7 +533,11 @@ static int expand(struct expansion *expansion, const struct tokens *in,
 		}
 		if (err)
 			break;
-		if (!macro || (token->hidden & bit) ||
+		if (macro && (token->hidden & bit)) {
+			err = -EINVAL;
+			break;
+		}
+		if (!macro ||
 		    (macro->is_function &&
 		     (i + 1 == rest.n || !is_sign(&rest.tokens[i + 1], '(')))) {
 			err = push(out, token);

@@ -181,7 +181,7 @@ static int read_at_once(const struct ki_sys *sys, const char *path,
 			struct ki_file_info *out_info, char **out_text)
 {
 	struct ki_file_info after;
-	char *text = NULL;
+	char *text = NULL, more;
 	int fd, err;
 
 	fd = sys->open(sys, path, KI_OPEN_READ, 0);
@@ -201,6 +201,9 @@ static int read_at_once(const struct ki_sys *sys, const char *path,
 	text = malloc((size_t)out_info->size + 1);
 	err = text ? ki_pread_all(sys, fd, text, (size_t)out_info->size, 0)
 		   : -ENOMEM;
+	/* Files of /proc have no size, and more in them. */
+	if (!err && sys->pread(sys, fd, &more, 1, out_info->size))
+		err = -EAGAIN;
 	if (!err)
 		err = sys->fstat(sys, fd, &after);
 	if (!err && !is_unchanged(out_info, &after))
@@ -273,6 +276,12 @@ struct found {
 	unsigned depth;
 };
 
+/* The first place of a file. */
+struct hit {
+	struct ki_file_info info;
+	char *place;
+};
+
 struct walk {
 	struct ki_cl_includes *includes;
 	const struct ki_cl_search *search;
@@ -281,10 +290,12 @@ struct walk {
 	size_t n_seen;
 	struct found *found;
 	size_t n_found;
+	struct hit *hits;
+	size_t n_hits;
 	uint64_t bytes;
 	uint64_t stamp;		     /* of the files found, in order */
 	struct ki_cl_words expanded; /* words of computed includes */
-	int has_macro_stack;
+	unsigned flags;		     /* KI_CL_SCAN_*, of all texts */
 	enum kiln_counter reason;
 	enum kiln_status status;
 };
@@ -306,19 +317,20 @@ static void fail(struct walk *walk, int err)
 }
 
 /* The label of a field: what does not fit is replaced by a digest. */
-static void label_of(char label[KILN_LABEL_BYTES_MAX + 1], const char *path)
+static void label_of(char label[KILN_LABEL_BYTES_MAX + 1], const char *kind,
+		     const char *path)
 {
 	uint8_t digest[KI_BLAKE2B_BYTES];
 	char hex[2 * KI_BLAKE2B_BYTES + 1];
+	int n;
 
-	if (strlen(path) + strlen("include ") <= KILN_LABEL_BYTES_MAX) {
-		snprintf(label, KILN_LABEL_BYTES_MAX + 1, "include %s", path);
+	n = snprintf(label, KILN_LABEL_BYTES_MAX + 1, "%s%s", kind, path);
+	if (n >= 0 && (size_t)n <= KILN_LABEL_BYTES_MAX)
 		return;
-	}
 	ki_blake2b(path, strlen(path), digest);
 	ki_hex(digest, sizeof(digest), hex);
-	snprintf(label, KILN_LABEL_BYTES_MAX + 1, "include %.120s...%s", path,
-		 hex);
+	snprintf(label, KILN_LABEL_BYTES_MAX + 1, "%.20s%.120s...%s", kind,
+		 path, hex);
 }
 
 static char *folder_of(const char *path)
@@ -334,6 +346,46 @@ static int folder_info_of(struct walk *walk, const char *folder,
 	const struct ki_sys *sys = walk->includes->sys;
 
 	return sys->stat(sys, *folder ? folder : ".", out_info);
+}
+
+static void add_hit(struct walk *walk, const struct ki_file_info *info,
+		    const char *place)
+{
+	struct hit *grown =
+		realloc(walk->hits, (walk->n_hits + 1) * sizeof(*grown));
+	char *copy = strdup(place);
+
+	if (grown)
+		walk->hits = grown;
+	if (!grown || !copy) {
+		free(copy);
+		fail(walk, -ENOMEM);
+		return;
+	}
+	walk->hits[walk->n_hits++] =
+		(struct hit){ .info = *info, .place = copy };
+}
+
+/*
+ * Two names of one file are not two files with the same bytes: #pragma once
+ * takes only the former for one.  So a place that has a file found before
+ * tells where.
+ */
+static void add_alias(struct walk *walk, const struct ki_file_info *info,
+		      const char *place)
+{
+	char label[KILN_LABEL_BYTES_MAX + 1];
+	size_t i;
+
+	for (i = 0; i < walk->n_hits; i++)
+		if (is_same_file(&walk->hits[i].info, info))
+			break;
+	if (i == walk->n_hits) {
+		add_hit(walk, info, place);
+		return;
+	}
+	label_of(label, "include same ", place);
+	kiln_key_add_string(walk->key, label, walk->hits[i].place);
 }
 
 /* Whether this file was walked into through the same folder. */
@@ -435,7 +487,7 @@ static void look_at(struct walk *walk, enum doubt doubt, const char *path,
 		refuse(walk, KILN_COUNT_MISS_UNRESOLVED);
 		return;
 	}
-	label_of(label, place);
+	label_of(label, "include ", place);
 	err = get_file(walk->includes, path, &file);
 	if (err == -ENOENT || err == -ENOTDIR || err == -EISDIR) {
 		if (doubt == CERTAIN)
@@ -448,6 +500,7 @@ static void look_at(struct walk *walk, enum doubt doubt, const char *path,
 	}
 	kiln_key_add_known_digest(walk->key, label, file->info.size,
 				  file->digest);
+	add_alias(walk, &file->info, place);
 	stamp(walk, &file->info);
 	walk->bytes += file->info.size;
 	if (walk->bytes > KI_CL_INCLUDE_BYTES_MAX ||
@@ -516,8 +569,7 @@ static void check_flags(struct walk *walk, const struct ki_cl_scan *scan)
 		refuse(walk, KILN_COUNT_MISS_DIRECTIVE);
 	if (scan->flags & KI_CL_SCAN_TIME)
 		refuse(walk, KILN_COUNT_MISS_TIME_MACRO);
-	if (scan->flags & KI_CL_SCAN_MACRO_STACK)
-		walk->has_macro_stack = 1;
+	walk->flags |= scan->flags;
 }
 
 /* An include whose name is to be made by macros. */
@@ -586,6 +638,22 @@ static void check_driver_headers(struct walk *walk)
 	}
 }
 
+/* What the options' macros bring into the texts. */
+static void check_macros(struct walk *walk)
+{
+	const struct ki_cl_words *macros = &walk->search->options->macros;
+	struct ki_cl_scan scan;
+	size_t i;
+
+	ki_cl_scan_init(&scan);
+	for (i = 0; i < macros->n; i++)
+		ki_cl_scan_text(&scan, macros->words[i],
+				strlen(macros->words[i]));
+	walk->flags |= scan.flags & (KI_CL_SCAN_ASM | KI_CL_SCAN_ASM_READS);
+	fail(walk, scan.failed);
+	ki_cl_scan_fini(&scan);
+}
+
 static void walk_all(struct walk *walk, const struct ki_cl_scan *source)
 {
 	const struct ki_cl_words *files = &walk->search->options->files;
@@ -594,13 +662,17 @@ static void walk_all(struct walk *walk, const struct ki_cl_scan *source)
 
 	for (i = 0; i < files->n; i++)
 		look_for(walk, '"', files->words[i], "", "", 1);
+	check_macros(walk);
 	walk_scan(walk, source, "", "", 0);
 	for (i = 0; i < walk->n_found && !walk->status; i++) {
 		found = walk->found[i];
 		walk_scan(walk, &found.file->scan, found.folder, found.label,
 			  found.depth);
 	}
-	if (walk->expanded.n && walk->has_macro_stack)
+	if (walk->expanded.n && (walk->flags & KI_CL_SCAN_MACRO_STACK))
+		refuse(walk, KILN_COUNT_MISS_UNRESOLVED);
+	if ((walk->flags & KI_CL_SCAN_ASM) &&
+	    (walk->flags & KI_CL_SCAN_ASM_READS))
 		refuse(walk, KILN_COUNT_MISS_UNRESOLVED);
 	check_expanded(walk, source);
 	for (i = 0; i < walk->n_found; i++)
@@ -620,6 +692,9 @@ static void walk_fini(struct walk *walk)
 		free(walk->found[i].label);
 	}
 	free(walk->found);
+	for (i = 0; i < walk->n_hits; i++)
+		free(walk->hits[i].place);
+	free(walk->hits);
 	while ((place = ki_map_next(&walk->seen, &position)))
 		free(place);
 	ki_map_fini(&walk->seen);

@@ -215,6 +215,8 @@ static const char *const FILES[] = {
 	"R\"(\"\n",
 	"macro.h",
 	"#define P inc\n",
+	"asm.h",
+	"#define A asm\n",
 	"stack.h",
 	"#pragma push_macro(\"P\")\n",
 	NULL,
@@ -240,7 +242,7 @@ static const struct {
 	  "inc/b.h|inc/c.h|-c.h" },
 	{ "further up", "-Iinc", "#include \"sub/d.h\"",
 	  "-sub/d.h|inc/sub/d.h|inc/sub/../c.h|-../c.h|-inc/../c.h|"
-	  "inc/sub/e.h|-e.h|-inc/e.h|-c.h|inc/c.h" },
+	  "inc/sub/e.h|-e.h|-inc/e.h|-c.h|inc/c.h|same inc/c.h" },
 	{ "-I with blanks", "-I \"with blank\"", "#include \"f.h\"",
 	  "-f.h|with blank/f.h" },
 	{ "-I in quotes, joined", "-I\"with blank\"", "#include \"f.h\"",
@@ -248,7 +250,7 @@ static const struct {
 	{ "-I as only some read it", "-DX=don't -Iinc", "#include <c.h>",
 	  "-c.h|inc/c.h" },
 	{ "-I of the same folder", "-I . -I ./", "#include \"a.h\"",
-	  "a.h|./a.h" },
+	  "a.h|./a.h|same ./a.h" },
 	{ "the same file twice", "", "#include \"a.h\"\n#include <a.h>",
 	  "a.h" },
 	{ "under a false condition", "", "#if 0\n#include \"a.h\"\n#endif",
@@ -257,7 +259,8 @@ static const struct {
 	{ "a directory of that name", "", "#include \"inc\"", "-inc" },
 	{ "a circle ends", "", "#include \"circle/g.h\"",
 	  "circle/g.h|circle/../circle/h.h|-../circle/h.h|"
-	  "circle/../circle/../circle/g.h|-../circle/g.h" },
+	  "circle/../circle/../circle/g.h|"
+	  "same circle/../circle/../circle/g.h|-../circle/g.h" },
 	{ "a file that includes itself", "", "#include \"self.h\"", "self.h" },
 	{ "a time in an include", "", "#include \"time.h\"",
 	  "miss_time_macro" },
@@ -280,6 +283,13 @@ static const struct {
 	  "#include M2S(P/c.h)\n#include \"macro.h\"", "miss_unresolved" },
 	{ "computed, and the folder's name defined by the source",
 	  "-DX=<inc/c.h>", "#define inc x\n#include X", "miss_unresolved" },
+	{ "an assembler in one text, its directive in another", "",
+	  "#define S(x) #x\n#include \"asm.h\"\nA(S(.incbin 'a.h'))",
+	  "miss_unresolved" },
+	{ "an assembler in the options", "-DA=__asm__",
+	  "A(\".in\" \"cbin 'a.h'\")", "miss_unresolved" },
+	{ "an assembler alone", "-DA=__asm__", "#include \"asm.h\"\nA(\"nop\")",
+	  "asm.h" },
 	{ "computed, with definitions that come and go", "-DX=<a.h>",
 	  "#include X\n#include \"stack.h\"", "miss_unresolved" },
 	{ "computed, defined twice", "-DX=<a.h> -DX=<b.h>", "#include X",
@@ -300,6 +310,67 @@ static void every_place_where_a_file_may_be_is_in_the_key(void **state)
 			closure_of(ROWS[i].options, ROWS[i].source, text),
 			ROWS[i].closure);
 	}
+	free(directory);
+}
+
+/* #pragma once tells a second name from a copy. */
+static void a_second_name_of_a_file_is_no_copy(void **state)
+{
+	static const char SOURCE[] = "#include \"a.h\"\n#include \"b.h\"\n";
+	static const char TEXT[] = "#pragma once\nint x;\n";
+	const char *const files[] = { "a.h", TEXT, "b.h", TEXT, NULL, NULL };
+	struct ki_cl_includes *includes = ki_cl_includes_new(&test_sys);
+	char *directory = enter(files);
+	struct kiln_key *copy, *link;
+
+	copy = key_of(includes, "", SOURCE);
+	assert_int_equal(unlink("b.h"), 0);
+	assert_int_equal(symlink("a.h", "b.h"), 0);
+	link = key_of(includes, "", SOURCE);
+	assert_false(same(copy, link));
+	kiln_key_free(copy);
+	kiln_key_free(link);
+	ki_cl_includes_free(includes);
+	free(directory);
+}
+
+/* S06 */
+static void a_link_that_leads_elsewhere_changes_the_key(void **state)
+{
+	static const char SOURCE[] = "#include \"x.h\"\n";
+	const char *const files[] = {
+		"1/x.h", "int a;\n", "2/x.h", "int b;\n", NULL, NULL,
+	};
+	struct ki_cl_includes *includes = ki_cl_includes_new(&test_sys);
+	char *directory = enter(files);
+	struct kiln_key *first, *second;
+
+	assert_int_equal(symlink("1", "inc"), 0);
+	first = key_of(includes, "-Iinc", SOURCE);
+	assert_int_equal(unlink("inc"), 0);
+	assert_int_equal(symlink("2", "inc"), 0);
+	second = key_of(includes, "-Iinc", SOURCE);
+	assert_false(same(first, second));
+	kiln_key_free(second);
+	assert_int_equal(unlink("inc"), 0);
+	assert_int_equal(mkdir("inc", 0700), 0);
+	write_text("inc/x.h", "int a;\n"); /* S07: as if it were the link */
+	second = key_of(includes, "-Iinc", SOURCE);
+	assert_true(same(first, second));
+	kiln_key_free(first);
+	kiln_key_free(second);
+	ki_cl_includes_free(includes);
+	free(directory);
+}
+
+/* /proc: a regular file of no size with something in it. */
+static void a_file_with_more_than_its_size_is_refused(void **state)
+{
+	char *directory = enter(NULL), text[4096];
+
+	assert_string_equal(
+		closure_of("", "#include \"/proc/self/status\"", text),
+		"miss_unresolved");
 	free(directory);
 }
 
@@ -627,6 +698,10 @@ static const struct {
 	{ "a blank inside angles", "-DA=b", "A <a .h>", NULL },
 	{ "itself", "-DA=A", "A", NULL },
 	{ "each other", "-DA=B -DB=A", "A", NULL },
+	{ "one that comes out of itself", "-DA=<A> -DB=A", "B", NULL },
+	{ "a dollar", "-DA$=<a.h> -DS(x)=#x -DB=$", "S(a$b)", NULL },
+	{ "a digraph in a body", "-DS(x)=%:x", "S(a)", NULL },
+	{ "a name of a driver's", "-DS(x)=#x -DT(x)=S(x)", "T(POCL_X)", NULL },
 	{ "a function without arguments", "-DS()=<a.h>", "S()", "<a.h" },
 	{ "a function's name alone", "-DS(x)=#x", "S", NULL },
 	{ "too few arguments", "-DS(x,y)=#x", "S(a)", NULL },
@@ -673,6 +748,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_place_where_a_file_may_be_is_in_the_key),
+		cmocka_unit_test(a_second_name_of_a_file_is_no_copy),
+		cmocka_unit_test(a_link_that_leads_elsewhere_changes_the_key),
+		cmocka_unit_test(a_file_with_more_than_its_size_is_refused),
 		cmocka_unit_test(an_absolute_name_has_one_place),
 		cmocka_unit_test(a_fifo_is_not_waited_for),
 		cmocka_unit_test(

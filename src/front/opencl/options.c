@@ -138,9 +138,10 @@ static const struct option {
 	enum form form;
 	enum meaning meaning;
 } OPTIONS[] = {
-	{ "-include-pch", PREFIX, OPAQUE },
+	{ "-include-p", PREFIX, OPAQUE },
 	{ "-include", JOINED, FILE_FIRST },
 	{ "--include-directory", EQUALS, DIRECTORY },
+	{ "--include-", PREFIX, OPAQUE },
 	{ "--include", EQUALS, FILE_FIRST },
 	{ "-imacros", JOINED, FILE_FIRST },
 	{ "--imacros", EQUALS, FILE_FIRST },
@@ -148,6 +149,7 @@ static const struct option {
 	{ "-isystem", JOINED, DIRECTORY },
 	{ "-cxx-isystem", JOINED, DIRECTORY },
 	{ "-c-isystem", JOINED, DIRECTORY },
+	{ "-stdlib++-isystem", JOINED, DIRECTORY },
 	{ "-internal-isystem", JOINED, DIRECTORY },
 	{ "-internal-externc-isystem", JOINED, DIRECTORY },
 	{ "-iquote", JOINED, DIRECTORY },
@@ -175,6 +177,13 @@ static const struct option {
 	{ "-fxray", PREFIX, OPAQUE },
 	{ "-mlink-b", PREFIX, OPAQUE },
 	{ "-load", PREFIX, OPAQUE },
+	{ "-finclude-default-header", PREFIX, OPAQUE },
+	{ "-chain-include", PREFIX, OPAQUE },
+	{ "-remap", PREFIX, OPAQUE },
+	{ "-traditional", PREFIX, OPAQUE },
+	{ "-mllvm", PREFIX, OPAQUE },
+	{ "-config", PREFIX, OPAQUE },
+	{ "--config", PREFIX, OPAQUE },
 	{ "-Xclang", PREFIX, OPAQUE },
 	{ "-Xpreprocessor", PREFIX, OPAQUE },
 	{ "-Xassembler", PREFIX, OPAQUE },
@@ -189,6 +198,17 @@ static const struct option {
 	{ "-dump", PREFIX, WRITES },
 	{ "-MD", PREFIX, WRITES },
 	{ "-MF", PREFIX, WRITES },
+	{ "-dependency-", PREFIX, WRITES },
+	{ "-header-include-file", PREFIX, WRITES },
+	{ "-opt-record-file", PREFIX, WRITES },
+	{ "-fsave-optimization-record", PREFIX, WRITES },
+	{ "-ftime-trace", PREFIX, WRITES },
+	{ "-stats-file", PREFIX, WRITES },
+	{ "-serialize-diagnostic", PREFIX, WRITES },
+	{ "--serialize-diagnostic", PREFIX, WRITES },
+	{ "-diagnostic-log-file", PREFIX, WRITES },
+	{ "-split-dwarf", PREFIX, WRITES },
+	{ "-coverage", PREFIX, WRITES },
 };
 
 /* The option that a word is, and where its argument begins (NULL: it is the

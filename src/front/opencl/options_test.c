@@ -95,6 +95,15 @@ static void options_that_read_files_otherwise_are_opaque(void **state)
 		"-ivfsoverlay x",
 		"-DX -fmodules",
 		"-Wp,-include,x",
+		"--include-directory-after=x",
+		"-include-pth x",
+		"-finclude-default-header",
+		"-chain-include x",
+		"-remap-file a;b",
+		"-traditional-cpp",
+		"-mllvm -load=x",
+		"--config x",
+		"-DX @file",
 	};
 
 	for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) {
@@ -104,6 +113,32 @@ static void options_that_read_files_otherwise_are_opaque(void **state)
 		ki_cl_options_read(&options, TEXTS[i]);
 		print_message("# %s\n", TEXTS[i]);
 		assert_int_equal(options.opaque, 1);
+		ki_cl_options_fini(&options);
+	}
+}
+
+static void options_that_write_files_are_known(void **state)
+{
+	static const char *const TEXTS[] = {
+		"-save-temps",
+		"-MD",
+		"-MFx",
+		"-dependency-file x",
+		"-header-include-file x",
+		"-ftime-trace",
+		"-stats-file=x",
+		"-serialize-diagnostic-file x",
+		"-fdump-record-layouts",
+		"-coverage-notes-file x",
+	};
+
+	for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) {
+		struct ki_cl_options options;
+
+		ki_cl_options_init(&options);
+		ki_cl_options_read(&options, TEXTS[i]);
+		print_message("# %s\n", TEXTS[i]);
+		assert_int_equal(options.writes, 1);
 		ki_cl_options_fini(&options);
 	}
 }
@@ -150,6 +185,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(directories_and_macros_are_found),
 		cmocka_unit_test(options_that_read_files_otherwise_are_opaque),
+		cmocka_unit_test(options_that_write_files_are_known),
 		cmocka_unit_test(files_and_undefined_names_are_found),
 		cmocka_unit_test(too_much_is_refused),
 	};

@@ -5,8 +5,13 @@
  * and to overlook a directive in it.  Strings and character constants end at
  * their line's end, as in clang and gcc, so a stray quote hides nothing; what
  * would need a compiler's mind (raw strings, digit separators, a comment
- * begun behind #error or #warning) makes the text unclear, and an unclear
- * program is not cached.
+ * begun behind #error or #warning, letters beyond ASCII in the code, of which
+ * some are blanks to clang) makes the text unclear, and an unclear program is
+ * not cached.
+ *
+ * Words may be made of pieces, a ## b.  Whatever is pasted begins with a piece
+ * that the whole begins with, so the beginnings of dangerous words are as
+ * dangerous.  All of them begin with two underscores: such pieces are rare.
  */
 
 #include "front/opencl/scan.h"
@@ -14,12 +19,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct cursor {
 	const char *p;
 	const char *end;
 	int line_start; /* only blanks and comments since the newline */
-	int has_asm;
 	struct ki_cl_scan *scan;
 };
 
@@ -63,25 +68,47 @@ static size_t splice(const char *p, const char *end, unsigned variant)
 	size_t size;
 
 	if (variant & VARIANT_BLANK_SPLICES)
-		while (p < end && is_blank(*p))
+		while (p < end && *p && is_blank(*p))
 			p++;
 	size = newline(p, end);
 	return size ? (size_t)(p - start) + size : 0;
 }
 
+/* Whether compilers disagree on a splice, whose backslash is before p, in a way
+   that no variant has: NULs for blanks (gcc), or "\n\r" taken for one end of a
+   line (clang), which matters unless "\r\n" ends the next one. */
+static int is_odd_splice(const char *p, const char *end)
+{
+	int has_nul = 0;
+
+	for (; p < end && is_blank(*p); p++)
+		has_nul |= !*p;
+	if (!newline(p, end))
+		return 0;
+	return has_nul || (end - p > 1 && *p == '\n' && p[1] == '\r' &&
+			   (end - p == 2 || p[2] != '\n'));
+}
+
 /* The variants that this text makes differ, as bits. */
-static unsigned variants_of(const char *text, size_t size)
+static unsigned variants_of(struct ki_cl_scan *scan, const char *text,
+			    size_t size)
 {
 	const char *end = text + size, *p;
 	unsigned variants = 0;
 
 	for (p = text; (p = memchr(p, '?', (size_t)(end - p))); p++)
-		if (end - p > 2 && p[1] == '?' && trigraph(p[2]))
+		if (end - p > 2 && p[1] == '?' && trigraph(p[2])) {
 			variants |= VARIANT_TRIGRAPHS | VARIANT_BLANK_SPLICES;
-	for (p = text; (p = memchr(p, '\\', (size_t)(end - p))); p++)
+			if (p[2] == '/' && is_odd_splice(p + 3, end))
+				find(scan, KI_CL_SCAN_UNCLEAR);
+		}
+	for (p = text; (p = memchr(p, '\\', (size_t)(end - p))); p++) {
 		if (p + 1 < end && is_blank(p[1]) &&
 		    splice(p + 1, end, VARIANT_BLANK_SPLICES))
 			variants |= VARIANT_BLANK_SPLICES;
+		if (is_odd_splice(p + 1, end))
+			find(scan, KI_CL_SCAN_UNCLEAR);
+	}
 	return variants;
 }
 
@@ -118,8 +145,7 @@ static size_t clean(const char *text, size_t size, unsigned variant, char *out)
 static int is_word(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c >= '0' && c <= '9') || c == '_' || c == '$' ||
-	       (unsigned char)c >= 0x80;
+	       (c >= '0' && c <= '9') || c == '_' || c == '$';
 }
 
 static int is_digit(char c)
@@ -171,18 +197,63 @@ static void skip_blanks(struct cursor *at)
 			break;
 }
 
+static int has(const char *text, size_t size, const char *part)
+{
+	size_t length = strlen(part), i;
+
+	for (i = 0; i + length <= size; i++)
+		if (!strncasecmp(text + i, part, length))
+			return 1;
+	return 0;
+}
+
+static int ends_in(const char *text, size_t size, const char *part)
+{
+	size_t length = strlen(part);
+
+	return size >= length &&
+	       !strncasecmp(text + size - length, part, length);
+}
+
+/* Whether an assembler might make a directive that reads of what is in quotes,
+   perhaps together with the next string. */
+static int may_read(const char *text, size_t size)
+{
+	static const char *const PARTS[] = { ".inc", ".{",     ".i{", ".in{",
+					     "\\x",  ".macro", NULL };
+	static const char *const ENDS[] = { ".", ".i", ".in", NULL };
+	size_t i;
+
+	for (i = 0; ENDS[i]; i++)
+		if (ends_in(text, size, ENDS[i]))
+			return 1;
+	for (i = 0; PARTS[i]; i++)
+		if (has(text, size, PARTS[i]))
+			return 1;
+	for (i = 0; i + 1 < size; i++)
+		if (text[i] == '\\' && is_digit(text[i + 1]))
+			return 1;
+	return 0;
+}
+
 /* A string or character constant, to its end or to that of its line. */
 static void skip_quoted(struct cursor *at, char quote)
 {
-	for (at->p++; !at_line_end(at); at->p++) {
-		if (*at->p == quote) {
-			at->p++;
-			return;
-		}
+	const char *text = at->p + 1;
+	int closed = 0;
+	size_t size;
+
+	for (at->p++; !at_line_end(at) && !closed; at->p++) {
+		closed = *at->p == quote;
 		if (*at->p == '\\' && at->p + 1 < at->end &&
 		    !newline(at->p + 1, at->end))
 			at->p++;
 	}
+	size = (size_t)(at->p - text) - (size_t)closed;
+	if (may_read(text, size))
+		find(at->scan, KI_CL_SCAN_ASM_READS);
+	if (has(text, size, ".incbin") || has(text, size, ".include"))
+		find(at->scan, KI_CL_SCAN_UNCLEAR);
 }
 
 static void skip_number(struct cursor *at)
@@ -232,30 +303,46 @@ static const char *const ASM_WORDS[] = { "asm", "__asm", "__asm__", NULL };
 static const char *const MACRO_STACK_WORDS[] = { "push_macro", "pop_macro",
 						 NULL };
 
-/* A beginning or an end of one, to be pasted together: a ## b. */
-static int is_piece_of_time(const char *word, size_t size)
+/* Whether a word is one of these, or what one of them begins with. */
+static int begins_one_of(const char *word, size_t size,
+			 const char *const *names)
 {
-	size_t i, whole;
-
-	for (i = 0; TIME_WORDS[i]; i++) {
-		whole = strlen(TIME_WORDS[i]);
-		if (size >= 4 && size < whole &&
-		    (!memcmp(word, TIME_WORDS[i], size) ||
-		     !memcmp(word, TIME_WORDS[i] + whole - size, size)))
+	for (; *names; names++)
+		if (size <= strlen(*names) && !memcmp(word, *names, size))
 			return 1;
-	}
 	return 0;
 }
 
-static unsigned flags_of_word(const char *word, size_t size)
+static unsigned flags_of_piece(const char *word, size_t size)
 {
-	if (is_one_of(word, size, TIME_WORDS) || is_piece_of_time(word, size))
+	if (!size)
+		return 0;
+	if (begins_one_of(word, size, TIME_WORDS))
 		return KI_CL_SCAN_TIME;
-	if (is_one_of(word, size, HAS_WORDS))
+	if (begins_one_of(word, size, HAS_WORDS))
 		return KI_CL_SCAN_DIRECTIVE;
 	if (is_one_of(word, size, MACRO_STACK_WORDS))
 		return KI_CL_SCAN_MACRO_STACK;
+	if (is_one_of(word, size, ASM_WORDS))
+		return KI_CL_SCAN_ASM;
 	return 0;
+}
+
+/* A '$' may or may not be a letter. */
+static unsigned flags_of_word(const char *word, size_t size)
+{
+	unsigned flags = flags_of_piece(word, size);
+	const char *dollar;
+	size_t piece;
+
+	while ((dollar = memchr(word, '$', size))) {
+		piece = (size_t)(dollar - word);
+		flags |= flags_of_piece(word, piece);
+		word += piece + 1;
+		size -= piece + 1;
+		flags |= flags_of_piece(word, size);
+	}
+	return flags;
 }
 
 static void scan_word(struct cursor *at)
@@ -263,12 +350,9 @@ static void scan_word(struct cursor *at)
 	const char *word;
 	size_t size = take_word(at, &word);
 
-	if (*word == '_' || *word == 'p' || word[size - 1] == '_')
+	if (*word == '_' || *word == 'p' || *word == 'a' ||
+	    memchr(word, '$', size))
 		find(at->scan, flags_of_word(word, size));
-	if (!strchr("_aRuUL", *word))
-		return;
-	if (is_one_of(word, size, ASM_WORDS))
-		at->has_asm = 1;
 	if (at->p < at->end && *at->p == '"' &&
 	    is_one_of(word, size, RAW_WORDS))
 		find(at->scan, KI_CL_SCAN_UNCLEAR);
@@ -317,7 +401,9 @@ static void scan_include(struct cursor *at)
 	close = *name == '"' ? '"' : '>';
 	for (at->p++; !at_line_end(at) && *at->p != close; at->p++)
 		;
-	if (at_line_end(at) || at->p == name + 1) {
+	/* To clang a backslash hides a quote, to gcc it does not. */
+	if (at_line_end(at) || at->p == name + 1 ||
+	    memchr(name, '\\', (size_t)(at->p - name))) {
 		find(at->scan, KI_CL_SCAN_UNCLEAR);
 		return;
 	}
@@ -392,6 +478,13 @@ static void scan_directive(struct cursor *at)
 	}
 }
 
+/* A letter by its number: some are blanks, some are part of a word. */
+static int is_odd_backslash(const struct cursor *at)
+{
+	return *at->p == '\\' && at->p + 1 < at->end && at->p[1] &&
+	       strchr("uUN", at->p[1]);
+}
+
 static void scan_token(struct cursor *at)
 {
 	int line_start = at->line_start;
@@ -420,6 +513,11 @@ static void scan_token(struct cursor *at)
 	} else if (is_word(c)) {
 		scan_word(at);
 	} else {
+		if ((unsigned char)c >= 0x80 || is_odd_backslash(at))
+			find(at->scan, KI_CL_SCAN_UNCLEAR);
+		if (c == '.' && at->end - at->p >= 4 &&
+		    !strncasecmp(at->p, ".inc", 4))
+			find(at->scan, KI_CL_SCAN_ASM_READS);
 		at->p++;
 	}
 }
@@ -432,9 +530,6 @@ static void scan_clean(struct ki_cl_scan *scan, const char *text, size_t size)
 
 	while (at.p < at.end)
 		scan_token(&at);
-	/* An assembler reads files too: .incbin, .include. */
-	if (at.has_asm && memmem(text, size, ".inc", 4))
-		find(scan, KI_CL_SCAN_UNCLEAR);
 }
 
 /* ---- The whole ------------------------------------------------------- */
@@ -463,7 +558,7 @@ void ki_cl_scan_text(struct ki_cl_scan *scan, const char *text, size_t size)
 		scan->failed = -ENOMEM;
 		return;
 	}
-	variants = variants_of(text, size);
+	variants = variants_of(scan, text, size);
 	for (variant = 0; variant <= variants; variant++)
 		if (!(variant & ~variants))
 			scan_clean(scan, cleaned,

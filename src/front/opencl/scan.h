@@ -24,6 +24,10 @@
 				      #embed and the like */
 #define KI_CL_SCAN_UNCLEAR     4u /* cannot be told without the compiler */
 #define KI_CL_SCAN_MACRO_STACK 8u /* push_macro: definitions come and go */
+/* An assembler reads files too, .incbin and .include.  In one closure these two
+   are as bad as UNCLEAR. */
+#define KI_CL_SCAN_ASM	     16u
+#define KI_CL_SCAN_ASM_READS 32u /* might be such a directive, if assembled */
 
 struct ki_cl_scan {
 	/* A mark and a name: "\"x.h", "<x.h", or '=' and what is to be

@@ -12,6 +12,8 @@
 #define DIRECTIVE KI_CL_SCAN_DIRECTIVE
 #define UNCLEAR	  KI_CL_SCAN_UNCLEAR
 #define STACK	  KI_CL_SCAN_MACRO_STACK
+#define ASM	  KI_CL_SCAN_ASM
+#define READS	  KI_CL_SCAN_ASM_READS
 
 static const struct {
 	const char *name;
@@ -90,11 +92,35 @@ static const struct {
 	{ "date in a string", "\"__DATE__\" '__TIME__'", "", 0 },
 	{ "date in a comment", "// __DATE__\n/* __TIME__ */", "", 0 },
 	{ "words that contain date",
-	  "x__DATE__ __DATE__x __DATE___ _DATE_ DATE_ __ "
-	  "__D TE __T TIME",
-	  "", 0 },
+	  "x__DATE__ __DATE__x __DATE___ _DATE_ DATE_ TE TIME __d __DAB", "",
+	  0 },
 	{ "date, to be pasted", "#define P(a) a##TE__\nP(__DA)\n", "", TIME },
 	{ "an end of time", "P(__, TIME__)", "", TIME },
+	{ "date in three pieces", "P(_, _DAT, E__)", "", TIME },
+	{ "has_include in pieces", "#if P(__has, _include)(<a.h>)\n#endif\n",
+	  "", DIRECTIVE },
+	{ "date before a dollar", "__DATE__$x", "", TIME },
+	{ "date behind dollars", "x$$__DATE__", "", TIME },
+	{ "date among bytes beyond ASCII", "__DATE__\xc2\xa0;", "",
+	  TIME | UNCLEAR },
+	{ "a blank beyond ASCII before a directive",
+	  "\xc2\xa0#include \"a.h\"\n", "", UNCLEAR },
+	{ "the same by its number", "\\u00a0#include \"a.h\"\n", "", UNCLEAR },
+	{ "bytes beyond ASCII in a string and a comment",
+	  "\"\xc3\xa4\" /* \xc3\xa4 */ // \xc3\xa4\n#include \"\xc3\xa4.h\"",
+	  "\"\xc3\xa4.h", 0 },
+	{ "a mark in the middle", "int a;\n\xef\xbb\xbf#include <a.h>\n", "",
+	  UNCLEAR },
+	{ "a splice with a vertical tab", "#inc\\\v\nlude \"a.h\"\n", "\"a.h",
+	  0 },
+	{ "a splice whose line ends the other way round",
+	  "#inc\\\n\rlude \"a.h\"\n", "", UNCLEAR },
+	{ "the same by a trigraph, with a blank",
+	  "#inc\?\?/ \n\rlude \"a.h\"\n", "", UNCLEAR },
+	{ "a splice before an empty line that ends in two",
+	  "// a \\\n\r\n#include \"a.h\"\n", "\"a.h", 0 },
+	{ "an escaped quote in a name", "#include \"a\\\"b.h\"\n", "",
+	  UNCLEAR },
 	{ "date in a number", "1__DATE__", "", 0 },
 	{ "date behind include", "#include \"a.h\" __DATE__\n", "\"a.h", TIME },
 	{ "a raw string", "R\"(\n/*\n)\"\n#include \"a.h\"\n", "", UNCLEAR },
@@ -110,7 +136,14 @@ static const struct {
 	  "\"a.h", 0 },
 	{ "an assembler that reads", "__asm__(\".incbin \\\"x\\\"\");\n", "",
 	  UNCLEAR },
-	{ "an assembler that does not", "__asm__(\"nop\");\n", "", 0 },
+	{ "an assembler that does not", "__asm__(\"nop\");\n", "", ASM },
+	{ "an assembler, of pieces", "asm(\".in\" \"cbin 'x'\");\n", "",
+	  ASM | READS },
+	{ "an assembler, of letters by number", "asm(\"\\056incbin 'x'\")", "",
+	  ASM | READS },
+	{ "an assembler, of tokens", "#define S(x) #x\nasm(S(.INCBIN 'x'))", "",
+	  ASM | READS },
+	{ "text with points", "printf(\"done.\"); a.increment++;", "", READS },
 	{ "push_macro", "#pragma push_macro(\"X\")\n#define push_macro\n", "",
 	  STACK },
 	{ "a lone hash", "#\n#include \"a.h\"\n# 12 \"x.cl\"\n", "\"a.h", 0 },
