@@ -100,8 +100,7 @@ static void make_poor(struct icd_unit *unit)
 	unit->tells_arguments = false;
 	for (unsigned i = 0; i < unit->n_codes; i++) {
 		unit->codes[i].attributes[0] = '\0';
-		memset(unit->codes[i].work_group, 0,
-		       sizeof(unit->codes[i].work_group));
+		unit->codes[i].is_poor = true;
 	}
 }
 

@@ -164,6 +164,7 @@ struct icd_code {
 	struct icd_unit *unit; /* whose variables it uses */
 	char attributes[256];
 	size_t work_group[3]; /* reqd_work_group_size, or zeros */
+	bool is_poor;	      /* that is obeyed, but not told */
 	unsigned n_arguments;
 	struct icd_argument arguments[16];
 	char *body;

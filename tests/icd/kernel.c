@@ -313,6 +313,7 @@ cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel,
 					    size_t size, void *value,
 					    size_t *out_size)
 {
+	static const size_t untold[3];
 	int index = -1;
 
 	if (!icd_is(kernel, ICD_KERNEL))
@@ -328,9 +329,10 @@ cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel,
 	case CL_KERNEL_WORK_GROUP_SIZE:
 		return icd_answer_size(256, size, value, out_size);
 	case CL_KERNEL_COMPILE_WORK_GROUP_SIZE:
-		return icd_answer(kernel->code->work_group,
-				  sizeof(kernel->code->work_group), size, value,
-				  out_size);
+		return icd_answer(kernel->code->is_poor
+					  ? untold
+					  : kernel->code->work_group,
+				  sizeof(untold), size, value, out_size);
 	case CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE:
 		return icd_answer_size(8, size, value, out_size);
 	case CL_KERNEL_LOCAL_MEM_SIZE:
