@@ -66,6 +66,25 @@ void CL_CALLBACK on_context_release(cl_context of, void *words);
 /* Release queue and context, and show what the process has. */
 void end(void);
 
+/* Scripts of linking.c. */
+void separate(void);
+void separate_asked(void);
+void separate_binaries(void);
+void separate_context_first(void);
+void separate_notified(void);
+void relinked(void);
+void rebuilt(void);
+void linked_built(void);
+void library(void);
+void library_asked(void);
+void link_errors(void);
+void link_failures(void);
+void il(void);
+void il_linked(void);
+void objects(void);
+void unloaded(void);
+void cloned(void);
+
 /* Scripts of devices.c. */
 void vendors(void);
 void unknown_late(void);

@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Scripts of the unchanged program about programs that are compiled and linked
+ * or made from IL and binaries.  The options of the command line are the
+ * compiler's.
+ */
+
+#include "opencl/calls.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char scale_source[] =
+	"#include \"factor.h\"\n"
+	"#include <parts/offset.h>\n"
+	"__attribute__((reqd_work_group_size(4, 1, 1))) __kernel\n"
+	"void scale(__global int *out, __global const int *in, int d)\n"
+	"{ int i = get_global_id(0); out[i] = in[i] * FACTOR + d + OFFSET; }\n";
+static const char zero_source[] = "#ifndef K\n"
+				  "#define K 3\n"
+				  "#endif\n"
+				  "__kernel void zero(__global int *out)\n"
+				  "{ out[get_global_id(0)] = K - K; }\n";
+static const char broken_source[] = "__kernel void broken(__global int *out)\n"
+				    "{ out[get_global_id(0)] = nowhere; }\n";
+static const char factor[] = "#define FACTOR 5\n";
+static const char other_factor[] = "#define FACTOR 6\n";
+static const char offset[] = "#define OFFSET 100\n";
+
+static const char *const header_names[] = { "factor.h", "parts/offset.h" };
+
+/* ---- Doing --------------------------------------------------------------- */
+
+/* With KILN_TEST_CAPTURE, fetch the binaries. */
+static void capture(cl_program program)
+{
+	size_t sizes[DEVICES_MAX] = { 0 };
+	unsigned char *binaries[DEVICES_MAX] = { NULL };
+	cl_uint i;
+
+	if (!program || !getenv("KILN_TEST_CAPTURE") ||
+	    clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(sizes),
+			     sizes, NULL))
+		return;
+	for (i = 0; i < n_devices; i++)
+		binaries[i] = calloc(1, sizes[i] + 1);
+	clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binaries),
+			 binaries, NULL);
+	for (i = 0; i < n_devices; i++)
+		free(binaries[i]);
+}
+
+static void compile(cl_program program, const char *with, cl_uint n,
+		    const cl_program *headers)
+{
+	cl_int result = clCompileProgram(program, 0, NULL, with, n, headers,
+					 n ? (const char **)header_names : NULL,
+					 NULL, NULL);
+
+	if (!result)
+		capture(program);
+	say("compile", result);
+}
+
+static cl_program link_some(const char *with, cl_uint n, const cl_program *list)
+{
+	cl_int result = 1;
+	cl_program program = clLinkProgram(context, 0, NULL, with, n, list,
+					   NULL, NULL, &result);
+
+	if (!result)
+		capture(program);
+	say("link", result);
+	say("  made", program != NULL);
+	return program;
+}
+
+/* Two objects, the first with header programs that are gone afterwards. */
+static void make_objects(cl_program out[2], const char *with)
+{
+	cl_program headers[2] = { make(factor), make(offset) };
+
+	out[0] = make(scale_source);
+	out[1] = make(zero_source);
+	compile(out[0], with, 2, headers);
+	compile(out[1], NULL, 0, NULL);
+	clReleaseProgram(headers[0]);
+	clReleaseProgram(headers[1]);
+}
+
+static void release(cl_program program)
+{
+	say("release", clReleaseProgram(program));
+}
+
+static void use(cl_program linked)
+{
+	cl_kernel kernel = make_kernel(linked, "scale");
+
+	if (!kernel)
+		return;
+	run_scale(kernel);
+	say("release kernel", clReleaseKernel(kernel));
+}
+
+/* ---- Compiled and linked ------------------------------------------------- */
+
+/* What hashcat does. */
+void separate(void)
+{
+	cl_program parts[2], linked;
+
+	make_objects(parts, options);
+	linked = link_some(NULL, 2, parts);
+	release(parts[0]);
+	release(parts[1]);
+	use(linked);
+	say("zero too", make_kernel(linked, "zero") != NULL);
+	release(linked);
+	end();
+}
+
+/* The same with everything asked of everything. */
+void separate_asked(void)
+{
+	cl_program parts[2], linked, of = NULL;
+	cl_kernel kernel, copy, all[4] = { NULL };
+	cl_uint n = 0;
+
+	make_objects(parts, options);
+	clSetProgramReleaseCallback(parts[0], on_release, "object");
+	show_program(parts[0]);
+	show_program(parts[1]);
+	say("no kernel", make_kernel(parts[0], "scale") == NULL);
+	linked = link_some("", 2, parts);
+	clSetProgramReleaseCallback(linked, on_release, "linked");
+	show_program(linked);
+	say("retain", clRetainProgram(linked));
+	show_references(linked);
+	release(linked);
+	say("none", make_kernel(linked, "nothing") == NULL);
+	kernel = make_kernel(linked, "scale");
+	show_references(linked);
+	show_kernel(kernel, linked);
+	run_scale(kernel);
+	say("kernels", clCreateKernelsInProgram(linked, 4, all, &n));
+	say("  n", n);
+	show_references(linked);
+	show_kernel(all[1], linked);
+	clReleaseKernel(all[0]);
+	clReleaseKernel(all[1]);
+	copy = clCloneKernel(kernel, NULL);
+	if (copy) {
+		show_kernel(copy, linked);
+		clReleaseKernel(copy);
+	}
+	release(parts[1]);
+	release(parts[0]);
+	release(linked);
+	clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof(of), &of, NULL);
+	say("still there", of == linked);
+	show_program(linked);
+	run_scale(kernel);
+	say("release kernel", clReleaseKernel(kernel));
+	end();
+}
+
+/* Binaries of objects and of what is linked. */
+void separate_binaries(void)
+{
+	cl_program parts[2], linked;
+
+	make_objects(parts, options);
+	show_binaries(parts[0], 0);
+	show_binaries(parts[1], 0);
+	linked = link_some(NULL, 2, parts);
+	show_binaries(linked, 0);
+	use(linked);
+	end();
+}
+
+/* The context goes first, then the parts, then the program, then the kernel. */
+void separate_context_first(void)
+{
+	cl_program parts[2], linked;
+	cl_kernel kernel;
+
+	clSetContextDestructorCallback(context, on_context_release, "context");
+	make_objects(parts, options);
+	linked = link_some(NULL, 2, parts);
+	clSetProgramReleaseCallback(linked, on_release, "linked");
+	clSetProgramReleaseCallback(parts[0], on_release, "object");
+	kernel = make_kernel(linked, "scale");
+	run_scale(kernel);
+	end();
+	release(parts[0]);
+	release(parts[1]);
+	printf("no parts now\n");
+	release(linked);
+	printf("only the kernel now\n");
+	say("release kernel", clReleaseKernel(kernel));
+	printf("nothing now\n");
+}
+
+/* One object is another, the others stay. */
+void relinked(void)
+{
+	cl_program parts[2], headers[2], linked;
+
+	make_objects(parts, options);
+	linked = link_some(NULL, 2, parts);
+	use(linked);
+	release(linked);
+	headers[0] = make(other_factor);
+	headers[1] = make(offset);
+	compile(parts[0], options, 2, headers);
+	linked = link_some(NULL, 2, parts);
+	use(linked);
+	release(linked);
+	linked = link_some(NULL, 1, parts);
+	use(linked);
+	say("no zero", make_kernel(linked, "zero") == NULL);
+	release(linked);
+	end();
+}
+
+/* Built, compiled and built again: only the last counts. */
+void rebuilt(void)
+{
+	cl_program program = make(zero_source), linked;
+	cl_kernel kernel;
+
+	build(program, options);
+	kernel = make_kernel(program, "zero");
+	say("compile", clCompileProgram(program, 0, NULL, NULL, 0, NULL, NULL,
+					NULL, NULL));
+	say("wrong device", clCompileProgram(program, 1, NULL, NULL, 0, NULL,
+					     NULL, NULL, NULL));
+	say("release kernel", clReleaseKernel(kernel));
+	compile(program, options, 0, NULL);
+	say("no kernel", make_kernel(program, "zero") == NULL);
+	show_program(program);
+	build(program, options);
+	show_program(program);
+	compile(program, "--no-such-option", 0, NULL);
+	show_program(program);
+	compile(program, options, 0, NULL);
+	linked = link_some(NULL, 1, &program);
+	kernel = make_kernel(linked, "zero");
+	build(linked, options);
+	say("compile", clCompileProgram(linked, 0, NULL, NULL, 0, NULL, NULL,
+					NULL, NULL));
+	say("release kernel", clReleaseKernel(kernel));
+	release(linked);
+	release(program);
+	end();
+}
+
+/* What is linked is built and compiled: drivers differ. */
+void linked_built(void)
+{
+	cl_program parts[2], linked;
+
+	make_objects(parts, options);
+	linked = link_some(NULL, 2, parts);
+	build(linked, options);
+	show_program(linked);
+	say("compile", clCompileProgram(linked, 0, NULL, options, 0, NULL, NULL,
+					NULL, NULL));
+	show_program(linked);
+	use(linked);
+	release(linked);
+	end();
+}
+
+/* ---- Libraries ----------------------------------------------------------- */
+
+void library(void)
+{
+	cl_program parts[2], linked;
+
+	make_objects(parts, options);
+	linked = link_some("-create-library", 1, parts + 1);
+	release(parts[1]);
+	parts[1] = linked;
+	linked = link_some(NULL, 2, parts);
+	release(parts[0]);
+	release(parts[1]);
+	use(linked);
+	say("zero too", make_kernel(linked, "zero") != NULL);
+	release(linked);
+	end();
+}
+
+void library_asked(void)
+{
+	cl_program parts[2], both, linked;
+
+	make_objects(parts, options);
+	both = link_some("-create-library", 2, parts);
+	clSetProgramReleaseCallback(both, on_release, "library");
+	show_program(both);
+	say("no kernel", make_kernel(both, "scale") == NULL);
+	linked = link_some(NULL, 1, &both);
+	show_program(linked);
+	use(linked);
+	show_program(both);
+	release(linked);
+	release(both);
+	end();
+}
+
+/* ---- What drivers refuse ------------------------------------------------- */
+
+void link_errors(void)
+{
+	cl_program parts[2], headers[2] = { make(factor), NULL }, wrong;
+	int ours = 0;
+	cl_int code = 1;
+
+	make_objects(parts, options);
+	wrong = make(broken_source);
+	compile(wrong, options, 0, NULL);
+	show_program(wrong);
+	compile(wrong, "--no-such-option", 0, NULL);
+	show_program(wrong);
+	say("no list", clCompileProgram(wrong, 1, NULL, NULL, 0, NULL, NULL,
+					NULL, NULL));
+	say("data only", clCompileProgram(wrong, 0, NULL, NULL, 0, NULL, NULL,
+					  NULL, &ours));
+	say("no names", clCompileProgram(wrong, 0, NULL, NULL, 1, headers, NULL,
+					 NULL, NULL));
+	say("no headers",
+	    clCompileProgram(wrong, 0, NULL, NULL, 0, NULL,
+			     (const char **)header_names, NULL, NULL));
+	say("no program", clCompileProgram(NULL, 0, NULL, NULL, 0, NULL, NULL,
+					   NULL, NULL));
+	say("nothing",
+	    !clLinkProgram(context, 0, NULL, NULL, 0, NULL, NULL, NULL, &code));
+	say("  code", code);
+	say("no context",
+	    !clLinkProgram(NULL, 0, NULL, NULL, 2, parts, NULL, NULL, &code));
+	say("  code", code);
+	say("no list", !clLinkProgram(context, 1, NULL, NULL, 2, parts, NULL,
+				      NULL, &code));
+	say("  code", code);
+	say("data only", !clLinkProgram(context, 0, NULL, NULL, 2, parts, NULL,
+					&ours, &code));
+	say("  code", code);
+	wrong = clLinkProgram(context, 0, NULL, "--no-such-option", 2, parts,
+			      NULL, NULL, &code);
+	say("wrong options", code);
+	wrong = clLinkProgram(context, 0, NULL, NULL, 2, parts, NULL, NULL,
+			      NULL);
+	say("without a code", wrong != NULL);
+	use(wrong);
+	show_program(parts[0]);
+	end();
+}
+
+/* Inputs that were not compiled: not for drivers that trust theirs. */
+void link_failures(void)
+{
+	cl_program parts[2], linked;
+
+	parts[0] = make(scale_source);
+	parts[1] = make(zero_source);
+	linked = link_some(NULL, 2, parts);
+	compile(parts[1], options, 0, NULL);
+	linked = link_some(NULL, 2, parts);
+	say("no program", linked == NULL);
+	build(parts[1], options);
+	linked = link_some(NULL, 1, parts + 1);
+	say("no program", linked == NULL);
+	end();
+}
+
+/* ---- Notifications ------------------------------------------------------- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static int n_notified;
+static cl_program notified_program;
+static cl_build_status notified_status;
+
+static void CL_CALLBACK on_notified(cl_program program, void *arg)
+{
+	cl_build_status status = CL_BUILD_NONE;
+
+	clGetProgramBuildInfo(program, devices[0], CL_PROGRAM_BUILD_STATUS,
+			      sizeof(status), &status, NULL);
+	pthread_mutex_lock(&mutex);
+	n_notified += *(int *)arg;
+	notified_program = program;
+	notified_status = status;
+	pthread_cond_signal(&cond);
+	pthread_mutex_unlock(&mutex);
+}
+
+static void await(cl_program program)
+{
+	cl_uint references = 2;
+
+	pthread_mutex_lock(&mutex);
+	while (!n_notified)
+		pthread_cond_wait(&cond, &mutex);
+	pthread_mutex_unlock(&mutex);
+	/* A driver's thread may hold the program a little longer. */
+	while (program && references > 1 &&
+	       !clGetProgramInfo(program, CL_PROGRAM_REFERENCE_COUNT,
+				 sizeof(references), &references, NULL))
+		sched_yield();
+	say("with the program", notified_program == program);
+	say("status then", notified_status);
+	say("notified", n_notified);
+	n_notified = 0;
+}
+
+static void compile_notified(cl_program program, cl_uint n,
+			     const cl_program *headers)
+{
+	static int one = 1;
+	cl_int result = clCompileProgram(
+		program, 0, NULL, options, n, headers,
+		n ? (const char **)header_names : NULL, on_notified, &one);
+
+	say("compile", result == CL_SUCCESS);
+	await(program);
+	capture(program);
+}
+
+static cl_program link_notified(cl_uint n, const cl_program *list)
+{
+	static int one = 1;
+	cl_int result = 1;
+	cl_program program = clLinkProgram(context, 0, NULL, NULL, n, list,
+					   on_notified, &one, &result);
+
+	say("link", result);
+	await(program);
+	capture(program);
+	return program;
+}
+
+void separate_notified(void)
+{
+	cl_program headers[2] = { make(factor), make(offset) };
+	cl_program parts[2] = { make(scale_source), make(zero_source) };
+	cl_program broken = make(broken_source), linked;
+
+	compile_notified(parts[0], 2, headers);
+	compile_notified(parts[1], 0, NULL);
+	compile_notified(broken, 0, NULL);
+	linked = link_notified(2, parts);
+	use(linked);
+	show_program(parts[0]);
+	show_program(linked);
+	release(linked);
+	say("notified", n_notified);
+	end();
+}
+
+/* ---- IL ------------------------------------------------------------------ */
+
+static cl_program make_il(const char *text)
+{
+	static const cl_uint magic = 0x07230203u;
+	unsigned char il[1024] = { 0 };
+	cl_program program;
+	cl_int code = 1;
+
+	memcpy(il, &magic, sizeof(magic));
+	memcpy(il + 20, text, strlen(text));
+	program = clCreateProgramWithIL(context, il, 20 + strlen(text), &code);
+	say("IL", code);
+	return program;
+}
+
+static const char il_source[] =
+	"__kernel void scale(__global int *out, __global const int *in, int d)\n"
+	"{ int i = get_global_id(0); out[i] = in[i] * SPEC_1 + SPEC_2; }\n";
+
+static void set_constant(cl_program program, cl_uint id, int value)
+{
+	say("constant", clSetProgramSpecializationConstant(
+				program, id, sizeof(value), &value));
+}
+
+/* Built, with other constants built again. */
+void il(void)
+{
+	cl_program program = make_il(il_source);
+
+	set_constant(program, 1, 7);
+	set_constant(program, 2, 8);
+	set_constant(program, 3, 9);
+	build(program, options);
+	ASK(clGetProgramInfo, CL_PROGRAM_IL, program);
+	show_program(program);
+	use(program);
+	set_constant(program, 2, 10);
+	set_constant(program, 1, 11);
+	show_program(program);
+	use(program);
+	build(program, options);
+	use(program);
+	release(program);
+	end();
+}
+
+/* The same handed out by name, and compiled and linked. */
+void il_linked(void)
+{
+	clCreateProgramWithILKHR_fn create =
+		(clCreateProgramWithILKHR_fn)
+			clGetExtensionFunctionAddressForPlatform(
+				platform, "clCreateProgramWithILKHR");
+	cl_program parts[2], linked;
+	unsigned char bytes[1024] = { 3, 2, 0x23, 7 };
+	cl_int code = 1;
+
+	say("offered", create != NULL);
+	if (!create)
+		return;
+	memcpy(bytes + 20, il_source, strlen(il_source));
+	parts[0] = create(context, bytes, 20 + strlen(il_source), &code);
+	say("IL", code);
+	parts[1] = make(zero_source);
+	set_constant(parts[0], 1, 7);
+	set_constant(parts[0], 2, 8);
+	compile(parts[0], options, 0, NULL);
+	compile(parts[1], NULL, 0, NULL);
+	linked = link_some(NULL, 2, parts);
+	use(linked);
+	release(linked);
+	release(parts[0]);
+	parts[0] = create(context, bytes, 3, &code);
+	say("IL", code);
+	say("none", parts[0] == NULL);
+	end();
+}
+
+/* ---- Objects from binaries ----------------------------------------------- */
+
+static cl_program from_binary(cl_program program)
+{
+	size_t sizes[DEVICES_MAX] = { 0 };
+	unsigned char *binaries[DEVICES_MAX] = { NULL };
+	cl_int code = 1;
+	cl_program made;
+	cl_uint i;
+
+	clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes,
+			 NULL);
+	for (i = 0; i < n_devices; i++)
+		binaries[i] = calloc(1, sizes[i] + 1);
+	clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binaries),
+			 binaries, NULL);
+	made = clCreateProgramWithBinary(context, n_devices, devices, sizes,
+					 (const unsigned char **)binaries, NULL,
+					 &code);
+	say("binary", code);
+	for (i = 0; i < n_devices; i++)
+		free(binaries[i]);
+	return made;
+}
+
+void objects(void)
+{
+	cl_program parts[2], made[2], linked;
+
+	make_objects(parts, options);
+	made[0] = from_binary(parts[0]);
+	made[1] = from_binary(parts[1]);
+	show_references(made[0]);
+	linked = link_some(NULL, 2, made);
+	use(linked);
+	release(linked);
+	parts[1] = made[1];
+	linked = link_some(NULL, 2, parts);
+	use(linked);
+	release(linked);
+	linked = link_some("-create-library", 2, made);
+	parts[0] = from_binary(linked);
+	release(linked);
+	linked = link_some(NULL, 1, parts);
+	use(linked);
+	release(linked);
+	end();
+}
+
+/* ---- Others -------------------------------------------------------------- */
+
+/* The compiler may go between any two calls. */
+void unloaded(void)
+{
+	cl_program parts[2], linked;
+
+	say("unload", clUnloadPlatformCompiler(platform));
+	make_objects(parts, options);
+	say("unload", clUnloadPlatformCompiler(platform));
+	linked = link_some(NULL, 2, parts);
+	say("unload", clUnloadPlatformCompiler(platform));
+	use(linked);
+	say("unload", clUnloadPlatformCompiler(NULL));
+	end();
+}
+
+/* A kernel and its clone have arguments of their own. */
+void cloned(void)
+{
+	cl_program program = make(source);
+	cl_kernel kernel, copy;
+	cl_int code = 1;
+
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+	copy = clCloneKernel(kernel, &code);
+	say("clone", code);
+	show_references(program);
+	if (copy) {
+		show_kernel(copy, program);
+		run_scale(copy);
+		say("release kernel", clReleaseKernel(kernel));
+		build(program, options);
+		show_kernel(copy, program);
+		say("release kernel", clReleaseKernel(copy));
+	}
+	build(program, options);
+	say("clone", clCloneKernel(NULL, &code) == NULL);
+	say("  code", code);
+	release(program);
+	end();
+}
