@@ -22,6 +22,8 @@ static const struct {
 	CALL(clGetPlatformInfo),
 	CALL(clGetDeviceIDs),
 	CALL(clGetDeviceInfo),
+	CALL(clCreateSubDevices),
+	CALL(clReleaseDevice),
 	CALL(clCreateContext),
 	CALL(clRetainContext),
 	CALL(clReleaseContext),

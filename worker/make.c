@@ -5,7 +5,8 @@
  * this process's, limits are set.
  *
  *	load the OpenCL loader, find the driver
- *	find devices that give exactly the key's device fields, in order
+ *	find devices that give exactly the key's device fields, in order; where
+ *	a device was split, split one here
  *	compute the key: it must be the job's, byte for byte
  *	build from source
  *	compute the key again: an include may have changed in between
@@ -176,23 +177,58 @@ static int all_are_processors(const struct make *make)
 	return 1;
 }
 
+/* Sub-devices are like their device but for their number of units: as many of
+   each as are wanted, behind the n devices that there are.  They live until
+   the process ends. */
+static cl_uint split(struct make *make, cl_device_id *all, cl_uint n)
+{
+	static const cl_device_partition_property how[] = {
+		CL_DEVICE_PARTITION_EQUALLY, 1, 0
+	};
+	cl_uint n_wanted = make->job->n_devices, n_all = n, i, n_parts;
+
+	for (i = 0; i < n; i++) {
+		cl_device_id *parts;
+
+		n_parts = 0;
+		(void)make->calls.clGetDeviceInfo(
+			all[i], CL_DEVICE_PARTITION_MAX_SUB_DEVICES,
+			sizeof(n_parts), &n_parts, NULL);
+		if (n_parts < 2 ||
+		    make->calls.clCreateSubDevices(all[i], how, 0, NULL,
+						   &n_parts) ||
+		    !n_parts)
+			continue;
+		parts = calloc(n_parts, sizeof(*parts));
+		if (parts && !make->calls.clCreateSubDevices(
+				     all[i], how, n_parts, parts, NULL)) {
+			if (n_parts > n_wanted)
+				n_parts = n_wanted;
+			memcpy(all + n_all, parts, n_parts * sizeof(*parts));
+			n_all += n_parts;
+		}
+		free(parts);
+	}
+	return n_all;
+}
+
 static int find_devices(struct make *make)
 {
-	cl_uint n_all = 0, n_wanted = make->job->n_devices;
+	cl_uint n = 0, n_wanted = make->job->n_devices;
 	cl_device_id *all;
 	int found;
 
 	if (make->calls.clGetDeviceIDs(make->platform, CL_DEVICE_TYPE_ALL, 0,
-				       NULL, &n_all) ||
-	    n_all < n_wanted)
-		return give_up(make, KI_VERDICT_CHANGED,
-			       "device: too few here");
-	all = calloc(n_all, sizeof(cl_device_id));
+				       NULL, &n) ||
+	    !n)
+		return give_up(make, KI_VERDICT_CHANGED, "device: none here");
+	all = calloc((size_t)n * (n_wanted + 1), sizeof(cl_device_id));
 	make->devices = calloc(n_wanted, sizeof(cl_device_id));
 	found = all && make->devices &&
 		!make->calls.clGetDeviceIDs(make->platform, CL_DEVICE_TYPE_ALL,
-					    n_all, all, NULL) &&
-		choose(make, all, n_all);
+					    n, all, NULL) &&
+		(choose(make, all, n) ||
+		 choose(make, all, split(make, all, n)));
 	free(all);
 	if (!found)
 		return give_up(make, KI_VERDICT_CHANGED,

@@ -556,6 +556,37 @@ static void devices_are_found_in_the_order_of_the_job(void **state)
 	place_fini(&place);
 }
 
+/* The worker splits a device as the program did. */
+static void sub_devices_are_made_where_there_are_too_few(void **state)
+{
+	static const cl_device_partition_property how[] = {
+		CL_DEVICE_PARTITION_EQUALLY, 1, 0
+	};
+	struct wish wish = { .source = SOURCE, .n_devices = 2 };
+	cl_device_id whole, parts[16];
+	struct kiln_key *key;
+	struct place place;
+	cl_uint n = 0, i;
+
+	place_init(&place);
+	assert_int_equal(calls.clGetDeviceIDs(first_platform(),
+					      CL_DEVICE_TYPE_ALL, 1, &whole,
+					      NULL),
+			 0);
+	assert_int_equal(calls.clCreateSubDevices(whole, how, 16, parts, &n),
+			 0);
+	assert_true(n >= 2);
+	wish.devices = parts;
+	wish.environment[0] = "KILN_TEST_ICD_DEVICES=1";
+	key = write_job(&place, &wish);
+	assert_int_equal(run(&place, NULL), 0);
+	assert_true(has_entry(&place, key));
+	for (i = 0; i < n; i++)
+		calls.clReleaseDevice(parts[i]);
+	kiln_key_free(key);
+	place_fini(&place);
+}
+
 static void with_too_few_devices_nothing_is_published(void **state)
 {
 	struct wish wish = { .source = SOURCE, .n_devices = 1 };
@@ -1419,6 +1450,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			all_jobs_are_made_and_those_that_come_meanwhile),
 		cmocka_unit_test(devices_are_found_in_the_order_of_the_job),
+		cmocka_unit_test(sub_devices_are_made_where_there_are_too_few),
 		cmocka_unit_test(with_too_few_devices_nothing_is_published),
 		cmocka_unit_test(only_an_entry_of_a_lower_stage_is_replaced),
 		cmocka_unit_test(a_changed_include_publishes_nothing),
