@@ -250,7 +250,7 @@ static void skip_quoted(struct cursor *at, char quote)
 			at->p++;
 	}
 	size = (size_t)(at->p - text) - (size_t)closed;
-	if (may_read(text, size))
+	if (quote == '"' && may_read(text, size))
 		find(at->scan, KI_CL_SCAN_ASM_READS);
 	if (has(text, size, ".incbin") || has(text, size, ".include"))
 		find(at->scan, KI_CL_SCAN_UNCLEAR);

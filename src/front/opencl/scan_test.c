@@ -143,6 +143,8 @@ static const struct {
 	  ASM | READS },
 	{ "an assembler, of tokens", "#define S(x) #x\nasm(S(.INCBIN 'x'))", "",
 	  ASM | READS },
+	{ "characters beside an assembler", "asm(\"\"); x = '.' + '\\x02';", "",
+	  ASM },
 	{ "text with points", "printf(\"done.\"); a.increment++;", "", READS },
 	{ "push_macro", "#pragma push_macro(\"X\")\n#define push_macro\n", "",
 	  STACK },
