@@ -215,12 +215,31 @@ static int ends_in(const char *text, size_t size, const char *part)
 	       !strncasecmp(text + size - length, part, length);
 }
 
+/* Behind a backslash: the number of something that can be seen, or too many
+   digits to tell. */
+static int is_letter_by_number(const char *text, size_t size)
+{
+	static const char HEX[] = "0123456789abcdef";
+	unsigned base = size && *text == 'x' ? 16 : 8, value = 0;
+	size_t i = base == 16, n = 0;
+	const char *digit;
+
+	for (; i < size && text[i]; i++, n++) {
+		digit = memchr(HEX, text[i] | (is_digit(text[i]) ? 0 : 0x20),
+			       base);
+		if (!digit || n == 3)
+			break;
+		value = value * base + (unsigned)(digit - HEX);
+	}
+	return n > 2 && base == 16 ? 1 : value >= ' ';
+}
+
 /* Whether an assembler might make a directive that reads of what is in quotes,
    perhaps together with the next string. */
 static int may_read(const char *text, size_t size)
 {
-	static const char *const PARTS[] = { ".inc", ".{",     ".i{", ".in{",
-					     "\\x",  ".macro", NULL };
+	static const char *const PARTS[] = { ".inc", ".{",     ".i{",
+					     ".in{", ".macro", NULL };
 	static const char *const ENDS[] = { ".", ".i", ".in", NULL };
 	size_t i;
 
@@ -230,8 +249,9 @@ static int may_read(const char *text, size_t size)
 	for (i = 0; PARTS[i]; i++)
 		if (has(text, size, PARTS[i]))
 			return 1;
-	for (i = 0; i + 1 < size; i++)
-		if (text[i] == '\\' && is_digit(text[i + 1]))
+	for (i = 0; i < size; i++)
+		if (text[i] == '\\' &&
+		    is_letter_by_number(text + i + 1, size - i - 1))
 			return 1;
 	return 0;
 }
