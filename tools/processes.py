@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Programs run in directories of their own, and timed: what tools/demo and
-tools/bench_opencl share."""
+"""Programs run in directories of their own, and timed: what tools/demo,
+tools/bench_opencl and tools/programs share."""
+import datetime
 import os
+import platform
+import re
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -11,6 +15,42 @@ LIMIT_S = 600
 
 class Failure(Exception):
     pass
+
+
+class Progress:
+    """One line that is written over, on a terminal; else one for each
+    program."""
+
+    def __init__(self, steps):
+        self.terminal = (sys.stderr.isatty() and
+                         os.environ.get("TERM", "dumb") != "dumb")
+        self.steps = steps
+        self.done = 0
+        self.program = None
+
+    def step(self, program, what):
+        if self.terminal:
+            width = 20
+            full = width * self.done // self.steps
+            bar = "#" * full + "-" * (width - full)
+            sys.stderr.write(f"\r[{bar}] {program}: {what}\x1b[K")
+            sys.stderr.flush()
+        elif program != self.program:
+            print(f"{program} ...", file=sys.stderr, flush=True)
+        self.program = program
+        self.done += 1
+
+    def end(self):
+        if self.terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+def own_environment():
+    """What this process was started with, less what steers drivers, kiln and
+    where programs keep their files."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith(("KILN_", "POCL_", "OPENCL_", "OCL_",
+                                    "OPENCV_", "PYTHON", "XDG_"))}
 
 
 class Place:
@@ -27,9 +67,7 @@ class Place:
         return path
 
     def environment(self, pocl, kiln):
-        kept = {name: value for name, value in os.environ.items()
-                if not name.startswith(("KILN_", "POCL_", "OPENCL_", "OCL_",
-                                        "OPENCV_", "PYTHON", "XDG_"))}
+        kept = own_environment()
         home = self.fresh("home")
         for name in ("cache", "data"):
             os.mkdir(os.path.join(home, name), 0o700)
@@ -69,3 +107,36 @@ def timed(command, environment):
         raise Failure(f"{' '.join(command)}: status {ended.returncode}\n"
                       f"{ended.stdout}{ended.stderr}".rstrip())
     return ms
+
+
+def output_of(command):
+    """What a tool prints that a bare system may lack."""
+    try:
+        ended = subprocess.run(command, check=False, text=True,
+                               stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return "unknown"
+    return ended.stdout.strip()
+
+
+def cpu_name():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        found = re.search(r"model name\s*: (.*)", file.read())
+    name = found.group(1) if found else platform.machine()
+    return f"{name}, {os.cpu_count()} online"
+
+
+def about_machine(build, root):
+    """Where and when figures were taken, for files of figures."""
+    source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return {
+        "host": platform.node(),
+        "cpu": cpu_name(),
+        "fs": output_of(["findmnt", "-n", "-o", "FSTYPE", "-T", root]),
+        "build": build,
+        "commit": output_of(["git", "-C", source, "rev-parse", "--short",
+                             "HEAD"]),
+        "date": datetime.datetime.now(datetime.timezone.utc)
+                .isoformat(timespec="seconds"),
+    }
