@@ -30,6 +30,7 @@
 
 struct make {
 	const struct ki_cl_job *job;
+	struct ki_cl_recipe *empty; /* of an empty source */
 	cl_icd_dispatch calls;
 	struct ki_cl_identities *identities;
 	cl_platform_id platform;
@@ -46,6 +47,18 @@ static int give_up(struct make *make, enum ki_verdict verdict, const char *text)
 	return 0;
 }
 
+static struct ki_cl_recipe *recipe_of_nothing(void)
+{
+	static const char *const strings[] = { "" };
+	struct ki_cl_source *source = ki_cl_source_new(1, strings, NULL);
+	struct ki_cl_recipe *recipe = NULL;
+
+	if (source)
+		recipe = ki_cl_recipe_build(source, NULL, 0, "");
+	ki_cl_source_unref(source);
+	return recipe;
+}
+
 static int load(struct make *make)
 {
 	const char *why;
@@ -53,8 +66,10 @@ static int load(struct make *make)
 	if (ki_worker_load(&make->calls, &why))
 		return give_up(make, KI_VERDICT_ABSENT, why);
 	make->identities = ki_cl_identities_new(&make->calls);
-	return make->identities ? 1
-				: give_up(make, KI_VERDICT_WORKER, "memory");
+	make->empty = recipe_of_nothing();
+	return make->identities && make->empty
+		       ? 1
+		       : give_up(make, KI_VERDICT_WORKER, "memory");
 }
 
 /* ---- Devices ----------------------------------------------------------- */
@@ -107,16 +122,11 @@ static int begins_with_devices_of(const struct ki_cl_job *job,
    the same device fields as the real one. */
 static int fits(struct make *make, cl_uint n_devices)
 {
-	static const char *const strings[] = { "" };
-	static const size_t lengths[] = { 0 };
 	struct ki_cl_build build = {
 		.platform = make->platform,
 		.devices = make->devices,
 		.n_devices = n_devices,
-		.strings = strings,
-		.lengths = lengths,
-		.n_strings = 1,
-		.options = "",
+		.recipe = make->empty,
 	};
 	struct kiln_key *key = NULL;
 	enum kiln_counter reason;
@@ -284,10 +294,7 @@ static int check_key(struct make *make)
 		.devices = make->devices,
 		.n_devices = job->n_devices,
 		.out_stamp = &stamp,
-		.strings = job->strings,
-		.lengths = job->lengths,
-		.n_strings = job->n_strings,
-		.options = job->options,
+		.recipe = job->recipe,
 	};
 	struct kiln_key *key = NULL;
 	enum kiln_counter reason;
@@ -349,7 +356,8 @@ static void add_metadata(const struct ki_cl_job *job,
 	kiln_metadata_add_u64(metadata, KILN_META_CREATED,
 			      sys->realtime_ns(sys) / 1000000000);
 	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME, job->build_ns);
-	kiln_metadata_add_string(metadata, KILN_META_OPTIONS, job->options);
+	kiln_metadata_add_string(metadata, KILN_META_OPTIONS,
+				 job->recipe->options);
 	kiln_metadata_add_string(metadata, KILN_META_DIRECTORY, job->directory);
 	kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
 				 job->application);
@@ -399,6 +407,7 @@ static int fetch(struct make *make, cl_program program)
 static int build(struct make *make)
 {
 	const struct ki_cl_job *job = make->job;
+	const struct ki_cl_source *source = job->recipe->source;
 	cl_context_properties properties[] = {
 		CL_CONTEXT_PLATFORM, (cl_context_properties)make->platform, 0
 	};
@@ -411,12 +420,13 @@ static int build(struct make *make)
 	if (!context)
 		return give_up(make, KI_VERDICT_BUILD, "no context");
 	program = make->calls.clCreateProgramWithSource(
-		context, job->n_strings, (const char **)(uintptr_t)job->strings,
-		job->lengths, &err);
+		context, source->n_strings,
+		(const char **)(uintptr_t)source->strings, source->lengths,
+		&err);
 	if (!program)
 		return give_up(make, KI_VERDICT_BUILD, "no program");
 	err = make->calls.clBuildProgram(program, job->n_devices, make->devices,
-					 job->options, NULL, NULL);
+					 job->recipe->options, NULL, NULL);
 	if (err)
 		return explain_failure(make, program, err);
 	return check_platform(make) && check_key(make) && fetch(make, program);

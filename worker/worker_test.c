@@ -154,18 +154,26 @@ static void forget_identities(void)
 	assert_non_null(identities);
 }
 
+static struct ki_cl_recipe *recipe_of(const struct wish *wish)
+{
+	struct ki_cl_source *source = ki_cl_source_new(1, &wish->source, NULL);
+	struct ki_cl_recipe *recipe =
+		ki_cl_recipe_build(source, NULL, 0, wish->options);
+
+	assert_non_null(recipe);
+	ki_cl_source_unref(source);
+	return recipe;
+}
+
 static struct kiln_key *key_of(const struct wish *wish)
 {
-	const size_t length = strlen(wish->source);
+	struct ki_cl_recipe *recipe = recipe_of(wish);
 	cl_device_id device;
 	struct ki_cl_build build = {
 		.platform = first_platform(),
 		.devices = wish->devices,
 		.n_devices = wish->n_devices,
-		.strings = &wish->source,
-		.lengths = &length,
-		.n_strings = 1,
-		.options = wish->options ? wish->options : "",
+		.recipe = recipe,
 	};
 	enum kiln_counter reason = KILN_N_COUNTERS;
 	struct kiln_key *key;
@@ -179,6 +187,7 @@ static struct kiln_key *key_of(const struct wish *wish)
 		build.n_devices = 1;
 	}
 	assert_int_equal(ki_cl_key(identities, &build, &key, &reason), KILN_OK);
+	ki_cl_recipe_unref(recipe);
 	return key;
 }
 
@@ -212,17 +221,14 @@ static struct kiln_key *write_job(const struct place *place,
 	const char *environment[32];
 	const struct ki_cl_driver *driver =
 		ki_cl_driver(identities, first_platform());
-	const size_t length = strlen(wish->source);
+	struct ki_cl_recipe *recipe = recipe_of(wish);
 	struct kiln_key *key = key_of(wish);
 	char *marker, *directory = here();
 	struct ki_cl_job job = {
 		.platform_name = "a platform",
 		.driver = wish->driver,
 		.n_devices = wish->devices ? wish->n_devices : 1,
-		.strings = &wish->source,
-		.lengths = &length,
-		.n_strings = 1,
-		.options = wish->options ? wish->options : "",
+		.recipe = recipe,
 		.directory = directory,
 		.environment = environment,
 		.application = "/usr/bin/the application",
@@ -255,6 +261,7 @@ static struct kiln_key *write_job(const struct place *place,
 		free((char *)(uintptr_t)environment[i]);
 	free(marker);
 	free(directory);
+	ki_cl_recipe_unref(recipe);
 	return key;
 }
 

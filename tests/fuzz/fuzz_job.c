@@ -38,12 +38,13 @@ static uint64_t touch(const struct ki_cl_job *job)
 	uint32_t i;
 
 	sum += ki_xxh3_64(job->record, job->record_size);
-	for (i = 0; i < job->n_strings; i++)
-		sum += ki_xxh3_64(job->strings[i], job->lengths[i]);
+	for (i = 0; i < job->recipe->source->n_strings; i++)
+		sum += ki_xxh3_64(job->recipe->source->strings[i],
+				  job->recipe->source->lengths[i]);
 	for (i = 0; i < job->n_environment; i++)
 		sum += strlen(strchr(job->environment[i], '='));
 	return sum + strlen(job->platform_name) + strlen(job->driver) +
-	       strlen(job->options) + strlen(job->directory) +
+	       strlen(job->recipe->options) + strlen(job->directory) +
 	       strlen(job->application) + strlen(job->name_space);
 }
 

@@ -217,12 +217,19 @@ static void fetch(cl_program program)
 		free(binaries[i]);
 }
 
+int wants_capture(void)
+{
+	const char *value = getenv("KILN_TEST_CAPTURE");
+
+	return value && *value;
+}
+
 cl_int build_for(cl_program program, cl_uint n, const cl_device_id *list,
 		 const char *with)
 {
 	cl_int result = clBuildProgram(program, n, list, with, NULL, NULL);
 
-	if (!result && getenv("KILN_TEST_CAPTURE"))
+	if (!result && wants_capture())
 		fetch(program);
 	say("build", result);
 	return result;

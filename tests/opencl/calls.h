@@ -53,7 +53,8 @@ void show_kernel(cl_kernel kernel, cl_program program);
 
 cl_program make(const char *text);
 cl_kernel make_kernel(cl_program program, const char *name);
-/* With KILN_TEST_CAPTURE the binaries of what was built are fetched. */
+/* KILN_TEST_CAPTURE: the binaries of what was built are to be fetched. */
+int wants_capture(void);
 void build(cl_program program, const char *with);
 cl_int build_for(cl_program program, cl_uint n, const cl_device_id *list,
 		 const char *with);

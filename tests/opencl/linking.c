@@ -42,7 +42,7 @@ static void capture(cl_program program)
 	unsigned char *binaries[DEVICES_MAX] = { NULL };
 	cl_uint i;
 
-	if (!program || !getenv("KILN_TEST_CAPTURE") ||
+	if (!program || !wants_capture() ||
 	    clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(sizes),
 			     sizes, NULL))
 		return;
@@ -252,8 +252,8 @@ void rebuilt(void)
 	linked = link_some(NULL, 1, &program);
 	kernel = make_kernel(linked, "zero");
 	build(linked, options);
-	say("compile", clCompileProgram(linked, 0, NULL, NULL, 0, NULL, NULL,
-					NULL, NULL));
+	say("compile",
+	    clCompileProgram(linked, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
 	say("release kernel", clReleaseKernel(kernel));
 	release(linked);
 	release(program);
@@ -328,17 +328,17 @@ void link_errors(void)
 	show_program(wrong);
 	compile(wrong, "--no-such-option", 0, NULL);
 	show_program(wrong);
-	say("no list", clCompileProgram(wrong, 1, NULL, NULL, 0, NULL, NULL,
-					NULL, NULL));
-	say("data only", clCompileProgram(wrong, 0, NULL, NULL, 0, NULL, NULL,
-					  NULL, &ours));
+	say("no list",
+	    clCompileProgram(wrong, 1, NULL, NULL, 0, NULL, NULL, NULL, NULL));
+	say("data only",
+	    clCompileProgram(wrong, 0, NULL, NULL, 0, NULL, NULL, NULL, &ours));
 	say("no names", clCompileProgram(wrong, 0, NULL, NULL, 1, headers, NULL,
 					 NULL, NULL));
 	say("no headers",
 	    clCompileProgram(wrong, 0, NULL, NULL, 0, NULL,
 			     (const char **)header_names, NULL, NULL));
-	say("no program", clCompileProgram(NULL, 0, NULL, NULL, 0, NULL, NULL,
-					   NULL, NULL));
+	say("no program",
+	    clCompileProgram(NULL, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
 	say("nothing",
 	    !clLinkProgram(context, 0, NULL, NULL, 0, NULL, NULL, NULL, &code));
 	say("  code", code);
@@ -424,9 +424,9 @@ static void compile_notified(cl_program program, cl_uint n,
 			     const cl_program *headers)
 {
 	static int one = 1;
-	cl_int result = clCompileProgram(
-		program, 0, NULL, options, n, headers,
-		n ? (const char **)header_names : NULL, on_notified, &one);
+	cl_int result = clCompileProgram(program, 0, NULL, options, n, headers,
+					 n ? (const char **)header_names : NULL,
+					 on_notified, &one);
 
 	say("compile", result == CL_SUCCESS);
 	await(program);
@@ -481,7 +481,8 @@ static cl_program make_il(const char *text)
 }
 
 static const char il_source[] =
-	"__kernel void scale(__global int *out, __global const int *in, int d)\n"
+	"__kernel void scale(__global int *out, __global const int *in, int "
+	"d)\n"
 	"{ int i = get_global_id(0); out[i] = in[i] * SPEC_1 + SPEC_2; }\n";
 
 static void set_constant(cl_program program, cl_uint id, int value)
@@ -515,10 +516,9 @@ void il(void)
 /* The same handed out by name, and compiled and linked. */
 void il_linked(void)
 {
-	clCreateProgramWithILKHR_fn create =
-		(clCreateProgramWithILKHR_fn)
-			clGetExtensionFunctionAddressForPlatform(
-				platform, "clCreateProgramWithILKHR");
+	clCreateProgramWithILKHR_fn create = (clCreateProgramWithILKHR_fn)
+		clGetExtensionFunctionAddressForPlatform(
+			platform, "clCreateProgramWithILKHR");
 	cl_program parts[2], linked;
 	unsigned char bytes[1024] = { 3, 2, 0x23, 7 };
 	cl_int code = 1;

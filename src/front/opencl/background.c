@@ -15,13 +15,13 @@
  * exit a fetch that runs is given 50 ms.
  */
 
-#include "front/opencl/job.h"
 #include "front/opencl/layer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "front/opencl/capture.h"
+#include "front/opencl/job.h"
 
 #define MS	     ((uint64_t)1000 * 1000)
 #define QUIET_NS     (2000 * MS)
@@ -43,6 +43,33 @@ static uint64_t now_ns(void)
 	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
 }
 
+/* Whether what is read and set is still what it was for this recipe. */
+static int is_unchanged(const struct ki_cl_guest *guest,
+			const struct ki_cl_program *program,
+			const struct ki_cl_recipe *recipe,
+			const struct kiln_key *key, uint64_t stamp)
+{
+	enum kiln_counter reason;
+	struct kiln_key *now;
+	uint64_t stamp_now;
+	cl_uint i;
+	int same;
+
+	if (ki_cl_recipe_key(guest, program, recipe, &now, &stamp_now, &reason))
+		return 0;
+	same = stamp_now == stamp &&
+	       !memcmp(kiln_key_digest(now), kiln_key_digest(key),
+		       KILN_DIGEST_BYTES);
+	kiln_key_free(now);
+	/* A link's key has those that its inputs had when they were made. */
+	for (i = 0; i < recipe->n_inputs && same; i++)
+		if (recipe->inputs[i].key)
+			same = is_unchanged(
+				guest, program, recipe->inputs[i].recipe,
+				recipe->inputs[i].key, recipe->inputs[i].stamp);
+	return same;
+}
+
 /* Whether files and settings are still those of the key (they may have changed
    between the look-up and the driver's reading), and the build still the
    program's last. */
@@ -50,21 +77,9 @@ static int is_still(const struct ki_cl_guest *guest,
 		    struct ki_cl_program *program,
 		    const struct ki_cl_capture *capture)
 {
-	enum kiln_counter reason;
-	struct kiln_key *key;
-	uint64_t stamp;
-	int same;
-
-	if (!ki_cl_is_captured(program, capture))
-		return 0;
-	if (ki_cl_build_key(guest, program, capture->options, &key, &stamp,
-			    &reason))
-		return 0;
-	same = stamp == capture->stamp &&
-	       !memcmp(kiln_key_digest(key), kiln_key_digest(capture->key),
-		       KILN_DIGEST_BYTES);
-	kiln_key_free(key);
-	return same;
+	return ki_cl_is_captured(program, capture) &&
+	       is_unchanged(guest, program, capture->made->recipe,
+			    capture->made->key, capture->made->stamp);
 }
 
 /* Where the driver's binaries are good whenever they are fetched, nobody need
@@ -95,7 +110,8 @@ static void publish(const struct ki_cl_guest *guest,
 	kiln_metadata_add_u64(metadata, KILN_META_CREATED, capture->created);
 	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME,
 			      capture->build_ns);
-	kiln_metadata_add_string(metadata, KILN_META_OPTIONS, capture->options);
+	kiln_metadata_add_string(metadata, KILN_META_OPTIONS,
+				 capture->made->recipe->options);
 	kiln_metadata_add_string(metadata, KILN_META_DIRECTORY,
 				 capture->directory);
 	kiln_metadata_add(metadata, KILN_META_ENVIRONMENT,
@@ -111,10 +127,11 @@ static void publish(const struct ki_cl_guest *guest,
 	    ki_cl_describe(&ki_cl_next, program->handle, program->devices,
 			   program->n_devices, metadata) != KILN_E_NO_MEMORY &&
 	    is_still(guest, program, capture))
-		status = ki_cl_publish(guest->kiln, capture->key, value->data,
-				       value->size, metadata, stage);
+		status = ki_cl_publish(guest->kiln, capture->made->key,
+				       value->data, value->size, metadata,
+				       stage);
 	if (status >= 0)
-		drop_job(guest, program, capture->key);
+		drop_job(guest, program, capture->made->key);
 	kiln_metadata_free(metadata);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * clBuildProgram.
+ * clBuildProgram and clCompileProgram.
  *
  *	key -> kiln_find_entry -> program from binary -> built: it answers for H
  *	 |          | no               | no, any reason
@@ -9,6 +9,9 @@
  *	 |          v                  v
  *	 +------> the driver builds H; a job asks kiln-worker for the binary
  *	no key
+ *
+ * A compiled object is not even made from its binary: few programs ask more
+ * of it than an entry can tell, and a link that is found needs no inputs.
  *
  * A build that is not cached (another subset of devices, an include that
  * cannot be resolved, ...) is the driver's alone, and its reason is counted.
@@ -18,6 +21,7 @@
 
 #include "front/opencl/layer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Counting and tracing ------------------------------------------------ */
@@ -68,102 +72,152 @@ static enum kiln_counter why_new(struct kiln *kiln, const struct kiln_key *key)
 
 /* ---- Keys and entries ---------------------------------------------------- */
 
-enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
-				 const struct ki_cl_program *program,
-				 const char *options, struct kiln_key **out_key,
-				 uint64_t *out_stamp,
-				 enum kiln_counter *out_reason)
+enum kiln_status ki_cl_recipe_key(const struct ki_cl_guest *guest,
+				  const struct ki_cl_program *program,
+				  const struct ki_cl_recipe *recipe,
+				  struct kiln_key **out_key,
+				  uint64_t *out_stamp,
+				  enum kiln_counter *out_reason)
 {
 	const struct ki_cl_build build = {
 		.platform = program->platform,
 		.devices = program->devices,
 		.n_devices = program->n_devices,
-		.strings = program->strings,
-		.lengths = program->lengths,
-		.n_strings = program->n_strings,
-		.options = options ? options : "",
+		.recipe = recipe,
 		.out_stamp = out_stamp,
 	};
 
 	return ki_cl_key(guest->identities, &build, out_key, out_reason);
 }
 
-/* The key, or NULL after having counted why there is none. */
-static struct kiln_key *key_of(const struct ki_cl_guest *guest,
-			       const struct ki_cl_program *program,
-			       const struct ki_cl_request *request,
-			       uint64_t *out_stamp)
+struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
+			      const struct ki_cl_program *program,
+			      const struct ki_cl_recipe *recipe)
 {
 	enum kiln_counter reason = KILN_COUNT_MISS_UNSUPPORTED;
+	struct ki_cl_made *made = NULL;
 	struct kiln_key *key = NULL;
 	const char *why = NULL;
+	uint64_t stamp = 0;
 
 	if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS) {
 		ki_cl_pass_over(guest, reason,
 				"an unknown extension is in use");
-		return NULL;
-	}
-	if (ki_cl_build_key(guest, program, request->options, &key, out_stamp,
-			    &reason)) {
+	} else if (!recipe || recipe->kind != KI_CL_BUILD ||
+		   recipe->source->il) {
+		ki_cl_pass_over(guest, reason, "a program is not known");
+	} else if (ki_cl_recipe_key(guest, program, recipe, &key, &stamp,
+				    &reason)) {
 		(void)ki_cl_platform_status(guest->identities,
 					    program->platform, &why);
 		ki_cl_pass_over(guest, reason, why);
-		return NULL;
+	} else {
+		made = ki_cl_made_new(recipe, key, stamp);
 	}
-	return key;
+	kiln_key_free(key);
+	ki_cl_recipe_unref(recipe);
+	return made;
 }
 
-/* Whether an entry tells what a build with these options may be asked. */
-static int tells_enough(const struct ki_cl_request *request,
+/* Whether an entry tells what a program of this recipe may be asked. */
+static int tells_enough(const struct ki_cl_recipe *recipe,
 			const struct kiln_blob *metadata)
 {
 	const void *kernels;
 	size_t size;
 
-	return !ki_cl_wants_kernels(request->options) ||
+	return !ki_cl_wants_kernels(recipe) ||
 	       !kiln_metadata_find(kiln_blob_data(metadata),
 				   kiln_blob_size(metadata), KILN_META_KERNELS,
 				   &kernels, &size);
 }
 
-/* Look the key up and let what is found answer: CL_SUCCESS, or -1.  A hit is
-   counted when it answers, no sooner. */
-static int build_from_entry(const struct ki_cl_guest *guest,
-			    struct ki_cl_program *program,
-			    const struct ki_cl_request *request,
-			    struct kiln_key *key, uint64_t began_ns)
+struct ki_cl_shadow *ki_cl_find(const struct ki_cl_guest *guest,
+				const struct ki_cl_program *program,
+				struct ki_cl_made *made, const char *options,
+				uint64_t began_ns)
 {
 	struct kiln_blob *value = NULL, *metadata = NULL;
 	struct ki_cl_shadow *shadow = NULL;
 	enum kiln_counter outcome;
 	const char *what = NULL;
 
-	if (kiln_find_entry(guest->kiln, key, &value, &metadata, &outcome)) {
+	if (kiln_find_entry(guest->kiln, made->key, &value, &metadata,
+			    &outcome)) {
 		if (outcome == KILN_COUNT_MISS_NEW)
-			outcome = why_new(guest->kiln, key);
-	} else if (!tells_enough(request, metadata)) {
+			outcome = why_new(guest->kiln, made->key);
+	} else if (!tells_enough(made->recipe, metadata)) {
 		outcome = KILN_COUNT_MISS_UNSUPPORTED;
 		what = "entry without kernels";
 	} else {
-		shadow = ki_cl_shadow_new(program, key, request->options, value,
+		shadow = ki_cl_shadow_new(program, made, options, value,
 					  metadata);
 		if (!shadow) {
-			(void)kiln_remove(guest->kiln, key);
+			(void)kiln_remove(guest->kiln, made->key);
 			outcome = KILN_COUNT_MISS_REFUSED;
 		}
 	}
 	kiln_count_lookup(guest->kiln, outcome, value, metadata);
-	if (shadow) {
-		ki_cl_program_capture(program, NULL);
-		ki_cl_program_shadow(program, shadow);
-		if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS)
-			(void)ki_cl_go_native(program);
+	if (shadow)
 		what = "hit";
-	}
-	trace(guest, what ? what : kiln_counter_words(outcome), key, began_ns);
+	trace(guest, what ? what : kiln_counter_words(outcome), made->key,
+	      began_ns);
 	kiln_blob_unref(value);
 	kiln_blob_unref(metadata);
-	return shadow ? CL_SUCCESS : -1;
+	return shadow;
+}
+
+void ki_cl_answer_with(struct ki_cl_program *program,
+		       struct ki_cl_shadow *shadow)
+{
+	unsigned change = ki_cl_program_change(program);
+
+	ki_cl_program_become(program, change, shadow->made);
+	ki_cl_program_shadow(program, shadow);
+	if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS)
+		(void)ki_cl_go_native(program);
+}
+
+/* ---- Recipes ------------------------------------------------------------- */
+
+/* The sources of header programs, with a reference each; -1 if one is not
+   known. */
+static int take_headers(const struct ki_cl_request *request,
+			struct ki_cl_header *headers)
+{
+	cl_uint i;
+
+	for (i = 0; i < request->n_programs; i++) {
+		struct ki_cl_program *header =
+			ki_cl_program_get(request->programs[i]);
+
+		if (header && header->source && !header->source->il)
+			headers[i].source = ki_cl_source_ref(header->source);
+		headers[i].name = request->names[i];
+		ki_cl_program_unref(header);
+		if (!headers[i].source || !headers[i].name)
+			return -1;
+	}
+	return 0;
+}
+
+/* What the request makes of the program; NULL if that is not known. */
+static const struct ki_cl_recipe *recipe_of(struct ki_cl_program *program,
+					    const struct ki_cl_request *request)
+{
+	struct ki_cl_header *headers =
+		calloc((size_t)request->n_programs + 1, sizeof(*headers));
+	const struct ki_cl_recipe *recipe = NULL;
+	cl_uint i;
+
+	if (headers && !take_headers(request, headers))
+		recipe = ki_cl_program_recipe(program, request->kind, headers,
+					      request->n_programs,
+					      request->options);
+	for (i = 0; headers && i < request->n_programs; i++)
+		ki_cl_source_unref(headers[i].source);
+	free(headers);
+	return recipe;
 }
 
 /* ---- The call ------------------------------------------------------------ */
@@ -172,6 +226,8 @@ static int build_from_entry(const struct ki_cl_guest *guest,
 static int is_plain(const struct ki_cl_request *request)
 {
 	return !request->n_devices == !request->devices &&
+	       !request->n_programs == !request->programs &&
+	       !request->n_programs == !request->names &&
 	       (request->notify || !request->user_data);
 }
 
@@ -219,10 +275,12 @@ int ki_cl_is_in_use(struct ki_cl_program *program,
 static cl_int refuse(struct ki_cl_shadow *shadow,
 		     const struct ki_cl_request *request)
 {
-	cl_int result = ki_cl_next.clBuildProgram(
-		shadow->program, request->n_devices, request->devices,
-		request->options, NULL, NULL);
+	cl_int result = CL_INVALID_OPERATION;
 
+	if (request->kind == KI_CL_BUILD)
+		result = ki_cl_next.clBuildProgram(
+			shadow->program, request->n_devices, request->devices,
+			request->options, NULL, NULL);
 	ki_cl_shadow_unref(shadow);
 	return result ? result : CL_INVALID_OPERATION;
 }
@@ -237,29 +295,69 @@ static cl_int build_subset(const struct ki_cl_guest *guest,
 	ki_mutex_lock(&ki_cl_lock);
 	program->native = 1;
 	ki_mutex_unlock(&ki_cl_lock);
-	return ki_cl_build_natively(guest, program, request, NULL);
+	return ki_cl_run(guest, program, request, NULL, NULL);
+}
+
+/* What was linked is no program that the driver linked; if that matters, there
+   must be one. */
+static cl_int build_linked(const struct ki_cl_guest *guest,
+			   struct ki_cl_program *program,
+			   const struct ki_cl_request *request)
+{
+	struct ki_cl_request of_twin = *request;
+	struct ki_cl_shadow *shadow = NULL;
+	cl_int result;
+
+	(void)ki_cl_make_twin(program);
+	of_twin.twin = ki_cl_answerer(program, &shadow);
+	result = ki_cl_run(guest, program, &of_twin, NULL, NULL);
+	ki_cl_shadow_unref(shadow);
+	return result;
+}
+
+static cl_int build_whole(const struct ki_cl_guest *guest,
+			  struct ki_cl_program *program,
+			  const struct ki_cl_request *request,
+			  uint64_t began_ns)
+{
+	struct ki_cl_made *made =
+		ki_cl_plan(guest, program, recipe_of(program, request));
+	struct ki_cl_shadow *shadow =
+		made ? ki_cl_find(guest, program, made, request->options,
+				  began_ns)
+		     : NULL;
+	cl_int result = CL_SUCCESS;
+
+	if (!shadow) {
+		result = ki_cl_run(guest, program, request, made, NULL);
+	} else {
+		ki_cl_answer_with(program, shadow);
+		if (request->notify)
+			request->notify(request->handle, request->user_data);
+	}
+	ki_cl_made_unref(made);
+	return result;
 }
 
 static cl_int build_known(const struct ki_cl_guest *guest,
 			  struct ki_cl_program *program,
 			  const struct ki_cl_request *request)
 {
-	uint64_t began_ns = now_ns(), stamp = 0;
+	uint64_t began_ns = now_ns();
 	enum coverage coverage;
-	struct kiln_key *key;
-	cl_int result;
 	struct ki_cl_shadow *shadow;
 	int is_native;
 
 	if (!is_plain(request) || ki_cl_program_devices(program))
-		return ki_cl_build_natively(guest, program, request, NULL);
+		return ki_cl_run(guest, program, request, NULL, NULL);
 	coverage = coverage_of(program, request);
 	if (coverage == FOREIGN_DEVICES)
-		return ki_cl_build_natively(guest, program, request, NULL);
+		return ki_cl_run(guest, program, request, NULL, NULL);
 	if (ki_cl_is_in_use(program, &shadow))
 		return shadow ? refuse(shadow, request)
-			      : ki_cl_build_natively(guest, program, request,
-						     NULL);
+			      : ki_cl_run(guest, program, request, NULL, NULL);
+	if (!program->source)
+		return build_linked(guest, program, request);
 	ki_mutex_lock(&ki_cl_lock);
 	is_native = program->native;
 	ki_mutex_unlock(&ki_cl_lock);
@@ -268,19 +366,21 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 				"some of the devices");
 		return build_subset(guest, program, request);
 	}
+	return build_whole(guest, program, request, began_ns);
+}
 
-	key = key_of(guest, program, request, &stamp);
-	if (!key)
-		return ki_cl_build_natively(guest, program, request, NULL);
-	result = build_from_entry(guest, program, request, key, began_ns);
-	if (result)
-		result = ki_cl_build_natively(
-			guest, program, request,
-			ki_cl_capture_new(guest, program, key, stamp,
-					  request->options));
-	else if (request->notify)
-		request->notify(request->handle, request->user_data);
-	kiln_key_free(key);
+static cl_int build(const struct ki_cl_request *request)
+{
+	struct ki_cl_program *program = ki_cl_program_get(request->handle);
+	const struct ki_cl_guest *guest = ki_cl_guest();
+	cl_int result;
+
+	/* Built-in kernels and what the application keeps itself are not known:
+	   there is nothing to look up. */
+	result = program && guest
+			 ? build_known(guest, program, request)
+			 : ki_cl_run(guest, program, request, NULL, NULL);
+	ki_cl_program_unref(program);
 	return result;
 }
 
@@ -291,6 +391,7 @@ cl_int CL_API_CALL ki_clBuildProgram(
 	void *user_data)
 {
 	const struct ki_cl_request request = {
+		.kind = KI_CL_BUILD,
 		.handle = handle,
 		.n_devices = num_devices,
 		.devices = device_list,
@@ -298,18 +399,29 @@ cl_int CL_API_CALL ki_clBuildProgram(
 		.notify = pfn_notify,
 		.user_data = user_data,
 	};
-	struct ki_cl_program *program = ki_cl_program_get(handle);
-	const struct ki_cl_guest *guest = ki_cl_guest();
-	cl_int result;
 
-	if (program && guest) {
-		result = build_known(guest, program, &request);
-	} else {
-		if (guest)
-			ki_cl_pass_over(guest, KILN_COUNT_MISS_UNSUPPORTED,
-					NULL);
-		result = ki_cl_build_natively(guest, program, &request, NULL);
-	}
-	ki_cl_program_unref(program);
-	return result;
+	return build(&request);
+}
+
+cl_int CL_API_CALL ki_clCompileProgram(
+	cl_program handle, cl_uint num_devices, const cl_device_id *device_list,
+	const char *options, cl_uint num_input_headers,
+	const cl_program *input_headers, const char **header_include_names,
+	void(CL_CALLBACK *pfn_notify)(cl_program program, void *user_data),
+	void *user_data)
+{
+	const struct ki_cl_request request = {
+		.kind = KI_CL_COMPILE,
+		.handle = handle,
+		.n_devices = num_devices,
+		.devices = device_list,
+		.options = options,
+		.n_programs = num_input_headers,
+		.programs = input_headers,
+		.names = header_include_names,
+		.notify = pfn_notify,
+		.user_data = user_data,
+	};
+
+	return build(&request);
 }

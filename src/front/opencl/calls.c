@@ -20,8 +20,50 @@ cl_program CL_API_CALL ki_clCreateProgramWithSource(cl_context context,
 		context, count, strings, lengths, errcode_ret);
 
 	if (program)
-		ki_cl_program_add(program, context, count, strings, lengths);
+		ki_cl_program_add(program, context,
+				  ki_cl_source_new(count,
+						   (const char *const *)strings,
+						   lengths));
 	return program;
+}
+
+/* Whether all devices were given what a link takes. */
+static int is_linkable(cl_program program, cl_uint n_devices,
+		       const cl_device_id *devices)
+{
+	cl_program_binary_type type;
+	cl_uint i;
+
+	for (i = 0; i < n_devices; i++)
+		if (ki_cl_next.clGetProgramBuildInfo(
+			    program, devices[i], CL_PROGRAM_BINARY_TYPE,
+			    sizeof(type), &type, NULL) ||
+		    (type != CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT &&
+		     type != CL_PROGRAM_BINARY_TYPE_LIBRARY))
+			return 0;
+	return n_devices > 0;
+}
+
+/* The driver's alone, but known as what may be linked. */
+static void add_object(cl_program handle, cl_context context, cl_uint n,
+		       const size_t *sizes, const unsigned char **binaries)
+{
+	const struct ki_cl_recipe *recipe = ki_cl_recipe_binary(
+		(const unsigned char *const *)binaries, sizes, n, 1, NULL);
+	struct ki_cl_made *made =
+		recipe ? ki_cl_made_new(recipe, NULL, 0) : NULL;
+	struct ki_cl_program *program =
+		made ? ki_cl_program_new(context, NULL) : NULL;
+
+	if (program) {
+		ki_cl_program_become(program, 0, made);
+		(void)ki_cl_program_list(program, handle);
+	} else {
+		ki_cl_program_forget(handle);
+	}
+	ki_cl_program_unref(program);
+	ki_cl_made_unref(made);
+	ki_cl_recipe_unref(recipe);
 }
 
 cl_program CL_API_CALL ki_clCreateProgramWithBinary(
@@ -34,7 +76,10 @@ cl_program CL_API_CALL ki_clCreateProgramWithBinary(
 		context, num_devices, device_list, lengths, binaries,
 		binary_status, errcode_ret);
 
-	ki_cl_program_forget(program);
+	if (program && is_linkable(program, num_devices, device_list))
+		add_object(program, context, num_devices, lengths, binaries);
+	else
+		ki_cl_program_forget(program);
 	return program;
 }
 
@@ -57,8 +102,26 @@ cl_program CL_API_CALL ki_clCreateProgramWithIL(cl_context context,
 	cl_program program = ki_cl_next.clCreateProgramWithIL(
 		context, il, length, errcode_ret);
 
-	ki_cl_program_forget(program);
+	if (program)
+		ki_cl_program_add(program, context,
+				  ki_cl_source_new_il(il, length));
 	return program;
+}
+
+cl_int CL_API_CALL ki_clSetProgramSpecializationConstant(cl_program handle,
+							 cl_uint spec_id,
+							 size_t spec_size,
+							 const void *spec_value)
+{
+	cl_int result = ki_cl_next.clSetProgramSpecializationConstant(
+		handle, spec_id, spec_size, spec_value);
+	struct ki_cl_program *program =
+		result ? NULL : ki_cl_program_get(handle);
+
+	if (program)
+		ki_cl_program_constant(program, spec_id, spec_size, spec_value);
+	ki_cl_program_unref(program);
+	return result;
 }
 
 cl_int CL_API_CALL ki_clRetainProgram(cl_program handle)
@@ -121,10 +184,10 @@ cl_kernel CL_API_CALL ki_clCreateKernel(cl_program handle,
 					cl_int *errcode_ret)
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);
-	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
+	struct ki_cl_shadow *shadow = NULL;
+	cl_program who = program ? ki_cl_answerer(program, &shadow) : handle;
 	cl_int result = CL_SUCCESS;
-	cl_kernel kernel = ki_cl_next.clCreateKernel(
-		shadow ? shadow->program : handle, kernel_name, &result);
+	cl_kernel kernel = ki_cl_next.clCreateKernel(who, kernel_name, &result);
 
 	if (kernel && program) {
 		result = take_kernel(program, shadow, kernel);
@@ -147,10 +210,11 @@ cl_int CL_API_CALL ki_clCreateKernelsInProgram(cl_program handle,
 					       cl_uint *num_kernels_ret)
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);
-	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
+	struct ki_cl_shadow *shadow = NULL;
+	cl_program who = program ? ki_cl_answerer(program, &shadow) : handle;
 	cl_uint n = 0, i;
-	cl_int result = ki_cl_next.clCreateKernelsInProgram(
-		shadow ? shadow->program : handle, num_kernels, kernels, &n);
+	cl_int result = ki_cl_next.clCreateKernelsInProgram(who, num_kernels,
+							    kernels, &n);
 
 	if (result)
 		goto out;

@@ -80,7 +80,6 @@ static const char *const safe_names[] = {
 	"clCreateProgramWithBinaryAndProgramDeviceIntelFPGA",
 	"clCreateProgramWithDefinedBuiltInKernels",
 	"clCreateProgramWithDefinedBuiltInKernelsEXP",
-	"clCreateProgramWithILKHR",
 	"clCreateSampler",
 	"clCreateSamplerWithProperties",
 	"clCreateSemaphoreWithPropertiesKHR",

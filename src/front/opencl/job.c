@@ -116,15 +116,17 @@ static void add_number(struct ki_bytes *bytes, uint16_t tag, uint64_t value)
 static void add_fields(struct ki_bytes *bytes, const struct ki_cl_job *job,
 		       uint32_t tries)
 {
+	const struct ki_cl_source *source = job->recipe->source;
 	uint32_t i;
 
 	add_field(bytes, TAG_RECORD, job->record, job->record_size);
 	add_text(bytes, TAG_PLATFORM, job->platform_name);
 	add_text(bytes, TAG_DRIVER, job->driver);
 	add_number(bytes, TAG_DEVICES, job->n_devices);
-	for (i = 0; i < job->n_strings; i++)
-		add_field(bytes, TAG_STRING, job->strings[i], job->lengths[i]);
-	add_text(bytes, TAG_OPTIONS, job->options);
+	for (i = 0; i < source->n_strings; i++)
+		add_field(bytes, TAG_STRING, source->strings[i],
+			  source->lengths[i]);
+	add_text(bytes, TAG_OPTIONS, job->recipe->options);
 	add_text(bytes, TAG_DIRECTORY, job->directory);
 	for (i = 0; i < job->n_environment; i++)
 		add_text(bytes, TAG_ENVIRONMENT, job->environment[i]);
@@ -164,9 +166,11 @@ static enum kiln_status encode(const struct ki_cl_job *job, uint32_t tries,
 struct ki_cl_job_file {
 	struct ki_cl_job job;
 	void *bytes;
-	/* What job.strings, lengths and environment point to. */
+	/* What job.recipe is made of, and what job.environment points to. */
+	const char *options;
 	const char **strings;
 	size_t *lengths;
+	uint32_t n_strings;
 	const char **environment;
 };
 
@@ -199,7 +203,7 @@ static int next_field(struct ki_reader *reader, uint16_t *out_tag,
 
 /* A tag from a newer kiln may change what is to be built: not ours to do. */
 static enum kiln_status count_fields(struct ki_reader reader,
-				     struct ki_cl_job *job)
+				     struct ki_cl_job_file *file)
 {
 	unsigned seen = 0;
 
@@ -215,11 +219,11 @@ static enum kiln_status count_fields(struct ki_reader reader,
 		if (seen & ~REPEATED & 1u << tag)
 			return KILN_E_FORMAT;
 		seen |= 1u << tag;
-		job->n_strings += tag == TAG_STRING;
-		job->n_environment += tag == TAG_ENVIRONMENT;
+		file->n_strings += tag == TAG_STRING;
+		file->job.n_environment += tag == TAG_ENVIRONMENT;
 	}
-	return (seen & ALL_ONCE) == ALL_ONCE && job->n_strings ? KILN_OK
-							       : KILN_E_FORMAT;
+	return (seen & ALL_ONCE) == ALL_ONCE && file->n_strings ? KILN_OK
+								: KILN_E_FORMAT;
 }
 
 static int take_text(const void *data, size_t size, const char **out_text)
@@ -273,11 +277,12 @@ static int take_field(struct ki_cl_job_file *file, uint16_t tag,
 		return take_small(data, size, &job->n_devices) &&
 		       job->n_devices > 0;
 	case TAG_STRING:
-		file->strings[job->n_strings] = data;
-		file->lengths[job->n_strings++] = size;
+		/* A length of 0 would mean that a NUL ends it. */
+		file->strings[file->n_strings] = size ? data : "";
+		file->lengths[file->n_strings++] = size;
 		return 1;
 	case TAG_OPTIONS:
-		return take_text(data, size, &job->options);
+		return take_text(data, size, &file->options);
 	case TAG_DIRECTORY:
 		return take_text(data, size, &job->directory);
 	case TAG_ENVIRONMENT:
@@ -307,16 +312,14 @@ static enum kiln_status take_fields(struct ki_cl_job_file *file,
 {
 	struct ki_cl_job *job = &file->job;
 
-	file->strings = calloc(job->n_strings, sizeof(*file->strings));
-	file->lengths = calloc(job->n_strings, sizeof(*file->lengths));
+	file->strings = calloc(file->n_strings, sizeof(*file->strings));
+	file->lengths = calloc(file->n_strings, sizeof(*file->lengths));
 	file->environment = calloc((size_t)job->n_environment + 1,
 				   sizeof(*file->environment));
 	if (!file->strings || !file->lengths || !file->environment)
 		return KILN_E_NO_MEMORY;
-	job->strings = file->strings;
-	job->lengths = file->lengths;
 	job->environment = file->environment;
-	job->n_strings = job->n_environment = 0;
+	file->n_strings = job->n_environment = 0;
 	while (reader.size) {
 		const void *data;
 		uint16_t tag;
@@ -327,6 +330,18 @@ static enum kiln_status take_fields(struct ki_cl_job_file *file,
 			return KILN_E_FORMAT;
 	}
 	return KILN_OK;
+}
+
+static enum kiln_status make_recipe(struct ki_cl_job_file *file)
+{
+	struct ki_cl_source *source =
+		ki_cl_source_new(file->n_strings, file->strings, file->lengths);
+
+	if (source)
+		file->job.recipe =
+			ki_cl_recipe_build(source, NULL, 0, file->options);
+	ki_cl_source_unref(source);
+	return file->job.recipe ? KILN_OK : KILN_E_NO_MEMORY;
 }
 
 enum kiln_status ki_cl_job_parse(void *bytes, size_t size,
@@ -343,9 +358,11 @@ enum kiln_status ki_cl_job_parse(void *bytes, size_t size,
 		return KILN_E_NO_MEMORY;
 	reader = ki_reader((const uint8_t *)bytes + HEADER_BYTES,
 			   size - HEADER_BYTES);
-	status = count_fields(reader, &file->job);
+	status = count_fields(reader, file);
 	if (!status)
 		status = take_fields(file, reader);
+	if (!status)
+		status = make_recipe(file);
 	if (status) {
 		ki_cl_job_free(file);
 		return status;
@@ -427,6 +444,7 @@ void ki_cl_job_free(struct ki_cl_job_file *file)
 {
 	if (!file)
 		return;
+	ki_cl_recipe_unref(file->job.recipe);
 	free(file->strings);
 	free(file->lengths);
 	free(file->environment);

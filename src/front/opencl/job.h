@@ -18,6 +18,7 @@
 
 #include <kiln/kiln.h>
 
+#include "front/opencl/recipe.h"
 #include "sys/sys.h"
 
 #define KI_CL_SPOOL_BYTES_MAX ((uint64_t)64 << 20)
@@ -29,11 +30,7 @@ struct ki_cl_job {
 	const char *platform_name; /* CL_PLATFORM_NAME, for messages */
 	const char *driver;	   /* ki_cl_driver()->name */
 	uint32_t n_devices;	   /* of the build */
-	/* The source strings, as they were given. */
-	const char *const *strings;
-	const size_t *lengths;
-	uint32_t n_strings;
-	const char *options;
+	const struct ki_cl_recipe *recipe;
 	const char *directory; /* working directory of the build */
 	/* NAME=VALUE: variables that change code or place the driver's caches,
 	   and no others. */

@@ -21,6 +21,30 @@ static const char *const strings[] = { "kernel void k(", "global int *p) {}",
 static const size_t lengths[] = { 14, 17, 0 };
 static const char *const environment[] = { "POCL_DEVICES=pthread", "A=" };
 
+/* Of all tests, until the last has ended. */
+static struct ki_cl_recipe *recipes[1024];
+static size_t n_recipes;
+
+static struct ki_cl_recipe *recipe_of(cl_uint n, const char *const *texts,
+				      const size_t *sizes, const char *options)
+{
+	struct ki_cl_source *source = ki_cl_source_new(n, texts, sizes);
+	struct ki_cl_recipe *recipe =
+		ki_cl_recipe_build(source, NULL, 0, options);
+
+	ki_cl_source_unref(source);
+	assert_non_null(recipe);
+	assert_true(n_recipes < sizeof(recipes) / sizeof(recipes[0]));
+	return recipes[n_recipes++] = recipe;
+}
+
+static int free_recipes(void **state)
+{
+	while (n_recipes)
+		ki_cl_recipe_unref(recipes[--n_recipes]);
+	return 0;
+}
+
 static struct ki_cl_job job_of(const char *record)
 {
 	return (struct ki_cl_job){
@@ -29,10 +53,8 @@ static struct ki_cl_job job_of(const char *record)
 		.platform_name = "Portable Computing Language",
 		.driver = "pocl",
 		.n_devices = 1,
-		.strings = strings,
-		.lengths = lengths,
-		.n_strings = 3,
-		.options = "-cl-std=CL2.0 -DX=\"y z\"",
+		.recipe = recipe_of(3, strings, lengths,
+				    "-cl-std=CL2.0 -DX=\"y z\""),
 		.directory = "/somewhere",
 		.environment = environment,
 		.n_environment = 2,
@@ -102,6 +124,19 @@ static void set_age(const char *path, int64_t seconds)
 
 /* ---- What is written is what is read ----------------------------------- */
 
+static void assert_equal_sources(const struct ki_cl_source *a,
+				 const struct ki_cl_source *b)
+{
+	cl_uint i;
+
+	assert_int_equal(a->n_strings, b->n_strings);
+	for (i = 0; i < a->n_strings; i++) {
+		assert_int_equal(a->lengths[i], b->lengths[i]);
+		assert_memory_equal(a->strings[i], b->strings[i],
+				    a->lengths[i] + 1);
+	}
+}
+
 static void assert_equal_jobs(const struct ki_cl_job *a,
 			      const struct ki_cl_job *b)
 {
@@ -112,14 +147,8 @@ static void assert_equal_jobs(const struct ki_cl_job *a,
 	assert_string_equal(a->platform_name, b->platform_name);
 	assert_string_equal(a->driver, b->driver);
 	assert_int_equal(a->n_devices, b->n_devices);
-	assert_int_equal(a->n_strings, b->n_strings);
-	for (i = 0; i < a->n_strings; i++) {
-		assert_int_equal(a->lengths[i], b->lengths[i]);
-		if (a->lengths[i])
-			assert_memory_equal(a->strings[i], b->strings[i],
-					    a->lengths[i]);
-	}
-	assert_string_equal(a->options, b->options);
+	assert_equal_sources(a->recipe->source, b->recipe->source);
+	assert_string_equal(a->recipe->options, b->recipe->options);
 	assert_string_equal(a->directory, b->directory);
 	assert_int_equal(a->n_environment, b->n_environment);
 	for (i = 0; i < a->n_environment; i++)
@@ -162,16 +191,14 @@ static void every_field_comes_back_as_it_was_written(void **state)
 	round_trip(&job);
 	job.n_environment = 0;
 	round_trip(&job);
-	job.strings = odd_strings;
-	job.lengths = odd_lengths;
-	job.n_strings = 1;
+	job.recipe = recipe_of(1, odd_strings, odd_lengths, "");
 	round_trip(&job);
-	job.options = job.directory = job.application = "";
+	job.directory = job.application = "";
 	job.name_space = "\xff\xfe";
 	round_trip(&job);
 	memset(long_text, 'o', 100000);
 	long_text[100000] = '\0';
-	job.options = long_text;
+	job.recipe = recipe_of(1, odd_strings, odd_lengths, long_text);
 	round_trip(&job);
 	job.n_devices = UINT32_MAX;
 	job.created = job.build_ns = UINT64_MAX;
@@ -206,7 +233,7 @@ static void one_key_has_one_job(void **state)
 	struct ki_cl_job job = job_of("record"), other = job_of("another");
 
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_OK);
-	job.options = "-DOTHER";
+	job.recipe = recipe_of(3, strings, lengths, "-DOTHER");
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_EXISTS);
 	assert_int_equal(ki_cl_job_write(spool, &other), KILN_OK);
 	assert_int_equal(count_jobs(spool), 2);
@@ -422,9 +449,7 @@ static void a_full_spool_refuses(void **state)
 	const char *pointer = source;
 	char record[2] = "a";
 
-	job.strings = &pointer;
-	job.lengths = &length;
-	job.n_strings = 1;
+	job.recipe = recipe_of(1, &pointer, &length, "");
 	for (; record[0] < 'd'; record[0]++) {
 		job.record = record;
 		job.record_size = 1;
@@ -434,6 +459,7 @@ static void a_full_spool_refuses(void **state)
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_E_FULL);
 	assert_int_equal(count_names(spool), 3);
 	length = 1000;
+	job.recipe = recipe_of(1, &pointer, &length, "");
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_OK);
 	free(source);
 	free(spool);
@@ -449,9 +475,7 @@ static void many_small_jobs_stay_within_the_bound(void **state)
 	const char *pointer = source;
 	enum kiln_status status = KILN_OK;
 
-	job.strings = &pointer;
-	job.lengths = &length;
-	job.n_strings = 1;
+	job.recipe = recipe_of(1, &pointer, &length, "");
 	job.record = &n;
 	job.record_size = sizeof(n);
 	for (; status == KILN_OK && n < 300; n++)
@@ -520,9 +544,7 @@ static void a_job_larger_than_any_spool_is_refused(void **state)
 	char *source = calloc(1, length);
 	const char *pointer = source;
 
-	job.strings = &pointer;
-	job.lengths = &length;
-	job.n_strings = 1;
+	job.recipe = recipe_of(1, &pointer, &length, "");
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_E_FULL);
 	assert_int_equal(count_names(spool), 0);
 	free(source);
@@ -550,9 +572,7 @@ static int write_large(unsigned index, void *arg)
 	} else {
 		length = 1000;
 	}
-	job.strings = &pointer;
-	job.lengths = &length;
-	job.n_strings = 1;
+	job.recipe = recipe_of(1, &pointer, &length, "");
 	switch (ki_cl_job_write(writers->spool, &job)) {
 	case KILN_OK:
 	case KILN_EXISTS:
@@ -940,5 +960,5 @@ int main(void)
 		cmocka_unit_test(a_call_that_fails_leaves_a_whole_job_or_none),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, free_recipes);
 }

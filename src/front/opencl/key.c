@@ -28,20 +28,20 @@
 /* ---- The source ------------------------------------------------------ */
 
 /* The strings as one text.  `out_text` borrows where there is one string. */
-static enum kiln_status join(const struct ki_cl_build *build,
+static enum kiln_status join(const struct ki_cl_source *source,
 			     struct ki_bytes *bytes, const char **out_text,
 			     size_t *out_size)
 {
 	cl_uint i;
 
-	if (build->n_strings == 1) {
-		*out_text = build->strings[0];
-		*out_size = build->lengths[0];
+	if (source->n_strings == 1) {
+		*out_text = source->strings[0];
+		*out_size = source->lengths[0];
 		return KILN_OK;
 	}
 	bytes->limit = SOURCE_BYTES_MAX;
-	for (i = 0; i < build->n_strings; i++)
-		ki_bytes_add(bytes, build->strings[i], build->lengths[i]);
+	for (i = 0; i < source->n_strings; i++)
+		ki_bytes_add(bytes, source->strings[i], source->lengths[i]);
 	if (bytes->failed)
 		return KILN_E_NO_MEMORY;
 	*out_text = bytes->data ? (const char *)bytes->data : "";
@@ -49,7 +49,7 @@ static enum kiln_status join(const struct ki_cl_build *build,
 	return KILN_OK;
 }
 
-static void source_to_key(const struct ki_cl_build *build, const char *text,
+static void source_to_key(const struct ki_cl_source *source, const char *text,
 			  size_t size, struct kiln_key *key)
 {
 	struct ki_bytes lengths;
@@ -59,8 +59,8 @@ static void source_to_key(const struct ki_cl_build *build, const char *text,
 	if (!size || !memchr(text, 0, size))
 		return;
 	ki_bytes_init(&lengths);
-	for (i = 0; i < build->n_strings; i++)
-		ki_bytes_add_u64(&lengths, build->lengths[i]);
+	for (i = 0; i < source->n_strings; i++)
+		ki_bytes_add_u64(&lengths, source->lengths[i]);
 	kiln_key_add_digest(key, "source lengths", lengths.data, lengths.size);
 	ki_bytes_fini(&lengths);
 }
@@ -100,7 +100,7 @@ static enum kiln_status read_all_options(const struct ki_cl_driver_row *row,
 	const char *text;
 	size_t i;
 
-	status = read_options(options, build->options, out_reason);
+	status = read_options(options, build->recipe->options, out_reason);
 	for (i = 0; row->option_variables[i] && !status; i++) {
 		text = ki_environment(row->option_variables[i]);
 		if (text)
@@ -147,11 +147,11 @@ static enum kiln_status fill(struct ki_cl_identities *identities,
 	ki_cl_options_init(&options);
 	ki_bytes_init(&joined);
 	kiln_key_add_string(key, "kind", KIND_BUILD);
-	kiln_key_add_string(key, "options", build->options);
-	status = join(build, &joined, &text, &size);
+	kiln_key_add_string(key, "options", build->recipe->options);
+	status = join(build->recipe->source, &joined, &text, &size);
 	if (status)
 		goto out;
-	source_to_key(build, text, size, key);
+	source_to_key(build->recipe->source, text, size, key);
 	status = read_all_options(
 		ki_cl_identities_row(identities, build->platform), build,
 		&options, out_reason);

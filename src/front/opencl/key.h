@@ -19,6 +19,8 @@
 
 #include <kiln/kiln.h>
 
+#include "front/opencl/recipe.h"
+
 /* ---- Compiler, devices, environment: taken once ---------------------------- */
 
 /*
@@ -59,11 +61,7 @@ struct ki_cl_build {
 	cl_platform_id platform;
 	const cl_device_id *devices; /* of this build, in its order */
 	cl_uint n_devices;
-	/* The strings of clCreateProgramWithSource, lengths resolved. */
-	const char *const *strings;
-	const size_t *lengths;
-	cl_uint n_strings;
-	const char *options; /* never NULL */
+	const struct ki_cl_recipe *recipe;
 	/*
 	 * NULL, or where a number for the include files goes.  A file may
 	 * change after the key was computed, be read by the driver, and be the

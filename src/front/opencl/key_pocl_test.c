@@ -30,20 +30,20 @@ static char *directory;
 static struct kiln_key *key_of(const char *source, const char *options,
 			       enum kiln_counter *out_reason)
 {
-	size_t length = strlen(source);
+	struct ki_cl_source *text = ki_cl_source_new(1, &source, NULL);
+	struct ki_cl_recipe *recipe =
+		ki_cl_recipe_build(text, NULL, 0, options);
 	struct ki_cl_build build = {
 		.platform = platform,
 		.devices = &device,
 		.n_devices = 1,
-		.strings = &source,
-		.lengths = &length,
-		.n_strings = 1,
-		.options = options,
+		.recipe = recipe,
 	};
 	struct kiln_key *key = NULL;
 
-	if (ki_cl_key(identities, &build, &key, out_reason))
-		return NULL;
+	(void)ki_cl_key(identities, &build, &key, out_reason);
+	ki_cl_recipe_unref(recipe);
+	ki_cl_source_unref(text);
 	return key;
 }
 

@@ -62,19 +62,37 @@ static struct ki_cl_identities *identities;
 
 /* ---- Builds ---------------------------------------------------------- */
 
+/* Of all tests, until the last has ended. */
+static struct ki_cl_recipe *recipes[512];
+static size_t n_recipes;
+
+static struct ki_cl_recipe *keep(struct ki_cl_recipe *recipe)
+{
+	assert_non_null(recipe);
+	assert_true(n_recipes < sizeof(recipes) / sizeof(recipes[0]));
+	return recipes[n_recipes++] = recipe;
+}
+
+static void free_recipes(void)
+{
+	while (n_recipes)
+		ki_cl_recipe_unref(recipes[--n_recipes]);
+}
+
 static struct ki_cl_build build_of(const char *const *strings,
 				   const size_t *lengths, cl_uint n,
 				   const char *options)
 {
-	return (struct ki_cl_build){
+	struct ki_cl_source *source = ki_cl_source_new(n, strings, lengths);
+	struct ki_cl_build build = {
 		.platform = driver.platform,
 		.devices = driver.devices,
 		.n_devices = 1,
-		.strings = strings,
-		.lengths = lengths,
-		.n_strings = n,
-		.options = options,
+		.recipe = keep(ki_cl_recipe_build(source, NULL, 0, options)),
 	};
+
+	ki_cl_source_unref(source);
+	return build;
 }
 
 static struct kiln_key *key_of(const struct ki_cl_build *build)
@@ -856,6 +874,7 @@ static int report_layers(void)
 	identities = ki_cl_identities_new(driver.calls);
 	build = build_of(&source, &length, 1, "");
 	outcome = outcome_of(&build);
+	free_recipes();
 	ki_cl_identities_free(identities);
 	return outcome;
 }
@@ -891,12 +910,15 @@ static void a_known_layer_below_is_in_the_key(void **state)
 
 /* ---- Threads --------------------------------------------------------- */
 
+struct same_key {
+	struct ki_cl_build build;
+	uint8_t expected[KILN_DIGEST_BYTES];
+};
+
 static int make_keys(unsigned index, void *arg)
 {
-	const char *source = "#include \"none.h\"\nk";
-	size_t length = strlen(source);
-	struct ki_cl_build build = build_of(&source, &length, 1, "");
-	const uint8_t *expected = arg;
+	const struct same_key *same_key = arg;
+	struct ki_cl_build build = same_key->build;
 	int wrong = 0;
 
 	build.devices = &driver.devices[index % 2];
@@ -906,7 +928,7 @@ static int make_keys(unsigned index, void *arg)
 
 		if (ki_cl_key(identities, &build, &key, &reason))
 			return 1;
-		wrong |= !!memcmp(kiln_key_digest(key), expected,
+		wrong |= !!memcmp(kiln_key_digest(key), same_key->expected,
 				  KILN_DIGEST_BYTES);
 		kiln_key_free(key);
 	}
@@ -915,14 +937,17 @@ static int make_keys(unsigned index, void *arg)
 
 static void many_threads_make_the_same_key(void **state)
 {
-	uint8_t digest[KILN_DIGEST_BYTES];
-	struct kiln_key *key = key_of_text("#include \"none.h\"\nk", "");
+	const char *source = "#include \"none.h\"\nk";
+	size_t length = strlen(source);
+	struct same_key same_key = { .build = build_of(&source, &length, 1,
+						       "") };
+	struct kiln_key *key = key_of(&same_key.build);
 
-	memcpy(digest, kiln_key_digest(key), sizeof(digest));
+	memcpy(same_key.expected, kiln_key_digest(key), KILN_DIGEST_BYTES);
 	kiln_key_free(key);
 	ki_cl_identities_free(identities);
 	identities = ki_cl_identities_new(driver.calls);
-	assert_int_equal(harness_threads(4, make_keys, digest), 0);
+	assert_int_equal(harness_threads(4, make_keys, &same_key), 0);
 }
 
 static int setup(void **state)
@@ -938,6 +963,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	ki_cl_identities_free(identities);
+	free_recipes();
 	return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/list.h"
 #include "front/opencl/key.h"
+#include "front/opencl/recipe.h"
 #include "sys/sys.h"
 
 extern cl_icd_dispatch ki_cl_next;
@@ -53,60 +54,81 @@ void ki_cl_guest_let_go(void) KI_NO_ANALYSIS;
 
 /* ---- Programs, shadows, kernels (program.c) ------------------------------ */
 
-/* A program made from a binary, which answers for the application's own. */
+/*
+ * What a program is now: the outcome of its last build, compilation or link,
+ * if all its devices have it.  Immutable, counted under the lock.
+ */
+struct ki_cl_made {
+	const struct ki_cl_recipe *recipe; /* one reference */
+	struct kiln_key *key;		   /* NULL: of an object's binary */
+	uint64_t stamp; /* of the include files, as the key's */
+	unsigned refs;
+};
+
+/*
+ * What answers for an application's program.  From an entry:
+ *	a build		a program made from the binary, built
+ *	a compilation	no program until a link needs one: see
+ *			ki_cl_shadow_load()
+ *	a link		the application's own handle, made from the binary
+ * or a twin: what the driver linked itself, where the handle is not that.
+ */
 struct ki_cl_shadow {
 	/* Fixed after creation. */
-	cl_program program;
 	cl_context context;
-	char *options;	       /* as given; NULL if none were */
-	cl_device_id *devices; /* of the program and of the binaries */
+	struct ki_cl_made *made; /* NULL: a twin */
+	char *options;		 /* as given; NULL if none were */
+	cl_device_id *devices;	 /* of the program and of the binaries */
 	cl_uint n_devices;
+	int is_own; /* the program is the application's */
 	struct kiln_blob *metadata;
 	const void *logs; /* of the build that was captured */
 	size_t logs_size;
 	const void *kernels;
 	size_t kernels_size;
-	struct kiln_key *key; /* of its entry */
 	/* Under the lock. */
+	cl_program program; /* fixed once it is there */
 	unsigned refs;
 	struct ki_list link;	    /* of all shadows */
 	struct kiln_blob *binaries; /* the entry's value, once asked for */
 	int driver_has_told;	    /* it answers for binaries from now on */
 };
 
-/* A build by the driver whose binary may be captured. */
+/* What the driver made and of which the binary may be captured. */
 struct ki_cl_capture {
-	struct kiln_key *key;
-	char *options;
+	struct ki_cl_made *made;
 	char *directory;
 	struct ki_bytes environment; /* NAME=VALUE, NUL after each */
-	uint64_t stamp;		     /* of the include files, as the key's */
 	uint64_t build_ns;
 	uint64_t created; /* seconds since 1970 */
 	unsigned refs;	  /* under the lock */
 };
 
-/* An application's program from source. */
+/* An application's program: from source, IL or an object's binary, or linked
+   (then `source` is NULL). */
 struct ki_cl_program {
 	/* Fixed after creation. */
 	cl_program handle;
 	cl_context context;
-	const char **strings;
-	size_t *lengths;
-	cl_uint n_strings;
+	struct ki_cl_source *source;
+	int is_linked;
 	/* Fixed after ki_cl_program_devices(). */
 	cl_platform_id platform;
 	cl_device_id *devices;
 	cl_uint n_devices;
 	/* Under the lock. */
-	unsigned refs;			 /* of the layer */
-	unsigned app_refs;		 /* of the application */
+	unsigned refs;			  /* of the layer */
+	unsigned app_refs;		  /* of the application */
+	struct ki_cl_constant *constants; /* of IL, by number */
+	cl_uint n_constants;
 	unsigned n_kernels;		 /* living, of either program */
 	unsigned n_shadow_kernels;	 /* of these, those of a shadow */
 	struct ki_cl_shadow *of_kernels; /* their shadow; they hold it */
 	struct ki_cl_shadow *shadow;	 /* answers for the program, or NULL */
+	struct ki_cl_made *made;	 /* what it is, or NULL: not known */
 	struct ki_cl_capture *capture;	 /* of its last build, or NULL */
 	unsigned n_runs;      /* builds by the driver, not over yet */
+	unsigned n_changes;   /* of what it is, so far */
 	int listed;	      /* can be found by handle */
 	int dies_by_callback; /* the driver will say when */
 	int holds;	      /* we keep one reference in the driver */
@@ -128,11 +150,20 @@ struct ki_cl_kernel {
 extern struct ki_mutex ki_cl_lock;
 extern struct ki_cond ki_cl_idle; /* no program is busy any more */
 
-/* Remember a program; without memory it stays unknown, thus native. */
-void ki_cl_program_add(cl_program handle, cl_context context, cl_uint count,
-		       const char *const *strings, const size_t *lengths);
-/* A handle that is new, of a program that is not from source.  None should be
-   known by it, unless a driver forgot to say that one was gone. */
+/* One that has no handle yet: one reference, or NULL.  The source's reference
+   is taken over. */
+struct ki_cl_program *ki_cl_program_new(cl_context context,
+					struct ki_cl_source *source);
+/* It can be found by this handle from now on, and the application has its first
+   reference: 1, or 0 if it has one already or there is no memory. */
+int ki_cl_program_list(struct ki_cl_program *program, cl_program handle);
+/* Both at once; without memory it stays unknown, thus native. */
+void ki_cl_program_add(cl_program handle, cl_context context,
+		       struct ki_cl_source *source);
+/* There is no such program after all. */
+void ki_cl_program_unlist(struct ki_cl_program *program);
+/* A handle that is new, of a program that is not kept track of.  None should
+   be known by it, unless a driver forgot to say that one was gone. */
 void ki_cl_program_forget(cl_program handle);
 /* One reference, or NULL if it is not known. */
 struct ki_cl_program *ki_cl_program_get(cl_program handle);
@@ -142,6 +173,15 @@ void ki_cl_program_unref(struct ki_cl_program *program);
 /* Learn platform and devices from the driver: 0, or -1 if it would not say. */
 int ki_cl_program_devices(struct ki_cl_program *program);
 
+/* The driver has taken a constant of IL. */
+void ki_cl_program_constant(struct ki_cl_program *program, cl_uint id,
+			    size_t size, const void *value);
+/* What a build or compilation of its source makes: NULL without memory. */
+const struct ki_cl_recipe *ki_cl_program_recipe(
+	struct ki_cl_program *program, enum ki_cl_recipe_kind kind,
+	const struct ki_cl_header *headers, cl_uint n_headers,
+	const char *options);
+
 /* The application's references come and go. */
 cl_int ki_cl_program_retain(struct ki_cl_program *program);
 cl_int ki_cl_program_release(struct ki_cl_program *program);
@@ -149,6 +189,27 @@ cl_int ki_cl_program_release(struct ki_cl_program *program);
 void ki_cl_program_rest(struct ki_cl_program *program);
 /* Wait, but not for long, until the background leaves it alone. */
 void ki_cl_program_await(struct ki_cl_program *program);
+
+/* All programs of a platform (NULL: of any) that have a shadow now: one
+   reference each, in a malloc()ed array. */
+struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n);
+
+/* ---- What a program is now (outcome.c) ----------------------------------- */
+
+/* Takes references of its own on recipe and key. */
+struct ki_cl_made *ki_cl_made_new(const struct ki_cl_recipe *recipe,
+				  struct kiln_key *key, uint64_t stamp);
+struct ki_cl_made *ki_cl_made_ref(struct ki_cl_made *made);
+void ki_cl_made_unref(struct ki_cl_made *made);
+/* One reference, or NULL if that is not known. */
+struct ki_cl_made *ki_cl_made_of(struct ki_cl_program *program);
+
+/* It becomes something else: nothing is known any more.  The number of this
+   change. */
+unsigned ki_cl_program_change(struct ki_cl_program *program);
+/* It has become this, unless it has changed again. */
+void ki_cl_program_become(struct ki_cl_program *program, unsigned change,
+			  struct ki_cl_made *made);
 
 /* The shadow that answers now: one reference, or NULL. */
 struct ki_cl_shadow *ki_cl_shadow_of(struct ki_cl_program *program);
@@ -159,22 +220,21 @@ void ki_cl_shadow_add(struct ki_cl_shadow *shadow); /* refs: 1 */
 void ki_cl_shadow_unref(struct ki_cl_shadow *shadow);
 /* How many shadows a context has. */
 cl_uint ki_cl_shadows_in(cl_context context);
-/* All programs of a platform (NULL: of any) that have a shadow now: one
-   reference each, in a malloc()ed array. */
-struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n);
-
 /* The build that may be captured: one reference, or NULL. */
 struct ki_cl_capture *ki_cl_capture_of(struct ki_cl_program *program);
 /* Whether it is that still: no other build has begun since. */
 int ki_cl_is_captured(struct ki_cl_program *program,
 		      const struct ki_cl_capture *capture);
-/* Replace it (takes the reference over; NULL: nothing to capture). */
-void ki_cl_program_capture(struct ki_cl_program *program,
-			   struct ki_cl_capture *capture);
+/* Replace it (takes the reference over), unless the program has changed again:
+   whether it did. */
+int ki_cl_program_capture(struct ki_cl_program *program, unsigned change,
+			  struct ki_cl_capture *capture);
 /* It is done with, unless a later build has taken its place. */
 void ki_cl_program_captured(struct ki_cl_program *program,
 			    struct ki_cl_capture *capture);
 void ki_cl_capture_unref(struct ki_cl_capture *capture);
+
+/* ---- Kernels (program.c) -------------------------------------------------- */
 
 /* Remember a kernel (`name`: of shadows' only): 0 or -ENOMEM. */
 int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
@@ -196,24 +256,49 @@ unsigned ki_cl_platform_bits(cl_platform_id platform);
 /* NULL: all platforms, those not seen yet included. */
 void ki_cl_platform_set(cl_platform_id platform, unsigned bits);
 
-/* ---- Building (build.c) -------------------------------------------------- */
+/* ---- Building and compiling (build.c) ------------------------------------ */
 
-/* What clBuildProgram was given. */
+/* What clBuildProgram, clCompileProgram or clLinkProgram was given. */
 struct ki_cl_request {
-	cl_program handle;
+	enum ki_cl_recipe_kind kind;
+	cl_program handle;  /* NULL: a link */
+	cl_program twin;    /* NULL, or whom the driver is given instead */
+	cl_context context; /* of a link */
 	cl_uint n_devices;
 	const cl_device_id *devices;
 	const char *options;
+	/* Header programs and their names, or what is linked. */
+	cl_uint n_programs;
+	const cl_program *programs;
+	const char **names;
 	void(CL_CALLBACK *notify)(cl_program program, void *user_data);
 	void *user_data;
 };
 
-/* The key of a program of which the devices are known; as ki_cl_key(). */
-enum kiln_status ki_cl_build_key(const struct ki_cl_guest *guest,
-				 const struct ki_cl_program *program,
-				 const char *options, struct kiln_key **out_key,
-				 uint64_t *out_stamp,
-				 enum kiln_counter *out_reason);
+/* The key of a recipe for all devices of a program, which are known; as
+   ki_cl_key(). */
+enum kiln_status ki_cl_recipe_key(const struct ki_cl_guest *guest,
+				  const struct ki_cl_program *program,
+				  const struct ki_cl_recipe *recipe,
+				  struct kiln_key **out_key,
+				  uint64_t *out_stamp,
+				  enum kiln_counter *out_reason);
+
+/* What the program is to become (takes the reference to the recipe over; NULL:
+   that is not known); NULL after having counted why it is not cached. */
+struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
+			      const struct ki_cl_program *program,
+			      const struct ki_cl_recipe *recipe);
+
+/* Look it up, count that, and have it made from what is found: one reference,
+   or NULL. */
+struct ki_cl_shadow *ki_cl_find(const struct ki_cl_guest *guest,
+				const struct ki_cl_program *program,
+				struct ki_cl_made *made, const char *options,
+				uint64_t began_ns);
+/* Let it (whose reference is taken over) answer. */
+void ki_cl_answer_with(struct ki_cl_program *program,
+		       struct ki_cl_shadow *shadow);
 
 /* Count and trace a build that is the driver's alone; `why` NULL: in the words
    of the counter. */
@@ -226,17 +311,18 @@ void ki_cl_pass_over(const struct ki_cl_guest *guest, enum kiln_counter reason,
 int ki_cl_is_in_use(struct ki_cl_program *program,
 		    struct ki_cl_shadow **out_shadow);
 
-/* ---- The driver's builds (native.c) -------------------------------------- */
+/* ---- The driver's own (native.c, remake.c) ------------------------------- */
 
-/* Let the driver build.  `capture` (taken over, may be NULL) is what may be
-   kept of it; `guest` and `program` may be NULL. */
-cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
-			    struct ki_cl_program *program,
-			    const struct ki_cl_request *request,
-			    struct ki_cl_capture *capture);
+/* Let the driver do it.  If `made` is not NULL, the program is that afterwards,
+   and its binary may be kept.  `guest` and `program` may be NULL; of a link
+   the program is new and not listed, and *out_linked is the driver's answer. */
+cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
+		 const struct ki_cl_request *request, struct ki_cl_made *made,
+		 cl_program *out_linked);
 
-/* Let the driver build what the shadow answers for, then do without it.
-   0, or -1 if it would not: the shadow stays. */
+/* Let the driver build or compile what the shadow answers for, then do without
+   it.  0, or -1 if it would not: the shadow stays.  What was linked is the
+   driver's own already. */
 int ki_cl_go_native(struct ki_cl_program *program);
 
 /* A shadow does not answer while the driver is at work; if that was no build
@@ -244,32 +330,49 @@ int ki_cl_go_native(struct ki_cl_program *program);
 struct ki_cl_aside {
 	struct ki_cl_program *program;
 	struct ki_cl_shadow *shadow;
+	struct ki_cl_made *made;
 	uint64_t mark;
+	unsigned change;
 };
 struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program);
 void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result);
 
-/* What to keep of a build, taken while its surroundings are those of its
-   beginning; NULL without memory. */
-struct ki_cl_capture *ki_cl_capture_new(const struct ki_cl_guest *guest,
-					const struct ki_cl_program *program,
-					struct kiln_key *key, uint64_t stamp,
-					const char *options);
+/* The driver makes a new program by a recipe: NULL if it will not. */
+cl_program ki_cl_remake(const struct ki_cl_recipe *recipe, cl_context context,
+			cl_uint n_devices, const cl_device_id *devices);
+/* It builds or compiles one that is there, for all its devices. */
+cl_int ki_cl_make_again(struct ki_cl_program *program,
+			const struct ki_cl_recipe *recipe, const char *options);
 
 /* ---- Shadows from entries (shadow.c) ------------------------------------- */
 
-/* One reference, or NULL if the driver will not have the binaries. */
+/* One reference, or NULL if the driver will not have the binaries.  Of a link,
+   the program is new and not listed; its handle is then the shadow's. */
 struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
-				      struct kiln_key *key, const char *options,
+				      struct ki_cl_made *made,
+				      const char *options,
 				      struct kiln_blob *value,
 				      struct kiln_blob *metadata);
+
+/* A compiled object as a program of the driver's, for a link: NULL if it cannot
+   be had. */
+cl_program ki_cl_shadow_load(struct ki_cl_shadow *shadow);
+
+/* Have the driver link what was linked from an entry; that answers from now on.
+   0, or -1 if it would not. */
+int ki_cl_make_twin(struct ki_cl_program *program);
+
+/* Who can answer what an entry cannot, and the shadow that this is (one
+   reference, or NULL): objects and libraries must then be the driver's. */
+cl_program ki_cl_answerer(struct ki_cl_program *program,
+			  struct ki_cl_shadow **out_shadow);
 
 /* The binaries that it was made from, an entry's value: borrowed, as long as
    the shadow; NULL if the driver has to tell.  Always the same answer. */
 const struct kiln_blob *ki_cl_shadow_binaries(struct ki_cl_shadow *shadow);
 
-/* Whether options ask for what only the source can tell. */
-int ki_cl_wants_kernels(const char *options);
+/* Whether a program is asked to tell what only its source can. */
+int ki_cl_wants_kernels(const struct ki_cl_recipe *recipe);
 
 /* ---- Capturing (background.c) -------------------------------------------- */
 
@@ -294,6 +397,7 @@ void ki_cl_background_forget(void);
 #define KI_CL_CALLS(X) \
 	X(clCreateProgramWithSource) X(clCreateProgramWithBinary) \
 	X(clCreateProgramWithBuiltInKernels) X(clCreateProgramWithIL) \
+	X(clSetProgramSpecializationConstant) \
 	X(clRetainProgram) X(clReleaseProgram) \
 	X(clBuildProgram) X(clCompileProgram) X(clLinkProgram) \
 	X(clGetProgramInfo) X(clGetProgramBuildInfo) \

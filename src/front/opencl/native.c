@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The driver's own builds: seen to their end, and what may be kept of them.
- * A job asks kiln-worker for the binary; nothing here calls for it.
+ * What the driver builds, compiles and links itself: seen to its end, and what
+ * may be kept of it.  A job asks kiln-worker for the binary; nothing here
+ * calls for it.
  */
 
 #include "front/opencl/layer.h"
@@ -16,15 +17,17 @@
 #include "front/opencl/job.h"
 
 /*
- * One build by the driver.  It ends once: in the driver's notification if
- * there is one, else when the call returns.
+ * One build, compilation or link by the driver.  It ends once: in the driver's
+ * notification if there is one, else when the call returns.
  */
 struct run {
 	/* Fixed from the start. */
 	const struct ki_cl_guest *guest; /* or NULL */
+	cl_program handle;		 /* the application's; NULL: a link */
 	void(CL_CALLBACK *notify)(cl_program program, void *user_data);
 	void *user_data;
 	uint64_t began_ns;
+	unsigned change; /* of the program */
 	/* Atomic. */
 	_Atomic int is_over;
 	_Atomic int is_notified;
@@ -66,32 +69,28 @@ static void add_variables(struct ki_bytes *bytes, const char *const *names)
 	}
 }
 
-/* What to keep of a build, taken while its surroundings are those of its
-   beginning; NULL without memory. */
-struct ki_cl_capture *ki_cl_capture_new(const struct ki_cl_guest *guest,
-					const struct ki_cl_program *program,
-					struct kiln_key *key, uint64_t stamp,
-					const char *options)
+/* What to keep, taken while its surroundings are those of its beginning; NULL
+   without memory. */
+static struct ki_cl_capture *capture_new(const struct ki_cl_guest *guest,
+					 cl_platform_id platform,
+					 struct ki_cl_made *made)
 {
 	const struct ki_cl_driver *driver =
-		ki_cl_driver(guest->identities, program->platform);
+		ki_cl_driver(guest->identities, platform);
 	struct ki_cl_capture *capture = calloc(1, sizeof(*capture));
 	char directory[KI_PATH_MAX];
 
 	if (!capture)
 		return NULL;
 	capture->refs = 1;
-	capture->key = kiln_key_ref(key);
-	capture->stamp = stamp;
-	capture->options = strdup(options ? options : "");
+	capture->made = ki_cl_made_ref(made);
 	capture->directory =
 		strdup(getcwd(directory, sizeof(directory)) ? directory : "");
 	ki_bytes_init(&capture->environment);
 	add_variables(&capture->environment, driver->code_variables);
 	add_variables(&capture->environment, driver->place_variables);
 	add_variables(&capture->environment, ki_cl_loader_variables);
-	if (!capture->options || !capture->directory ||
-	    capture->environment.failed) {
+	if (!capture->directory || capture->environment.failed) {
 		ki_cl_capture_unref(capture);
 		return NULL;
 	}
@@ -123,10 +122,7 @@ static void write_job(const struct ki_cl_guest *guest,
 		.platform_name = platform,
 		.driver = driver->name,
 		.n_devices = program->n_devices,
-		.strings = program->strings,
-		.lengths = program->lengths,
-		.n_strings = program->n_strings,
-		.options = capture->options,
+		.recipe = capture->made->recipe,
 		.directory = capture->directory,
 		.application = application,
 		.name_space = guest->name_space,
@@ -142,7 +138,7 @@ static void write_job(const struct ki_cl_guest *guest,
 	if (!variables)
 		return;
 	job.environment = variables;
-	job.record = kiln_key_record(capture->key, &job.record_size);
+	job.record = kiln_key_record(capture->made->key, &job.record_size);
 	if (ki_executable(application) < 0)
 		application[0] = '\0';
 	(void)ki_cl_next.clGetPlatformInfo(program->platform, CL_PLATFORM_NAME,
@@ -163,9 +159,10 @@ static int fetch_is_cheap(const struct ki_cl_guest *guest,
 	       !(ki_cl_platform_bits(platform) & KI_CL_FETCH_IS_SLOW);
 }
 
-/* A build worth keeping (taken over): nothing here asks for its binary. */
+/* What is worth keeping (taken over): nothing here asks for its binary. */
 static void keep(const struct ki_cl_guest *guest, struct ki_cl_program *program,
-		 struct ki_cl_capture *capture, uint64_t build_ns)
+		 unsigned change, struct ki_cl_capture *capture,
+		 uint64_t build_ns)
 {
 	const char *why;
 
@@ -177,10 +174,11 @@ static void keep(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 	capture->build_ns = build_ns;
 	capture->created =
 		ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u;
-	if (guest->spool)
+	if (guest->spool && ki_cl_recipe_is_whole(capture->made->recipe))
 		write_job(guest, program, capture);
-	ki_cl_program_capture(program, capture);
-	if (fetch_is_cheap(guest, program->platform))
+	ki_cl_program_become(program, change, capture->made);
+	if (ki_cl_program_capture(program, change, capture) &&
+	    fetch_is_cheap(guest, program->platform))
 		ki_cl_background_add(program);
 }
 
@@ -210,7 +208,7 @@ static void count_build(const struct ki_cl_guest *guest, uint64_t build_ns,
 		kiln_count(guest->kiln, KILN_COUNT_BUILD_FAILURES, 1);
 }
 
-/* The end of a build, whoever sees it first. */
+/* The end, whoever sees it first. */
 static void end_run(struct run *run, cl_int result)
 {
 	struct ki_cl_program *program;
@@ -232,20 +230,38 @@ static void end_run(struct run *run, cl_int result)
 	if (run->guest)
 		count_build(run->guest, build_ns, has_failed);
 	if (capture && !has_failed)
-		keep(run->guest, program, capture, build_ns);
+		keep(run->guest, program, run->change, capture, build_ns);
 	else
 		ki_cl_capture_unref(capture);
 	ki_cl_program_unref(program);
 }
 
-static void CL_CALLBACK on_built(cl_program handle, void *arg)
+/* A link's program can be known by its handle now. */
+static void list_linked(struct run *run, cl_program handle)
+{
+	struct ki_cl_program *program;
+
+	ki_mutex_lock(&ki_cl_lock);
+	program = run->program;
+	if (program)
+		program->refs++;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (program && handle)
+		(void)ki_cl_program_list(program, handle);
+	ki_cl_program_unref(program);
+}
+
+/* A twin's own handle is not the application's. */
+static void CL_CALLBACK on_done(cl_program handle, void *arg)
 {
 	struct run *run = arg;
 
 	if (atomic_exchange(&run->is_notified, 1))
 		return;
+	if (!run->handle)
+		list_linked(run, handle);
 	end_run(run, CL_SUCCESS);
-	run->notify(handle, run->user_data);
+	run->notify(run->handle ? run->handle : handle, run->user_data);
 	run_unref(run);
 }
 
@@ -261,13 +277,15 @@ static void park(struct run *run)
 }
 
 /* What the driver has on record of H's own last build. */
-static uint64_t mark_of(const struct ki_cl_program *program)
+static uint64_t mark_of(struct ki_cl_program *program)
 {
 	cl_build_status status = CL_BUILD_NONE;
 	char options[4096] = "";
 	struct ki_piece pieces[] = { { &status, sizeof(status) },
 				     { options, sizeof(options) } };
 
+	if (ki_cl_program_devices(program))
+		return 0;
 	(void)ki_cl_next.clGetProgramBuildInfo(
 		program->handle, program->devices[0], CL_PROGRAM_BUILD_STATUS,
 		sizeof(status), &status, NULL);
@@ -281,7 +299,7 @@ static uint64_t mark_of(const struct ki_cl_program *program)
  * Arguments that are wrong are no build.  Of wrong options some drivers say
  * the same, for others the build has failed: then H remembers.
  */
-static int never_began(const struct ki_cl_program *program, cl_int result,
+static int never_began(struct ki_cl_program *program, cl_int result,
 		       uint64_t mark)
 {
 	switch (result) {
@@ -302,69 +320,110 @@ struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program)
 {
 	struct ki_cl_aside aside = { .program = program };
 
-	if (program)
-		aside.shadow = ki_cl_shadow_of(program);
-	if (aside.shadow) {
+	if (!program)
+		return aside;
+	aside.shadow = ki_cl_shadow_of(program);
+	aside.made = ki_cl_made_of(program);
+	if (aside.shadow || aside.made)
 		aside.mark = mark_of(program);
+	if (aside.shadow)
 		ki_cl_program_shadow(program, NULL);
-	}
+	aside.change = ki_cl_program_change(program);
 	return aside;
 }
 
 void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result)
 {
-	if (!aside->shadow)
-		return;
-	if (never_began(aside->program, result, aside->mark))
+	int is_unchanged = (aside->shadow || aside->made) &&
+			   never_began(aside->program, result, aside->mark);
+
+	if (is_unchanged)
+		ki_cl_program_become(aside->program, aside->change,
+				     aside->made);
+	if (is_unchanged && aside->shadow)
 		ki_cl_program_shadow(aside->program, aside->shadow);
 	else
 		ki_cl_shadow_unref(aside->shadow);
+	ki_cl_made_unref(aside->made);
 }
 
-static cl_int call_driver(const struct ki_cl_request *request, struct run *run)
+/* ---- The call ------------------------------------------------------------ */
+
+static cl_int call_driver(const struct ki_cl_request *request, struct run *run,
+			  cl_program *out_linked)
 {
-	return ki_cl_next.clBuildProgram(
-		request->handle, request->n_devices, request->devices,
-		request->options, request->notify ? on_built : NULL,
-		request->notify ? run : request->user_data);
+	void(CL_CALLBACK * notify)(cl_program program, void *user_data) =
+		request->notify ? on_done : NULL;
+	void *arg = request->notify ? run : request->user_data;
+	cl_program handle = request->twin ? request->twin : request->handle;
+	cl_int result = CL_SUCCESS;
+
+	switch (request->kind) {
+	case KI_CL_COMPILE:
+		return ki_cl_next.clCompileProgram(
+			handle, request->n_devices, request->devices,
+			request->options, request->n_programs,
+			request->programs, request->names, notify, arg);
+	case KI_CL_LINK:
+		*out_linked = ki_cl_next.clLinkProgram(
+			request->context, request->n_devices, request->devices,
+			request->options, request->n_programs,
+			request->programs, notify, arg, &result);
+		return result;
+	default:
+		return ki_cl_next.clBuildProgram(handle, request->n_devices,
+						 request->devices,
+						 request->options, notify, arg);
+	}
 }
 
-/* Let the driver build: `capture` (taken over, may be NULL) is what may be
-   kept of it, `program` may be unknown. */
-cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
-			    struct ki_cl_program *program,
-			    const struct ki_cl_request *request,
-			    struct ki_cl_capture *capture)
+static struct run *run_new(const struct ki_cl_guest *guest,
+			   struct ki_cl_program *program,
+			   const struct ki_cl_request *request,
+			   struct ki_cl_made *made)
 {
-	struct ki_cl_aside aside;
 	struct run *run = calloc(1, sizeof(*run));
+
+	if (!run)
+		return NULL;
+	run->guest = guest;
+	run->program = program;
+	if (guest && program && made)
+		run->capture = capture_new(guest, program->platform, made);
+	run->handle = request->kind == KI_CL_LINK ? NULL : request->handle;
+	run->notify = request->notify;
+	run->user_data = request->user_data;
+	run->refs = request->notify ? 2 : 1;
+	return run;
+}
+
+cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
+		 const struct ki_cl_request *request, struct ki_cl_made *made,
+		 cl_program *out_linked)
+{
+	struct run *run = run_new(guest, program, request, made);
+	struct ki_cl_aside aside;
 	cl_int result;
 
-	if (!run) {
-		ki_cl_capture_unref(capture);
+	if (!run)
 		return CL_OUT_OF_HOST_MEMORY;
-	}
 	if (program) {
 		ki_cl_program_await(program);
-		ki_cl_program_capture(program, NULL);
 		ki_mutex_lock(&ki_cl_lock);
 		program->refs++;
 		program->n_runs++;
 		ki_mutex_unlock(&ki_cl_lock);
 	}
 	aside = ki_cl_put_aside(program);
-	run->guest = guest;
-	run->program = program;
-	run->capture = capture;
-	run->notify = request->notify;
-	run->user_data = request->user_data;
+	run->change = aside.change;
 	run->began_ns = now_ns();
-	run->refs = request->notify ? 2 : 1;
 	if (guest)
 		kiln_note_build(guest->kiln, 1);
 
-	result = call_driver(request, run);
+	result = call_driver(request, run, out_linked);
 
+	if (request->kind == KI_CL_LINK)
+		list_linked(run, *out_linked);
 	ki_cl_put_back(&aside, result);
 	if (result || !request->notify)
 		end_run(run, result);
@@ -374,6 +433,8 @@ cl_int ki_cl_build_natively(const struct ki_cl_guest *guest,
 	return result;
 }
 
+/* ---- Without what answers ------------------------------------------------ */
+
 int ki_cl_go_native(struct ki_cl_program *program)
 {
 	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program);
@@ -382,10 +443,14 @@ int ki_cl_go_native(struct ki_cl_program *program)
 
 	if (!shadow)
 		return 0;
+	if (shadow->is_own || !shadow->made) {
+		ki_cl_shadow_unref(shadow);
+		return 0;
+	}
 	if (guest)
 		kiln_note_build(guest->kiln, 1);
-	result = ki_cl_next.clBuildProgram(program->handle, 0, NULL,
-					   shadow->options, NULL, NULL);
+	result = ki_cl_make_again(program, shadow->made->recipe,
+				  shadow->options);
 	if (guest)
 		kiln_note_build(guest->kiln, 0);
 	if (!result)

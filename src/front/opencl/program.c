@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What is known of the application's programs and kernels.
+ * What is known of the application's programs and kernels, and their lives.
  *
  *	program H ----------- shadow S (of one build that was found)
  *	   ^   ^                 ^
@@ -38,7 +38,6 @@ struct ki_cond ki_cl_idle;
 /* Under the lock. */
 static struct ki_map programs;
 static struct ki_map kernels;
-static struct ki_list shadows = { &shadows, &shadows };
 static struct {
 	cl_platform_id platform;
 	unsigned bits;
@@ -50,70 +49,31 @@ static unsigned bits_of_all;
 
 static void program_free(struct ki_cl_program *program)
 {
+	cl_uint i;
+
 	ki_cl_capture_unref(program->capture);
+	ki_cl_made_unref(program->made);
+	ki_cl_source_unref(program->source);
+	for (i = 0; i < program->n_constants; i++)
+		free((void *)(uintptr_t)program->constants[i].value);
+	free(program->constants);
 	free(program->devices);
-	free(program->strings);
-	free(program->lengths);
 	free(program);
 }
 
-/* One block for the pointers and the bytes behind them. */
-static int copy_strings(struct ki_cl_program *program, cl_uint count,
-			const char *const *strings, const size_t *lengths)
-{
-	size_t size = count * sizeof(char *);
-	char *bytes;
-	cl_uint i;
-
-	program->lengths = calloc(count, sizeof(*program->lengths));
-	if (!program->lengths)
-		return -ENOMEM;
-	for (i = 0; i < count; i++) {
-		program->lengths[i] =
-			lengths && lengths[i] ? lengths[i] : strlen(strings[i]);
-		size += program->lengths[i] + 1;
-	}
-	program->strings = malloc(size);
-	if (!program->strings)
-		return -ENOMEM;
-	bytes = (char *)(program->strings + count);
-	for (i = 0; i < count; i++) {
-		memcpy(bytes, strings[i], program->lengths[i]);
-		bytes[program->lengths[i]] = '\0';
-		program->strings[i] = bytes;
-		bytes += program->lengths[i] + 1;
-	}
-	program->n_strings = count;
-	return 0;
-}
-
-void ki_cl_program_add(cl_program handle, cl_context context, cl_uint count,
-		       const char *const *strings, const size_t *lengths)
+struct ki_cl_program *ki_cl_program_new(cl_context context,
+					struct ki_cl_source *source)
 {
 	struct ki_cl_program *program = calloc(1, sizeof(*program));
-	struct ki_cl_program *stale;
 
-	if (!program)
-		return;
-	program->handle = handle;
+	if (!program) {
+		ki_cl_source_unref(source);
+		return NULL;
+	}
 	program->context = context;
+	program->source = source;
 	program->refs = 1;
-	program->app_refs = 1;
-	program->listed = 1;
-	if (copy_strings(program, count, strings, lengths)) {
-		program_free(program);
-		return;
-	}
-	ki_mutex_lock(&ki_cl_lock);
-	stale = ki_map_get(&programs, (uintptr_t)handle);
-	if (ki_map_put(&programs, (uintptr_t)handle, program)) {
-		program_free(program);
-		stale = NULL;
-	} else if (stale) {
-		stale->listed = 0;
-	}
-	ki_mutex_unlock(&ki_cl_lock);
-	ki_cl_program_unref(stale);
+	return program;
 }
 
 /* Take it out of the map; the map's reference is then the caller's. */
@@ -138,6 +98,17 @@ void ki_cl_program_forget(cl_program handle)
 		(void)unlist_locked(stale);
 	ki_mutex_unlock(&ki_cl_lock);
 	ki_cl_program_unref(stale);
+}
+
+void ki_cl_program_unlist(struct ki_cl_program *program)
+{
+	int was_listed;
+
+	ki_mutex_lock(&ki_cl_lock);
+	was_listed = unlist_locked(program);
+	ki_mutex_unlock(&ki_cl_lock);
+	if (was_listed)
+		ki_cl_program_unref(program);
 }
 
 struct ki_cl_program *ki_cl_program_get(cl_program handle)
@@ -217,6 +188,74 @@ static void ask_for_callback(struct ki_cl_program *program)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
+int ki_cl_program_list(struct ki_cl_program *program, cl_program handle)
+{
+	struct ki_cl_program *stale = NULL;
+	int is_new;
+
+	ki_mutex_lock(&ki_cl_lock);
+	is_new = !program->handle;
+	if (is_new) {
+		stale = ki_map_get(&programs, (uintptr_t)handle);
+		is_new = !ki_map_put(&programs, (uintptr_t)handle, program);
+	}
+	if (is_new) {
+		program->handle = handle;
+		program->refs++;
+		program->app_refs = 1;
+		program->listed = 1;
+		if (stale)
+			stale->listed = 0;
+	}
+	ki_mutex_unlock(&ki_cl_lock);
+	if (!is_new)
+		return 0;
+	ki_cl_program_unref(stale);
+	if (program->is_linked && platform_calls_back(program->platform))
+		ask_for_callback(program);
+	return 1;
+}
+
+void ki_cl_program_add(cl_program handle, cl_context context,
+		       struct ki_cl_source *source)
+{
+	struct ki_cl_program *program = NULL;
+
+	if (source)
+		program = ki_cl_program_new(context, source);
+	if (program)
+		(void)ki_cl_program_list(program, handle);
+	else
+		ki_cl_program_forget(handle);
+	ki_cl_program_unref(program);
+}
+
+/* The driver's word on platform and devices, the array from malloc(). */
+static int ask_for_devices(cl_program handle, cl_platform_id *out_platform,
+			   cl_device_id **out_devices, cl_uint *out_n)
+{
+	cl_device_id *devices;
+	cl_uint n = 0;
+
+	if (ki_cl_next.clGetProgramInfo(handle, CL_PROGRAM_NUM_DEVICES,
+					sizeof(n), &n, NULL) ||
+	    !n || n > DEVICES_MAX)
+		return -1;
+	devices = calloc(n, sizeof(*devices));
+	if (!devices ||
+	    ki_cl_next.clGetProgramInfo(handle, CL_PROGRAM_DEVICES,
+					n * sizeof(*devices), devices, NULL) ||
+	    ki_cl_next.clGetDeviceInfo(devices[0], CL_DEVICE_PLATFORM,
+				       sizeof(*out_platform), out_platform,
+				       NULL)) {
+		free(devices);
+		return -1;
+	}
+	*out_devices = devices;
+	*out_n = n;
+	return 0;
+}
+
 int ki_cl_program_devices(struct ki_cl_program *program)
 {
 	cl_platform_id platform = NULL;
@@ -229,19 +268,8 @@ int ki_cl_program_devices(struct ki_cl_program *program)
 	ki_mutex_unlock(&ki_cl_lock);
 	if (known)
 		return 0;
-	if (ki_cl_next.clGetProgramInfo(program->handle, CL_PROGRAM_NUM_DEVICES,
-					sizeof(n), &n, NULL) ||
-	    !n || n > DEVICES_MAX)
+	if (ask_for_devices(program->handle, &platform, &devices, &n))
 		return -1;
-	devices = calloc(n, sizeof(*devices));
-	if (!devices ||
-	    ki_cl_next.clGetProgramInfo(program->handle, CL_PROGRAM_DEVICES,
-					n * sizeof(*devices), devices, NULL) ||
-	    ki_cl_next.clGetDeviceInfo(devices[0], CL_DEVICE_PLATFORM,
-				       sizeof(platform), &platform, NULL)) {
-		free(devices);
-		return -1;
-	}
 	ki_mutex_lock(&ki_cl_lock);
 	if (!program->n_devices) {
 		program->platform = platform;
@@ -256,6 +284,74 @@ int ki_cl_program_devices(struct ki_cl_program *program)
 		ask_for_callback(program);
 	return 0;
 }
+
+/* ---- Recipes ------------------------------------------------------------- */
+
+/* Where the constant is or goes, NULL without memory. */
+static struct ki_cl_constant *place_locked(struct ki_cl_program *program,
+					   cl_uint id) KI_REQUIRES(&ki_cl_lock)
+{
+	struct ki_cl_constant *grown;
+	cl_uint i;
+
+	for (i = 0; i < program->n_constants; i++)
+		if (program->constants[i].id == id)
+			return &program->constants[i];
+	grown = realloc(program->constants,
+			(program->n_constants + 1) * sizeof(*grown));
+	if (!grown)
+		return NULL;
+	program->constants = grown;
+	grown += program->n_constants++;
+	*grown = (struct ki_cl_constant){ .id = id };
+	return grown;
+}
+
+void ki_cl_program_constant(struct ki_cl_program *program, cl_uint id,
+			    size_t size, const void *value)
+{
+	uint8_t *copy = malloc(size ? size : 1);
+	struct ki_cl_constant *place;
+
+	if (copy)
+		memcpy(copy, value, size);
+	ki_mutex_lock(&ki_cl_lock);
+	place = place_locked(program, id);
+	if (place && copy) {
+		const uint8_t *before = place->value;
+
+		place->value = copy;
+		place->size = size;
+		copy = (uint8_t *)(uintptr_t)before;
+	} else {
+		program->native = 1; /* nobody knows any more */
+	}
+	ki_mutex_unlock(&ki_cl_lock);
+	free(copy);
+}
+
+const struct ki_cl_recipe *ki_cl_program_recipe(
+	struct ki_cl_program *program, enum ki_cl_recipe_kind kind,
+	const struct ki_cl_header *headers, cl_uint n_headers,
+	const char *options)
+{
+	const struct ki_cl_recipe *recipe;
+
+	/* Constants are few; under the lock they stay as they are. */
+	ki_mutex_lock(&ki_cl_lock);
+	recipe = kind == KI_CL_COMPILE
+			 ? ki_cl_recipe_compile(program->source,
+						program->constants,
+						program->n_constants, headers,
+						n_headers, options)
+			 : ki_cl_recipe_build(program->source,
+					      program->constants,
+					      program->n_constants, options);
+	ki_mutex_unlock(&ki_cl_lock);
+	return recipe;
+}
+
+/* ---- The application's references ---------------------------------------- */
 
 cl_int ki_cl_program_retain(struct ki_cl_program *program)
 {
@@ -359,88 +455,6 @@ void ki_cl_program_await(struct ki_cl_program *program)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
-/* ---- Shadows ------------------------------------------------------------- */
-
-void ki_cl_shadow_add(struct ki_cl_shadow *shadow)
-{
-	shadow->refs = 1;
-	ki_mutex_lock(&ki_cl_lock);
-	ki_list_append(&shadows, &shadow->link);
-	ki_mutex_unlock(&ki_cl_lock);
-}
-
-void ki_cl_shadow_unref(struct ki_cl_shadow *shadow)
-{
-	int last;
-
-	if (!shadow)
-		return;
-	ki_mutex_lock(&ki_cl_lock);
-	last = !--shadow->refs;
-	if (last)
-		ki_list_remove(&shadow->link);
-	ki_mutex_unlock(&ki_cl_lock);
-	if (!last)
-		return;
-	(void)ki_cl_next.clReleaseProgram(shadow->program);
-	kiln_blob_unref(shadow->metadata);
-	kiln_blob_unref(shadow->binaries);
-	kiln_key_free(shadow->key);
-	free(shadow->options);
-	free(shadow->devices);
-	free(shadow);
-}
-
-struct ki_cl_shadow *ki_cl_shadow_of(struct ki_cl_program *program)
-{
-	struct ki_cl_shadow *shadow;
-
-	ki_mutex_lock(&ki_cl_lock);
-	shadow = program->shadow;
-	if (shadow)
-		shadow->refs++;
-	ki_mutex_unlock(&ki_cl_lock);
-	return shadow;
-}
-
-void ki_cl_program_shadow(struct ki_cl_program *program,
-			  struct ki_cl_shadow *shadow)
-{
-	struct ki_cl_shadow *before;
-	int hold = 0, kept;
-
-	if (shadow) {
-		ki_mutex_lock(&ki_cl_lock);
-		hold = !program->holds;
-		program->holds = 1;
-		ki_mutex_unlock(&ki_cl_lock);
-		if (hold)
-			(void)ki_cl_next.clRetainProgram(program->handle);
-	}
-	ki_mutex_lock(&ki_cl_lock);
-	before = program->shadow;
-	/* The application may have let go meanwhile. */
-	kept = !shadow || program->app_refs || program->n_shadow_kernels;
-	if (kept)
-		program->shadow = shadow;
-	program->had_kernels = 0;
-	ki_mutex_unlock(&ki_cl_lock);
-	ki_cl_shadow_unref(kept ? before : shadow);
-}
-
-cl_uint ki_cl_shadows_in(cl_context context)
-{
-	struct ki_list *link;
-	cl_uint n = 0;
-
-	ki_mutex_lock(&ki_cl_lock);
-	ki_list_for_each (link, &shadows)
-		n += ki_container(link, struct ki_cl_shadow, link)->context ==
-		     context;
-	ki_mutex_unlock(&ki_cl_lock);
-	return n;
-}
-
 struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n)
 {
 	struct ki_cl_program **found = NULL, *program;
@@ -459,77 +473,6 @@ struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n)
 	ki_mutex_unlock(&ki_cl_lock);
 	*out_n = n;
 	return found;
-}
-
-/* ---- Builds to capture --------------------------------------------------- */
-
-void ki_cl_capture_unref(struct ki_cl_capture *capture)
-{
-	int last;
-
-	if (!capture)
-		return;
-	ki_mutex_lock(&ki_cl_lock);
-	last = !--capture->refs;
-	ki_mutex_unlock(&ki_cl_lock);
-	if (!last)
-		return;
-	kiln_key_free(capture->key);
-	ki_bytes_fini(&capture->environment);
-	free(capture->options);
-	free(capture->directory);
-	free(capture);
-}
-
-struct ki_cl_capture *ki_cl_capture_of(struct ki_cl_program *program)
-{
-	struct ki_cl_capture *capture;
-
-	ki_mutex_lock(&ki_cl_lock);
-	capture = program->capture;
-	if (capture)
-		capture->refs++;
-	ki_mutex_unlock(&ki_cl_lock);
-	return capture;
-}
-
-int ki_cl_is_captured(struct ki_cl_program *program,
-		      const struct ki_cl_capture *capture)
-{
-	int is_captured;
-
-	ki_mutex_lock(&ki_cl_lock);
-	is_captured = program->capture == capture;
-	ki_mutex_unlock(&ki_cl_lock);
-	return is_captured;
-}
-
-void ki_cl_program_capture(struct ki_cl_program *program,
-			   struct ki_cl_capture *capture)
-{
-	struct ki_cl_capture *before;
-
-	ki_mutex_lock(&ki_cl_lock);
-	before = program->capture;
-	program->capture = capture;
-	program->had_kernels = 0;
-	ki_mutex_unlock(&ki_cl_lock);
-	ki_cl_capture_unref(before);
-}
-
-void ki_cl_program_captured(struct ki_cl_program *program,
-			    struct ki_cl_capture *capture)
-{
-	int was = 0;
-
-	ki_mutex_lock(&ki_cl_lock);
-	if (program->capture == capture) {
-		program->capture = NULL;
-		was = 1;
-	}
-	ki_mutex_unlock(&ki_cl_lock);
-	if (was)
-		ki_cl_capture_unref(capture);
 }
 
 /* ---- Kernels ------------------------------------------------------------- */

@@ -60,6 +60,8 @@ static cl_int reference_count(struct ki_cl_program *program,
 	ki_cl_program_await(program);
 	ki_mutex_lock(&ki_cl_lock);
 	shadow = program->of_kernels;
+	if (shadow && shadow->is_own)
+		shadow = NULL;
 	if (shadow)
 		shadow->refs++;
 	n = program->holds ? (cl_uint)-1 : 0;
@@ -147,6 +149,45 @@ out:
 	return status;
 }
 
+/* What a shadow answers from its entry: KILN_OK, or KILN_MISS. */
+static enum kiln_status tell(struct ki_cl_shadow *shadow, cl_program_info what,
+			     size_t param_value_size, void *param_value,
+			     size_t *param_value_size_ret, cl_int *out_result)
+{
+	struct ki_cl_answer kept;
+
+	if (is_of_binaries(what))
+		return tell_binaries(shadow, what, param_value_size,
+				     param_value, param_value_size_ret,
+				     out_result);
+	if (what != CL_PROGRAM_KERNEL_NAMES ||
+	    ki_cl_described_names(shadow->kernels, shadow->kernels_size, &kept))
+		return KILN_MISS;
+	*out_result = answer_again(&kept, param_value_size, param_value,
+				   param_value_size_ret);
+	return KILN_OK;
+}
+
+/* The driver's answer; binaries are kept if they are wanted. */
+static cl_int ask_driver(struct ki_cl_program *program, cl_program who,
+			 cl_program_info what, size_t param_value_size,
+			 void *param_value, size_t *param_value_size_ret)
+{
+	struct ki_cl_capture *capture = NULL;
+	cl_int result;
+
+	if (program && who == program->handle && param_value &&
+	    what == CL_PROGRAM_BINARIES)
+		capture = ki_cl_capture_of(program);
+	result = ki_cl_next.clGetProgramInfo(who, what, param_value_size,
+					     param_value, param_value_size_ret);
+	if (!result && capture)
+		ki_cl_capture_fetched(program, capture, param_value,
+				      param_value_size / sizeof(char *));
+	ki_cl_capture_unref(capture);
+	return result;
+}
+
 cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 				       cl_program_info param_name,
 				       size_t param_value_size,
@@ -154,9 +195,7 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 				       size_t *param_value_size_ret)
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);
-	struct ki_cl_capture *capture = NULL;
 	struct ki_cl_shadow *shadow = NULL;
-	struct ki_cl_answer kept;
 	cl_program who = handle;
 	cl_int result;
 
@@ -166,30 +205,17 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 					 param_value_size_ret);
 		goto out;
 	}
-	if (program && is_of_the_build(param_name)) {
+	if (program && is_of_the_build(param_name))
 		shadow = ki_cl_shadow_of(program);
-		who = shadow ? shadow->program : handle;
-	}
-	if (shadow && param_name == CL_PROGRAM_KERNEL_NAMES &&
-	    !ki_cl_described_names(shadow->kernels, shadow->kernels_size,
-				   &kept)) {
-		result = answer_again(&kept, param_value_size, param_value,
-				      param_value_size_ret);
+	if (shadow && !tell(shadow, param_name, param_value_size, param_value,
+			    param_value_size_ret, &result))
 		goto out;
+	if (shadow) {
+		ki_cl_shadow_unref(shadow);
+		who = ki_cl_answerer(program, &shadow);
 	}
-	if (shadow && is_of_binaries(param_name) &&
-	    !tell_binaries(shadow, param_name, param_value_size, param_value,
-			   param_value_size_ret, &result))
-		goto out;
-	if (program && !shadow && param_value &&
-	    param_name == CL_PROGRAM_BINARIES)
-		capture = ki_cl_capture_of(program);
-	result = ki_cl_next.clGetProgramInfo(who, param_name, param_value_size,
-					     param_value, param_value_size_ret);
-	if (!result && capture)
-		ki_cl_capture_fetched(program, capture, param_value,
-				      param_value_size / sizeof(char *));
-	ki_cl_capture_unref(capture);
+	result = ask_driver(program, who, param_name, param_value_size,
+			    param_value, param_value_size_ret);
 out:
 	ki_cl_shadow_unref(shadow);
 	ki_cl_program_unref(program);
@@ -207,30 +233,42 @@ static int place_of(const struct ki_cl_shadow *shadow, cl_device_id device)
 	return -1;
 }
 
-/* KILN_OK with an answer to give, or KILN_MISS: ask the shadow. */
+static cl_program_binary_type type_of(const struct ki_cl_recipe *recipe)
+{
+	if (ki_cl_recipe_has_kernels(recipe))
+		return CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
+	return recipe->kind == KI_CL_COMPILE
+		       ? CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT
+		       : CL_PROGRAM_BINARY_TYPE_LIBRARY;
+}
+
+/* KILN_OK with an answer to give, or KILN_MISS: the driver has to. */
 static enum kiln_status build_answer(const struct ki_cl_shadow *shadow,
 				     cl_uint place, cl_program_build_info what,
+				     cl_program_binary_type *type,
 				     struct ki_cl_answer *out_answer)
 {
-	static const cl_program_binary_type type =
-		CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
 	static const cl_build_status status = CL_BUILD_SUCCESS;
 
 	*out_answer = (struct ki_cl_answer){ .result = CL_SUCCESS };
+	if (!shadow->made)
+		return KILN_MISS;
 	switch (what) {
 	case CL_PROGRAM_BUILD_STATUS:
 		out_answer->data = &status;
 		out_answer->size = sizeof(status);
 		return KILN_OK;
 	case CL_PROGRAM_BINARY_TYPE:
-		out_answer->data = &type;
-		out_answer->size = sizeof(type);
+		*type = type_of(shadow->made->recipe);
+		out_answer->data = type;
+		out_answer->size = sizeof(*type);
 		return KILN_OK;
 	case CL_PROGRAM_BUILD_OPTIONS:
-		if (!shadow->options)
+		if (!shadow->options &&
+		    ki_cl_recipe_has_kernels(shadow->made->recipe))
 			return KILN_MISS;
-		out_answer->data = shadow->options;
-		out_answer->size = strlen(shadow->options) + 1;
+		out_answer->data = shadow->made->recipe->options;
+		out_answer->size = strlen(shadow->made->recipe->options) + 1;
 		return KILN_OK;
 	case CL_PROGRAM_BUILD_LOG:
 		return ki_cl_described_log(shadow->logs, shadow->logs_size,
@@ -249,19 +287,25 @@ cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 {
 	struct ki_cl_program *program = ki_cl_program_get(handle);
 	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
-	struct ki_cl_answer kept;
 	int place = shadow ? place_of(shadow, device) : -1;
+	cl_program_binary_type type;
+	struct ki_cl_answer kept;
+	cl_program who = handle;
 	cl_int result;
 
 	if (place >= 0 &&
-	    !build_answer(shadow, (cl_uint)place, param_name, &kept))
+	    !build_answer(shadow, (cl_uint)place, param_name, &type, &kept)) {
 		result = answer_again(&kept, param_value_size, param_value,
 				      param_value_size_ret);
-	else
+	} else {
+		ki_cl_shadow_unref(shadow);
+		shadow = NULL;
+		if (place >= 0)
+			who = ki_cl_answerer(program, &shadow);
 		result = ki_cl_next.clGetProgramBuildInfo(
-			place >= 0 ? shadow->program : handle, device,
-			param_name, param_value_size, param_value,
+			who, device, param_name, param_value_size, param_value,
 			param_value_size_ret);
+	}
 	ki_cl_shadow_unref(shadow);
 	ki_cl_program_unref(program);
 	return result;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A program made from an entry: S, built and described. */
+/* Programs made from an entry, and what the entry tells of them. */
 
 #include "front/opencl/layer.h"
 
@@ -9,8 +9,8 @@
 
 #include "front/opencl/capture.h"
 
-/* Whether the options ask for what only the source can tell. */
-int ki_cl_wants_kernels(const char *options)
+/* Whether options ask for what only the source can tell. */
+static int want_kernels(const char *options)
 {
 	static const char *const flags[] = { "-cl-kernel-arg-info", "-g" };
 	size_t i, size;
@@ -27,22 +27,37 @@ int ki_cl_wants_kernels(const char *options)
 	return 0;
 }
 
-/* S, made from the entry's binaries; NULL if the driver will not. */
-static cl_program load_binaries(const struct ki_cl_program *program,
-				const void *value, size_t size)
+static int any_wants_kernels(const struct ki_cl_recipe *recipe)
 {
-	const unsigned char **binaries =
-		calloc(program->n_devices, sizeof(*binaries));
-	size_t *sizes = calloc(program->n_devices, sizeof(*sizes));
+	int wants = want_kernels(recipe->options);
+	cl_uint i;
+
+	for (i = 0; i < recipe->n_inputs && !wants; i++)
+		wants = any_wants_kernels(recipe->inputs[i].recipe);
+	return wants;
+}
+
+int ki_cl_wants_kernels(const struct ki_cl_recipe *recipe)
+{
+	return ki_cl_recipe_has_kernels(recipe) && any_wants_kernels(recipe);
+}
+
+/* A program from an entry's value; NULL if the driver will not. */
+static cl_program load_binaries(cl_context context, cl_uint n_devices,
+				const cl_device_id *devices,
+				const struct kiln_blob *value)
+{
+	const unsigned char **binaries = calloc(n_devices, sizeof(*binaries));
+	size_t *sizes = calloc(n_devices, sizeof(*sizes));
 	cl_program loaded = NULL;
 	cl_int result = CL_SUCCESS;
 
 	if (!binaries || !sizes ||
-	    ki_cl_unpack(value, size, program->n_devices, binaries, sizes))
+	    ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value),
+			 n_devices, binaries, sizes))
 		goto out;
 	loaded = ki_cl_next.clCreateProgramWithBinary(
-		program->context, program->n_devices, program->devices, sizes,
-		binaries, NULL, &result);
+		context, n_devices, devices, sizes, binaries, NULL, &result);
 	if (loaded && result) {
 		(void)ki_cl_next.clReleaseProgram(loaded);
 		loaded = NULL;
@@ -66,12 +81,9 @@ static void describe_shadow(struct ki_cl_shadow *shadow,
 				 &shadow->kernels, &shadow->kernels_size);
 }
 
-/* A built shadow with one reference; NULL if it cannot be had.  The options
-   are copied first: nothing may fail once the driver has built. */
-struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
-				      struct kiln_key *key, const char *options,
-				      struct kiln_blob *value,
-				      struct kiln_blob *metadata)
+/* Everything but the program: nothing may fail once the driver has built. */
+static struct ki_cl_shadow *prepare(const struct ki_cl_program *program,
+				    const char *options)
 {
 	struct ki_cl_shadow *shadow = calloc(1, sizeof(*shadow));
 	size_t size = program->n_devices * sizeof(*shadow->devices);
@@ -81,28 +93,146 @@ struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
 	shadow->context = program->context;
 	shadow->devices = malloc(size);
 	shadow->options = options ? strdup(options) : NULL;
-	if (!shadow->devices || (options && !shadow->options))
-		goto failed;
+	if (!shadow->devices || (options && !shadow->options)) {
+		free(shadow->options);
+		free(shadow->devices);
+		free(shadow);
+		return NULL;
+	}
 	memcpy(shadow->devices, program->devices, size);
 	shadow->n_devices = program->n_devices;
-	shadow->program = load_binaries(program, kiln_blob_data(value),
-					kiln_blob_size(value));
-	if (!shadow->program)
-		goto failed;
-	if (ki_cl_next.clBuildProgram(shadow->program, shadow->n_devices,
-				      shadow->devices, options, NULL, NULL)) {
-		(void)ki_cl_next.clReleaseProgram(shadow->program);
-		goto failed;
-	}
-	describe_shadow(shadow, metadata);
-	shadow->key = kiln_key_ref(key);
-	ki_cl_shadow_add(shadow);
 	return shadow;
-failed:
+}
+
+static void drop(struct ki_cl_shadow *shadow)
+{
 	free(shadow->options);
 	free(shadow->devices);
 	free(shadow);
-	return NULL;
+}
+
+/* From the entry's binaries; built, if it is a program that can run. */
+static cl_program make_program(const struct ki_cl_shadow *shadow,
+			       int is_executable, const struct kiln_blob *value)
+{
+	cl_program program = load_binaries(shadow->context, shadow->n_devices,
+					   shadow->devices, value);
+
+	if (program && is_executable &&
+	    ki_cl_next.clBuildProgram(program, shadow->n_devices,
+				      shadow->devices, shadow->options, NULL,
+				      NULL)) {
+		(void)ki_cl_next.clReleaseProgram(program);
+		program = NULL;
+	}
+	return program;
+}
+
+struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
+				      struct ki_cl_made *made,
+				      const char *options,
+				      struct kiln_blob *value,
+				      struct kiln_blob *metadata)
+{
+	struct ki_cl_shadow *shadow = prepare(program, options);
+
+	if (!shadow)
+		return NULL;
+	if (made->recipe->kind != KI_CL_COMPILE) {
+		shadow->program = make_program(
+			shadow, ki_cl_recipe_has_kernels(made->recipe), value);
+		if (!shadow->program) {
+			drop(shadow);
+			return NULL;
+		}
+	}
+	shadow->is_own = program->is_linked;
+	shadow->made = ki_cl_made_ref(made);
+	describe_shadow(shadow, metadata);
+	ki_cl_shadow_add(shadow);
+	return shadow;
+}
+
+/* ---- Where an entry is not enough ---------------------------------------- */
+
+cl_program ki_cl_shadow_load(struct ki_cl_shadow *shadow)
+{
+	const struct kiln_blob *value;
+	cl_program program, loaded = NULL;
+	const struct ki_cl_guest *guest;
+
+	ki_mutex_lock(&ki_cl_lock);
+	program = shadow->program;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (program)
+		return program;
+	value = ki_cl_shadow_binaries(shadow);
+	if (value)
+		loaded = make_program(shadow, 0, value);
+	if (!loaded) {
+		guest = ki_cl_guest();
+		if (guest && value)
+			(void)kiln_remove(guest->kiln, shadow->made->key);
+		return NULL;
+	}
+	ki_mutex_lock(&ki_cl_lock);
+	program = shadow->program;
+	if (!program) {
+		program = shadow->program = loaded;
+		loaded = NULL;
+	}
+	ki_mutex_unlock(&ki_cl_lock);
+	if (loaded)
+		(void)ki_cl_next.clReleaseProgram(loaded);
+	return program;
+}
+
+int ki_cl_make_twin(struct ki_cl_program *program)
+{
+	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program), *twin = NULL;
+
+	if (!shadow || !shadow->is_own) {
+		ki_cl_shadow_unref(shadow);
+		return 0;
+	}
+	twin = prepare(program, NULL);
+	if (twin)
+		twin->program =
+			ki_cl_remake(shadow->made->recipe, program->context,
+				     program->n_devices, program->devices);
+	ki_cl_shadow_unref(shadow);
+	if (!twin)
+		return -1;
+	if (!twin->program) {
+		drop(twin);
+		return -1;
+	}
+	ki_cl_shadow_add(twin);
+	ki_cl_program_shadow(program, twin);
+	return 0;
+}
+
+cl_program ki_cl_answerer(struct ki_cl_program *program,
+			  struct ki_cl_shadow **out_shadow)
+{
+	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program);
+
+	if (shadow && shadow->made &&
+	    !ki_cl_recipe_has_kernels(shadow->made->recipe)) {
+		if (shadow->is_own)
+			(void)ki_cl_make_twin(program);
+		else
+			(void)ki_cl_go_native(program);
+		ki_cl_shadow_unref(shadow);
+		shadow = ki_cl_shadow_of(program);
+	}
+	if (shadow && !shadow->is_own && shadow->made &&
+	    shadow->made->recipe->kind == KI_CL_COMPILE) {
+		ki_cl_shadow_unref(shadow);
+		shadow = NULL;
+	}
+	*out_shadow = shadow;
+	return shadow ? shadow->program : program->handle;
 }
 
 /* ---- Its binaries -------------------------------------------------------- */
@@ -116,8 +246,8 @@ static struct kiln_blob *read_binaries(const struct ki_cl_shadow *shadow)
 	size_t *sizes = calloc(shadow->n_devices, sizeof(*sizes));
 	struct kiln_blob *value = NULL, *metadata = NULL;
 
-	if (guest && binaries && sizes &&
-	    !kiln_peek(guest->kiln, shadow->key, &value, &metadata) &&
+	if (guest && shadow->made && binaries && sizes &&
+	    !kiln_peek(guest->kiln, shadow->made->key, &value, &metadata) &&
 	    ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value),
 			 shadow->n_devices, binaries, sizes)) {
 		kiln_blob_unref(value);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Functions of vendors that are given a program.  An application gets ours,
- * which name the program that answers: a shadow has variables, functions and
- * pipes of its own, and its kernels use those.
+ * Functions by name that are given a program, or make one.  An application
+ * gets ours, which name the program that answers: a shadow has variables,
+ * functions and pipes of its own, and its kernels use those.
  *
  * Each platform has its own function of a name.  Whoever hands one out tells
  * us; which one a call is for, its device or queue tells.
@@ -23,6 +23,7 @@ enum function {
 	READ_HOST_PIPE,
 	WRITE_HOST_PIPE,
 	PROFILE_DATA,
+	CREATE_WITH_IL,
 	N_FUNCTIONS
 };
 
@@ -55,6 +56,11 @@ typedef cl_int(CL_API_CALL *profile_data_fn)(
 	cl_device_id device, cl_program program, cl_bool read_enqueue_kernels,
 	cl_bool read_auto_enqueued, cl_bool clear_counters, size_t value_size,
 	void *value, size_t *value_size_ret, cl_int *errcode_ret);
+
+typedef cl_program(CL_API_CALL *create_with_il_fn)(cl_context context,
+						   const void *il,
+						   size_t length,
+						   cl_int *errcode_ret);
 
 /* ---- The drivers' own ---------------------------------------------------- */
 
@@ -136,6 +142,22 @@ static void *for_device(enum function function, cl_device_id device)
 	return address ? address : driver_of(function, device);
 }
 
+/* NULL if there is no such context. */
+static cl_device_id first_device(cl_context context)
+{
+	cl_device_id devices[64] = { NULL };
+	size_t size = 0;
+
+	if (!context ||
+	    ki_cl_next.clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, NULL,
+					&size) ||
+	    size > sizeof(devices) ||
+	    ki_cl_next.clGetContextInfo(context, CL_CONTEXT_DEVICES, size,
+					devices, NULL))
+		return NULL;
+	return devices[0];
+}
+
 static void *for_queue(enum function function, cl_command_queue queue)
 {
 	void *address = only_driver(function);
@@ -162,9 +184,7 @@ static struct answerer answerer(cl_program handle)
 	struct answerer who = { .program = handle };
 
 	if (program)
-		who.shadow = ki_cl_shadow_of(program);
-	if (who.shadow)
-		who.program = who.shadow->program;
+		who.program = ki_cl_answerer(program, &who.shadow);
 	ki_cl_program_unref(program);
 	return who;
 }
@@ -277,6 +297,20 @@ static cl_int CL_API_CALL profile_data(
 	return result;
 }
 
+/* Not a vendor's, but by name alone before OpenCL 2.1. */
+static cl_program CL_API_CALL create_with_il(cl_context context, const void *il,
+					     size_t length, cl_int *errcode_ret)
+{
+	create_with_il_fn call = (create_with_il_fn)for_device(
+		CREATE_WITH_IL, first_device(context));
+	cl_program program = call(context, il, length, errcode_ret);
+
+	if (program)
+		ki_cl_program_add(program, context,
+				  ki_cl_source_new_il(il, length));
+	return program;
+}
+
 static const struct {
 	const char *name;
 	void *own;
@@ -295,6 +329,8 @@ static const struct {
 			      (void *)write_host_pipe },
 	[PROFILE_DATA] = { "clGetProfileDataDeviceIntelFPGA",
 			   (void *)profile_data },
+	[CREATE_WITH_IL] = { "clCreateProgramWithILKHR",
+			     (void *)create_with_il },
 };
 
 void *ki_cl_vendor_call(cl_platform_id platform, const char *name,

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * By the driver what an entry stood for until now: a program is made again from
+ * its recipe, with header programs and inputs of its own for the length of the
+ * call.
+ */
+
+#include "front/opencl/layer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static cl_program from_source(cl_context context,
+			      const struct ki_cl_source *source)
+{
+	if (source->il)
+		return ki_cl_next.clCreateProgramWithIL(context, source->il,
+							source->il_size, NULL);
+	return ki_cl_next.clCreateProgramWithSource(
+		context, source->n_strings,
+		(const char **)(uintptr_t)source->strings, source->lengths,
+		NULL);
+}
+
+static void release(cl_program *programs, cl_uint n)
+{
+	while (programs && n--)
+		if (programs[n])
+			(void)ki_cl_next.clReleaseProgram(programs[n]);
+	free(programs);
+}
+
+static cl_int compile(cl_program program, cl_context context,
+		      const struct ki_cl_recipe *recipe, const char *options)
+{
+	cl_program *headers = calloc(recipe->n_headers + 1, sizeof(*headers));
+	const char **names = calloc(recipe->n_headers + 1, sizeof(*names));
+	cl_int result = CL_OUT_OF_HOST_MEMORY;
+	cl_uint i;
+
+	if (!headers || !names)
+		goto out;
+	for (i = 0; i < recipe->n_headers; i++) {
+		names[i] = recipe->headers[i].name;
+		headers[i] = from_source(context, recipe->headers[i].source);
+		if (!headers[i])
+			goto out;
+	}
+	result = ki_cl_next.clCompileProgram(
+		program, 0, NULL, options, recipe->n_headers,
+		recipe->n_headers ? headers : NULL,
+		recipe->n_headers ? names : NULL, NULL, NULL);
+out:
+	release(headers, recipe->n_headers);
+	free(names);
+	return result;
+}
+
+static cl_int set_constants(cl_program program,
+			    const struct ki_cl_recipe *recipe)
+{
+	cl_int result = CL_SUCCESS;
+	cl_uint i;
+
+	for (i = 0; i < recipe->n_constants && !result; i++)
+		result = ki_cl_next.clSetProgramSpecializationConstant(
+			program, recipe->constants[i].id,
+			recipe->constants[i].size, recipe->constants[i].value);
+	return result;
+}
+
+static cl_int make(cl_program program, cl_context context,
+		   const struct ki_cl_recipe *recipe, const char *options)
+{
+	cl_int result = set_constants(program, recipe);
+
+	if (result)
+		return result;
+	if (recipe->kind == KI_CL_COMPILE)
+		return compile(program, context, recipe, options);
+	return ki_cl_next.clBuildProgram(program, 0, NULL, options, NULL, NULL);
+}
+
+cl_int ki_cl_make_again(struct ki_cl_program *program,
+			const struct ki_cl_recipe *recipe, const char *options)
+{
+	const struct ki_cl_recipe *now =
+		recipe->n_constants ? ki_cl_program_recipe(program, KI_CL_BUILD,
+							   NULL, 0, NULL)
+				    : NULL;
+	cl_int result =
+		make(program->handle, program->context, recipe, options);
+
+	/* Constants that were set since are for the next build. */
+	if (now)
+		(void)set_constants(program->handle, now);
+	ki_cl_recipe_unref(now);
+	return result;
+}
+
+static cl_program from_binaries(const struct ki_cl_recipe *recipe,
+				cl_context context, cl_uint n_devices,
+				const cl_device_id *devices)
+{
+	const unsigned char **binaries = calloc(n_devices, sizeof(*binaries));
+	size_t *sizes = calloc(n_devices, sizeof(*sizes));
+	cl_program program = NULL;
+	cl_uint i;
+
+	if (!binaries || !sizes || recipe->n_binaries != n_devices)
+		goto out;
+	for (i = 0; i < n_devices; i++) {
+		binaries[i] = recipe->binaries[i].bytes;
+		sizes[i] = recipe->binaries[i].size;
+		if (!binaries[i])
+			goto out;
+	}
+	program = ki_cl_next.clCreateProgramWithBinary(
+		context, n_devices, devices, sizes, binaries, NULL, NULL);
+out:
+	free(binaries);
+	free(sizes);
+	return program;
+}
+
+static cl_program link_inputs(const struct ki_cl_recipe *recipe,
+			      cl_context context, cl_uint n_devices,
+			      const cl_device_id *devices)
+{
+	cl_program *inputs = calloc(recipe->n_inputs, sizeof(*inputs));
+	cl_program linked = NULL;
+	cl_int result = CL_SUCCESS;
+	cl_uint i;
+
+	if (!inputs)
+		return NULL;
+	for (i = 0; i < recipe->n_inputs && !result; i++) {
+		inputs[i] = ki_cl_remake(recipe->inputs[i].recipe, context,
+					 n_devices, devices);
+		result = inputs[i] ? CL_SUCCESS : CL_INVALID_PROGRAM;
+	}
+	if (!result)
+		linked = ki_cl_next.clLinkProgram(
+			context, n_devices, devices, recipe->options,
+			recipe->n_inputs, inputs, NULL, NULL, &result);
+	if (linked && result) {
+		(void)ki_cl_next.clReleaseProgram(linked);
+		linked = NULL;
+	}
+	release(inputs, recipe->n_inputs);
+	return linked;
+}
+
+cl_program ki_cl_remake(const struct ki_cl_recipe *recipe, cl_context context,
+			cl_uint n_devices, const cl_device_id *devices)
+{
+	cl_program program;
+
+	if (recipe->kind == KI_CL_LINK)
+		return link_inputs(recipe, context, n_devices, devices);
+	if (recipe->kind == KI_CL_BINARY)
+		return from_binaries(recipe, context, n_devices, devices);
+	program = from_source(context, recipe->source);
+	if (program && make(program, context, recipe, recipe->options)) {
+		(void)ki_cl_next.clReleaseProgram(program);
+		program = NULL;
+	}
+	return program;
+}
