@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "front/opencl/key.h"
+#include "front/opencl/recipe.h"
 #include "sys/sys.h"
 
 #define TIMES_MAX 1001
@@ -31,26 +32,31 @@ static void fail(const char *what)
 }
 
 /* The time of one key, in nanoseconds. */
-static uint64_t time_of_key(const char *source, size_t size,
-			    const char *options)
+static uint64_t time_of_key(const char *text, size_t size, const char *options)
 {
+	struct ki_cl_source *source = ki_cl_source_new(1, &text, &size);
+	struct ki_cl_recipe *recipe =
+		ki_cl_recipe_build(source, NULL, 0, options);
 	struct ki_cl_build build = {
 		.platform = platform,
 		.devices = &device,
 		.n_devices = 1,
-		.strings = &source,
-		.lengths = &size,
-		.n_strings = 1,
-		.options = options,
+		.recipe = recipe,
 	};
 	struct kiln_key *key;
 	enum kiln_counter reason;
-	uint64_t start = ki_sys_posix.monotonic_ns(&ki_sys_posix);
+	uint64_t start, end;
 
+	if (!recipe)
+		fail("no memory");
+	start = ki_sys_posix.monotonic_ns(&ki_sys_posix);
 	if (ki_cl_key(identities, &build, &key, &reason))
 		fail("no key");
+	end = ki_sys_posix.monotonic_ns(&ki_sys_posix);
 	kiln_key_free(key);
-	return ki_sys_posix.monotonic_ns(&ki_sys_posix) - start;
+	ki_cl_recipe_unref(recipe);
+	ki_cl_source_unref(source);
+	return end - start;
 }
 
 static char *read_source(const char *path, size_t *out_size)
