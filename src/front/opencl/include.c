@@ -654,7 +654,8 @@ static void check_macros(struct walk *walk)
 	ki_cl_scan_fini(&scan);
 }
 
-static void walk_all(struct walk *walk, const struct ki_cl_scan *source)
+static void walk_all(struct walk *walk, const struct ki_cl_scan *texts,
+		     size_t n_texts)
 {
 	const struct ki_cl_words *files = &walk->search->options->files;
 	struct found found;
@@ -663,7 +664,8 @@ static void walk_all(struct walk *walk, const struct ki_cl_scan *source)
 	for (i = 0; i < files->n; i++)
 		look_for(walk, '"', files->words[i], "", "", 1);
 	check_macros(walk);
-	walk_scan(walk, source, "", "", 0);
+	for (i = 0; i < n_texts; i++)
+		walk_scan(walk, &texts[i], "", "", 0);
 	for (i = 0; i < walk->n_found && !walk->status; i++) {
 		found = walk->found[i];
 		walk_scan(walk, &found.file->scan, found.folder, found.label,
@@ -674,7 +676,8 @@ static void walk_all(struct walk *walk, const struct ki_cl_scan *source)
 	if ((walk->flags & KI_CL_SCAN_ASM) &&
 	    (walk->flags & KI_CL_SCAN_ASM_READS))
 		refuse(walk, KILN_COUNT_MISS_UNRESOLVED);
-	check_expanded(walk, source);
+	for (i = 0; i < n_texts; i++)
+		check_expanded(walk, &texts[i]);
 	for (i = 0; i < walk->n_found; i++)
 		check_expanded(walk, &walk->found[i].file->scan);
 	if (walk->expanded.n && !walk->status)
@@ -701,29 +704,48 @@ static void walk_fini(struct walk *walk)
 	ki_cl_words_fini(&walk->expanded);
 }
 
+enum kiln_status ki_cl_includes_add_texts(struct ki_cl_includes *includes,
+					  const struct ki_cl_search *search,
+					  const struct ki_cl_text *texts,
+					  size_t n_texts, struct kiln_key *key,
+					  enum kiln_counter *out_reason)
+{
+	struct walk walk = { .includes = includes,
+			     .search = search,
+			     .key = key };
+	struct ki_cl_scan *scans = calloc(n_texts + 1, sizeof(*scans));
+	size_t i;
+
+	if (!scans)
+		return KILN_E_NO_MEMORY;
+	ki_map_init(&walk.seen);
+	for (i = 0; i < n_texts; i++) {
+		ki_cl_scan_init(&scans[i]);
+		ki_cl_scan_text(&scans[i], texts[i].text, texts[i].size);
+	}
+	fail(&walk, search->options->failed);
+	if (search->options->opaque)
+		refuse(&walk, KILN_COUNT_MISS_UNRESOLVED);
+	walk_all(&walk, scans, n_texts);
+	walk_fini(&walk);
+	for (i = 0; i < n_texts; i++)
+		ki_cl_scan_fini(&scans[i]);
+	free(scans);
+	if (walk.status == KILN_E_UNSUPPORTED)
+		*out_reason = walk.reason;
+	if (search->out_stamp)
+		*search->out_stamp = walk.stamp;
+	return walk.status;
+}
+
 enum kiln_status ki_cl_includes_add(struct ki_cl_includes *includes,
 				    const struct ki_cl_search *search,
 				    const char *source, size_t size,
 				    struct kiln_key *key,
 				    enum kiln_counter *out_reason)
 {
-	struct walk walk = { .includes = includes,
-			     .search = search,
-			     .key = key };
-	struct ki_cl_scan scan;
+	struct ki_cl_text text = { .text = source, .size = size };
 
-	ki_map_init(&walk.seen);
-	ki_cl_scan_init(&scan);
-	ki_cl_scan_text(&scan, source, size);
-	fail(&walk, search->options->failed);
-	if (search->options->opaque)
-		refuse(&walk, KILN_COUNT_MISS_UNRESOLVED);
-	walk_all(&walk, &scan);
-	walk_fini(&walk);
-	ki_cl_scan_fini(&scan);
-	if (walk.status == KILN_E_UNSUPPORTED)
-		*out_reason = walk.reason;
-	if (search->out_stamp)
-		*search->out_stamp = walk.stamp;
-	return walk.status;
+	return ki_cl_includes_add_texts(includes, search, &text, 1, key,
+					out_reason);
 }

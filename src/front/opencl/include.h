@@ -54,11 +54,25 @@ struct ki_cl_search {
 	uint64_t *out_stamp;
 };
 
+struct ki_cl_text {
+	const char *text;
+	size_t size;
+};
+
 /*
- * Add the fields "include PATH" of a source.  KILN_OK; KILN_E_UNSUPPORTED with
- * *out_reason, the counter that tells why such a program is not cached;
- * KILN_E_NO_MEMORY.
+ * Add the fields "include PATH" of all texts of one program: its source, and
+ * header programs, which have no place and are looked for like all others.
+ * They count as one, since what one defines is there in the next.  KILN_OK;
+ * KILN_E_UNSUPPORTED with *out_reason, the counter that tells why such a program
+ * is not cached; KILN_E_NO_MEMORY.
  */
+enum kiln_status ki_cl_includes_add_texts(struct ki_cl_includes *includes,
+					  const struct ki_cl_search *search,
+					  const struct ki_cl_text *texts,
+					  size_t n_texts, struct kiln_key *key,
+					  enum kiln_counter *out_reason);
+
+/* The same for a source alone. */
 enum kiln_status ki_cl_includes_add(struct ki_cl_includes *includes,
 				    const struct ki_cl_search *search,
 				    const char *source, size_t size,

@@ -374,6 +374,68 @@ static void a_file_with_more_than_its_size_is_refused(void **state)
 	free(directory);
 }
 
+/* The closure of a source and a header program. */
+static enum kiln_status add_two(const char *options_text, const char *source,
+				const char *header, struct kiln_key **out_key)
+{
+	struct ki_cl_includes *includes = ki_cl_includes_new(&test_sys);
+	struct ki_cl_text texts[] = { { source, strlen(source) },
+				      { header, strlen(header) } };
+	struct ki_cl_options options;
+	struct ki_cl_search search = { .options = &options };
+	enum kiln_counter reason;
+	enum kiln_status status;
+
+	ki_cl_options_init(&options);
+	ki_cl_options_read(&options, options_text);
+	*out_key = kiln_key_new();
+	status = ki_cl_includes_add_texts(includes, &search, texts, 2, *out_key,
+					  &reason);
+	assert_int_equal(kiln_key_finish(*out_key), KILN_OK);
+	ki_cl_options_fini(&options);
+	ki_cl_includes_free(includes);
+	return status;
+}
+
+static void texts_of_one_program_count_as_one(void **state)
+{
+	static const struct {
+		const char *name, *options, *source, *header;
+		enum kiln_status status;
+	} CASES[] = {
+		{ "files of both", "", "int x;", "#include \"a.h\"", KILN_OK },
+		{ "a name that the other defines", "-DX=<a.h>", "#include X",
+		  "#define X <b.h>", KILN_E_UNSUPPORTED },
+		{ "the other way round", "-DX=<a.h>", "#undef X", "#include X",
+		  KILN_E_UNSUPPORTED },
+		{ "an assembler that the other names", "",
+		  "A(\".in\" \"cbin 'a.h'\");", "#define A asm",
+		  KILN_E_UNSUPPORTED },
+		{ "a time in the other", "", "int x;", "__DATE__",
+		  KILN_E_UNSUPPORTED },
+	};
+	char *directory = enter(FILES);
+	struct kiln_field field;
+	struct kiln_key *key;
+	const void *record;
+	size_t size;
+
+	for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+		print_message("# %s\n", CASES[i].name);
+		assert_int_equal(add_two(CASES[i].options, CASES[i].source,
+					 CASES[i].header, &key),
+				 CASES[i].status);
+		record = kiln_key_record(key, &size);
+		if (!i)
+			assert_int_equal(kiln_record_find(record, size,
+							  "include a.h",
+							  &field),
+					 KILN_OK);
+		kiln_key_free(key);
+	}
+	free(directory);
+}
+
 static void an_absolute_name_has_one_place(void **state)
 {
 	char *directory = enter(FILES), source[512], expected[512], text[4096];
@@ -751,6 +813,7 @@ int main(void)
 		cmocka_unit_test(a_second_name_of_a_file_is_no_copy),
 		cmocka_unit_test(a_link_that_leads_elsewhere_changes_the_key),
 		cmocka_unit_test(a_file_with_more_than_its_size_is_refused),
+		cmocka_unit_test(texts_of_one_program_count_as_one),
 		cmocka_unit_test(an_absolute_name_has_one_place),
 		cmocka_unit_test(a_fifo_is_not_waited_for),
 		cmocka_unit_test(
