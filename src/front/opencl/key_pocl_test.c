@@ -251,6 +251,37 @@ static void another_working_directory_has_the_same_key(void **state)
 	free(other);
 }
 
+/* S07: what counts is the program that PATH leads to, not how it leads. */
+static void the_order_of_path_and_links_to_tools_do_not_matter(void **state)
+{
+	char *folder = harness_directory(), *old = strdup(getenv("PATH"));
+	char *tool = harness_path(folder, "ld");
+	struct ki_cl_identities *before = identities;
+	enum kiln_counter reason;
+	struct kiln_key *first = key_of("k", "", &reason), *key;
+	char path[4096];
+
+	for (size_t i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s:%s", i ? folder : old,
+			 i ? old : folder);
+		if (i == 2)
+			assert_int_equal(symlink("/usr/bin/ld", tool), 0);
+		setenv("PATH", path, 1);
+		identities = ki_cl_identities_new(&calls);
+		key = key_of("k", "", &reason);
+		assert_memory_equal(kiln_key_digest(first),
+				    kiln_key_digest(key), KILN_DIGEST_BYTES);
+		kiln_key_free(key);
+		ki_cl_identities_free(identities);
+	}
+	identities = before;
+	setenv("PATH", old, 1);
+	kiln_key_free(first);
+	free(tool);
+	free(folder);
+	free(old);
+}
+
 /* ---- The whole ------------------------------------------------------- */
 
 static int setup(void **state)
@@ -301,6 +332,8 @@ int main(void)
 			a_variable_that_leads_to_programs_ends_caching),
 		cmocka_unit_test(other_processes_make_the_same_key),
 		cmocka_unit_test(another_working_directory_has_the_same_key),
+		cmocka_unit_test(
+			the_order_of_path_and_links_to_tools_do_not_matter),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
