@@ -218,8 +218,7 @@ static const char *const REFUSED[] = {
 	"#include_next <a.h>\n",
 	"#__include_macros <a.h>\n",
 	"#if __has_include(\"b.h\")\nint has_b;\n#endif\n",
-	"#define H(a,b) a##b\n#if H(__has,_include)(<c.h>)\nint "
-	"has_c;\n#endif\n",
+	"#define H(a) a##e\n#if H(__has_includ)(<c.h>)\nint h;\n#endif\n",
 	"__DATE__\n",
 	"__TIME__ x\n",
 	"__TIMESTAMP__\n",
