@@ -92,8 +92,13 @@ def run_directory(build):
     return tempfile.mkdtemp(prefix="run-", dir=build)
 
 
-def timed(command, environment):
-    """Wall time in ms of a program that says "ok" when its result is right."""
+def says_ok(ended):
+    return not ended.returncode and ended.stdout.startswith("ok")
+
+
+def timed(command, environment, is_right=says_ok):
+    """Wall time in ms of a program that says "ok" when its result is right, or
+    of which is_right() can tell from what it left."""
     start = time.perf_counter()
     try:
         ended = subprocess.run(command, env=environment, timeout=LIMIT_S,
@@ -103,7 +108,7 @@ def timed(command, environment):
     except subprocess.TimeoutExpired:
         raise Failure(f"{' '.join(command)}: not done in {LIMIT_S} s")
     ms = (time.perf_counter() - start) * 1000
-    if ended.returncode or not ended.stdout.startswith("ok"):
+    if not is_right(ended):
         raise Failure(f"{' '.join(command)}: status {ended.returncode}\n"
                       f"{ended.stdout}{ended.stderr}".rstrip())
     return ms
