@@ -191,11 +191,12 @@ static int take_headers(const struct ki_cl_request *request,
 		struct ki_cl_program *header =
 			ki_cl_program_get(request->programs[i]);
 
-		if (header && header->source && !header->source->il)
-			headers[i].source = ki_cl_source_ref(header->source);
+		if (header)
+			headers[i].source = ki_cl_program_source(header);
 		headers[i].name = request->names[i];
 		ki_cl_program_unref(header);
-		if (!headers[i].source || !headers[i].name)
+		if (!headers[i].source || headers[i].source->il ||
+		    !headers[i].name)
 			return -1;
 	}
 	return 0;
@@ -332,6 +333,7 @@ static cl_int build_whole(const struct ki_cl_guest *guest,
 		result = ki_cl_run(guest, program, request, made, NULL);
 	} else {
 		ki_cl_answer_with(program, shadow);
+		ki_cl_program_lend_source(program);
 		if (request->notify)
 			request->notify(request->handle, request->user_data);
 	}
@@ -356,7 +358,7 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 	if (ki_cl_is_in_use(program, &shadow))
 		return shadow ? refuse(shadow, request)
 			      : ki_cl_run(guest, program, request, NULL, NULL);
-	if (!program->source)
+	if (!program->has_source)
 		return build_linked(guest, program, request);
 	ki_mutex_lock(&ki_cl_lock);
 	is_native = program->native;

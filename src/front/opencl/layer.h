@@ -76,7 +76,7 @@ struct ki_cl_made {
 struct ki_cl_shadow {
 	/* Fixed after creation. */
 	cl_context context;
-	struct ki_cl_made *made; /* NULL: a twin */
+	struct ki_cl_made *made; /* NULL: a twin; a build's has no source */
 	char *options;		 /* as given; NULL if none were */
 	cl_device_id *devices;	 /* of the program and of the binaries */
 	cl_uint n_devices;
@@ -104,13 +104,13 @@ struct ki_cl_capture {
 	unsigned refs;	  /* under the lock */
 };
 
-/* An application's program: from source, IL or an object's binary, or linked
-   (then `source` is NULL). */
+/* An application's program: from source, from IL, from an object's binary, or
+   linked. */
 struct ki_cl_program {
 	/* Fixed after creation. */
 	cl_program handle;
 	cl_context context;
-	struct ki_cl_source *source;
+	int has_source; /* or IL */
 	int is_linked;
 	/* Fixed after ki_cl_program_devices(). */
 	cl_platform_id platform;
@@ -119,6 +119,7 @@ struct ki_cl_program {
 	/* Under the lock. */
 	unsigned refs;			  /* of the layer */
 	unsigned app_refs;		  /* of the application */
+	struct ki_cl_source *source;	  /* see ki_cl_program_source() */
 	struct ki_cl_constant *constants; /* of IL, by number */
 	cl_uint n_constants;
 	unsigned n_kernels;		 /* living, of either program */
@@ -172,6 +173,14 @@ void ki_cl_program_unref(struct ki_cl_program *program);
 
 /* Learn platform and devices from the driver: 0, or -1 if it would not say. */
 int ki_cl_program_devices(struct ki_cl_program *program);
+
+/*
+ * Its source or IL: one reference, or NULL if it has none or without memory.
+ * The driver keeps every source too, and gives it back.  What it gives back as
+ * it was need not be kept here, once an entry answers for the program.
+ */
+struct ki_cl_source *ki_cl_program_source(struct ki_cl_program *program);
+void ki_cl_program_lend_source(struct ki_cl_program *program);
 
 /* The driver has taken a constant of IL. */
 void ki_cl_program_constant(struct ki_cl_program *program, cl_uint id,

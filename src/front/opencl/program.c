@@ -72,6 +72,7 @@ struct ki_cl_program *ki_cl_program_new(cl_context context,
 	}
 	program->context = context;
 	program->source = source;
+	program->has_source = source != NULL;
 	program->refs = 1;
 	return program;
 }
@@ -285,6 +286,100 @@ int ki_cl_program_devices(struct ki_cl_program *program)
 	return 0;
 }
 
+/* ---- Sources ------------------------------------------------------------- */
+
+/* What the driver gives back. */
+static struct ki_cl_source *ask_for_source(cl_program handle)
+{
+	struct ki_cl_source *source = NULL;
+	const char *string;
+	char *text = NULL;
+	size_t size = 0;
+
+	if (ki_cl_next.clGetProgramInfo(handle, CL_PROGRAM_SOURCE, 0, NULL,
+					&size) ||
+	    size < 2)
+		return NULL;
+	text = malloc(size);
+	if (text &&
+	    !ki_cl_next.clGetProgramInfo(handle, CL_PROGRAM_SOURCE, size, text,
+					 NULL) &&
+	    memchr(text, 0, size) == text + size - 1) {
+		string = text;
+		source = ki_cl_source_new(1, &string, NULL);
+	}
+	free(text);
+	return source;
+}
+
+/* Whether both are the same to a compiler. */
+static int same_text(const struct ki_cl_source *one,
+		     const struct ki_cl_source *many)
+{
+	const char *text = one->strings[0];
+	size_t size = one->lengths[0];
+	cl_uint i;
+
+	for (i = 0; i < many->n_strings; i++) {
+		if (many->lengths[i] > size ||
+		    memcmp(text, many->strings[i], many->lengths[i]) != 0)
+			return 0;
+		text += many->lengths[i];
+		size -= many->lengths[i];
+	}
+	return !size;
+}
+
+static struct ki_cl_source *kept_source(struct ki_cl_program *program)
+{
+	struct ki_cl_source *source;
+
+	ki_mutex_lock(&ki_cl_lock);
+	source = ki_cl_source_ref(program->source);
+	ki_mutex_unlock(&ki_cl_lock);
+	return source;
+}
+
+/* Replace what is kept by `with`, if that is `what` still (references are taken
+   over). */
+static void keep_source(struct ki_cl_program *program,
+			const struct ki_cl_source *what,
+			struct ki_cl_source *with)
+{
+	struct ki_cl_source *before = with;
+
+	ki_mutex_lock(&ki_cl_lock);
+	if (program->source == what) {
+		before = program->source;
+		program->source = with;
+	}
+	ki_mutex_unlock(&ki_cl_lock);
+	ki_cl_source_unref(before);
+}
+
+struct ki_cl_source *ki_cl_program_source(struct ki_cl_program *program)
+{
+	struct ki_cl_source *source = kept_source(program);
+
+	if (source || !program->has_source)
+		return source;
+	source = ask_for_source(program->handle);
+	keep_source(program, NULL, ki_cl_source_ref(source));
+	return source;
+}
+
+void ki_cl_program_lend_source(struct ki_cl_program *program)
+{
+	struct ki_cl_source *source = kept_source(program), *theirs = NULL;
+
+	if (source && !source->il)
+		theirs = ask_for_source(program->handle);
+	if (theirs && same_text(theirs, source))
+		keep_source(program, source, NULL);
+	ki_cl_source_unref(theirs);
+	ki_cl_source_unref(source);
+}
+
 /* ---- Recipes ------------------------------------------------------------- */
 
 /* Where the constant is or goes, NULL without memory. */
@@ -335,19 +430,21 @@ const struct ki_cl_recipe *ki_cl_program_recipe(
 	const struct ki_cl_header *headers, cl_uint n_headers,
 	const char *options)
 {
+	struct ki_cl_source *source = ki_cl_program_source(program);
 	const struct ki_cl_recipe *recipe;
 
+	if (!source)
+		return NULL;
 	/* Constants are few; under the lock they stay as they are. */
 	ki_mutex_lock(&ki_cl_lock);
 	recipe = kind == KI_CL_COMPILE
-			 ? ki_cl_recipe_compile(program->source,
-						program->constants,
+			 ? ki_cl_recipe_compile(source, program->constants,
 						program->n_constants, headers,
 						n_headers, options)
-			 : ki_cl_recipe_build(program->source,
-					      program->constants,
+			 : ki_cl_recipe_build(source, program->constants,
 					      program->n_constants, options);
 	ki_mutex_unlock(&ki_cl_lock);
+	ki_cl_source_unref(source);
 	return recipe;
 }
 

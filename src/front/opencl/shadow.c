@@ -128,6 +128,26 @@ static cl_program make_program(const struct ki_cl_shadow *shadow,
 	return program;
 }
 
+/* Whoever builds a program again has its source: it is not kept for that. */
+static struct ki_cl_made *without_source(struct ki_cl_made *made)
+{
+	static const char *const nothing = "";
+	const struct ki_cl_recipe *recipe = NULL;
+	struct ki_cl_source *source = NULL;
+	struct ki_cl_made *slim = NULL;
+
+	if (made->recipe->kind == KI_CL_BUILD && !made->recipe->source->il)
+		source = ki_cl_source_new(1, &nothing, NULL);
+	if (source)
+		recipe = ki_cl_recipe_build(source, NULL, 0,
+					    made->recipe->options);
+	if (recipe)
+		slim = ki_cl_made_new(recipe, made->key, made->stamp);
+	ki_cl_recipe_unref(recipe);
+	ki_cl_source_unref(source);
+	return slim ? slim : ki_cl_made_ref(made);
+}
+
 struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
 				      struct ki_cl_made *made,
 				      const char *options,
@@ -147,7 +167,7 @@ struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
 		}
 	}
 	shadow->is_own = program->is_linked;
-	shadow->made = ki_cl_made_ref(made);
+	shadow->made = without_source(made);
 	describe_shadow(shadow, metadata);
 	ki_cl_shadow_add(shadow);
 	return shadow;
