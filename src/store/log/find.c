@@ -68,6 +68,31 @@ static enum kiln_status try_word(struct ki_log *log, struct log_index *index,
 	return KILN_OK;
 }
 
+/*
+ * One slot.  Eviction may swing its word to another place of the same record
+ * and unlink the old one while we look: a word that led nowhere and is not the
+ * same any more is not passed over, or a remove would leave the entry behind.
+ */
+static enum kiln_status try_slot(struct ki_log *log, struct log_index *index,
+				 const struct kiln_key *key, uint64_t slot,
+				 uint16_t tag, struct log_found *out_found)
+{
+	enum kiln_status status = KILN_MISS;
+	uint64_t word = index->words[slot], before;
+	int tries = 0;
+
+	do {
+		if (!word || log_word_tag(word) != tag)
+			return KILN_MISS;
+		before = word;
+		status = try_word(log, index, key, slot, word, out_found);
+		if (status != KILN_MISS)
+			return status;
+		word = index->words[slot];
+	} while (word != before && ++tries < LOG_TRIES);
+	return status;
+}
+
 enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 			     const struct kiln_key *key,
 			     struct log_found *out_found)
@@ -82,14 +107,10 @@ enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 		return KILN_E_IO;
 	for (bucket = 0; bucket < 2; bucket++)
 		for (i = 0; i < LOG_WORDS; i++) {
-			uint64_t slot = slots[bucket] + i;
-			uint64_t word = index->words[slot];
-			enum kiln_status status;
+			enum kiln_status status =
+				try_slot(log, index, key, slots[bucket] + i,
+					 tag, out_found);
 
-			if (!word || log_word_tag(word) != tag)
-				continue;
-			status = try_word(log, index, key, slot, word,
-					  out_found);
 			if (status == KILN_OK)
 				return status;
 			if (status != KILN_MISS)

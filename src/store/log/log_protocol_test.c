@@ -2,6 +2,7 @@
 
 /* What a process may find that another left half-way, or does meanwhile. */
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,66 @@ static void a_writer_that_was_stopped_hurts_nobody(void **state)
 
 static struct store other;
 static int steps;
+
+/* ---- Carried over meanwhile ---------------------------------------------- */
+
+static char carried_path[KI_PATH_MAX]; /* the first segment's */
+
+static void *evict_it(void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < 1000 && !access(carried_path, F_OK); i++)
+		if (store_put(&meanwhile, next_number++, 3000, 0))
+			abort();
+	return NULL;
+}
+
+/* On the way to the segment's file, another evicts it (in a thread, because
+   the one that opens may hold a lock of the same rank). */
+static int late_open(const struct ki_sys *sys, const char *path, unsigned flags,
+		     unsigned mode)
+{
+	pthread_t thread;
+
+	if (!strcmp(path, carried_path) &&
+	    (pthread_create(&thread, NULL, evict_it, NULL) ||
+	     pthread_join(thread, NULL)))
+		abort();
+	return ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+static void what_is_removed_while_it_is_carried_over_stays_away(void **state)
+{
+	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST };
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct store store = store_new(1 << 20, 0);
+		struct ki_sys sys = ki_sys_posix;
+
+		assert_int_equal(store_put(&store, 0, 3000, 0), KILN_OK);
+		snprintf(carried_path, sizeof(carried_path), "%s/kiln.%08x.val",
+			 store.directory,
+			 log_tail_segment(header_of(&store)->tail));
+		assert_int_equal(access(carried_path, F_OK), 0);
+		assert_int_equal(store_get(&store, 0, 3000), KILN_OK);
+		store_close(&store);
+		meanwhile = store_beside(&store, 0);
+		next_number = 1;
+		sys.open = late_open;
+		store.options.sys = &sys;
+		store.options.flags = ways[i];
+		store_open(&store);
+
+		assert_int_equal(store_remove(&store, 0), KILN_OK);
+		assert_int_not_equal(access(carried_path, F_OK), 0);
+		assert_int_equal(store_get(&meanwhile, 0, 3000), KILN_MISS);
+		carried_path[0] = '\0';
+		store_close(&meanwhile);
+		store_free(&store);
+	}
+}
 
 static void remove_all(const char *directory)
 {
@@ -398,6 +459,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_writer_that_was_stopped_hurts_nobody),
+		cmocka_unit_test(
+			what_is_removed_while_it_is_carried_over_stays_away),
 		cmocka_unit_test(a_late_writer_meets_no_file_of_a_newer_store),
 		cmocka_unit_test(segment_numbers_cross_every_border),
 		cmocka_unit_test(old_words_find_nothing),
