@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A key's fields, in order: what is built, how, from what, by whom, for what.
- * The source is one digest over the strings put together, as compilers see
- * them; with a NUL in a string, where a driver might stop reading, the lengths
- * count too.
+ * A key's fields, in order: what is made, how, from what, by whom, for what.
+ * A source is one digest over its strings put together, as compilers see them;
+ * with a NUL in a string, where a driver might stop reading, the lengths count
+ * too.
+ *
+ * An input of a link stands for all that its own key holds: one digest over
+ * that key's record.  What such a digest hides but is asked for when a look-up
+ * misses, sources and options, has fields beside it.
  */
 
 #include "front/opencl/key.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,23 +25,25 @@
 #include "front/opencl/options.h"
 #include "front/opencl/scan.h"
 
-#define KIND_BUILD  "opencl build 1"
-#define KIND_FAMILY "opencl family 1"
+#define KIND_BUILD   "opencl build 1"
+#define KIND_COMPILE "opencl compile 1"
+#define KIND_LINK    "opencl link 1"
+#define KIND_FAMILY  "opencl family 1"
 
 #define SOURCE_BYTES_MAX ((size_t)1 << 30)
 
-/* ---- The source ------------------------------------------------------ */
+/* ---- Sources --------------------------------------------------------- */
 
 /* The strings as one text.  `out_text` borrows where there is one string. */
 static enum kiln_status join(const struct ki_cl_source *source,
-			     struct ki_bytes *bytes, const char **out_text,
-			     size_t *out_size)
+			     struct ki_bytes *bytes,
+			     struct ki_cl_text *out_text)
 {
 	cl_uint i;
 
 	if (source->n_strings == 1) {
-		*out_text = source->strings[0];
-		*out_size = source->lengths[0];
+		out_text->text = source->strings[0];
+		out_text->size = source->lengths[0];
 		return KILN_OK;
 	}
 	bytes->limit = SOURCE_BYTES_MAX;
@@ -44,25 +51,74 @@ static enum kiln_status join(const struct ki_cl_source *source,
 		ki_bytes_add(bytes, source->strings[i], source->lengths[i]);
 	if (bytes->failed)
 		return KILN_E_NO_MEMORY;
-	*out_text = bytes->data ? (const char *)bytes->data : "";
-	*out_size = bytes->size;
+	out_text->text = bytes->data ? (const char *)bytes->data : "";
+	out_text->size = bytes->size;
 	return KILN_OK;
 }
 
-static void source_to_key(const struct ki_cl_source *source, const char *text,
-			  size_t size, struct kiln_key *key)
+static void text_to_key(const struct ki_cl_source *source,
+			const struct ki_cl_text *text, const char *label,
+			struct kiln_key *key)
 {
+	char lengths_label[KILN_LABEL_BYTES_MAX + 1];
 	struct ki_bytes lengths;
 	cl_uint i;
 
-	kiln_key_add_digest(key, "source", text, size);
-	if (!size || !memchr(text, 0, size))
+	kiln_key_add_digest(key, label, text->text, text->size);
+	if (!text->size || !memchr(text->text, 0, text->size))
 		return;
 	ki_bytes_init(&lengths);
 	for (i = 0; i < source->n_strings; i++)
 		ki_bytes_add_u64(&lengths, source->lengths[i]);
-	kiln_key_add_digest(key, "source lengths", lengths.data, lengths.size);
+	snprintf(lengths_label, sizeof(lengths_label), "%s lengths", label);
+	kiln_key_add_digest(key, lengths_label, lengths.data, lengths.size);
 	ki_bytes_fini(&lengths);
+}
+
+static void il_to_key(const struct ki_cl_recipe *recipe, struct kiln_key *key)
+{
+	char label[32];
+	cl_uint i;
+
+	kiln_key_add_digest(key, "il", recipe->source->il,
+			    recipe->source->il_size);
+	for (i = 0; i < recipe->n_constants; i++) {
+		snprintf(label, sizeof(label), "constant %u",
+			 recipe->constants[i].id);
+		kiln_key_add(key, label, recipe->constants[i].value,
+			     recipe->constants[i].size);
+	}
+}
+
+/*
+ * A source and its headers: `texts` has room for one more than there are
+ * headers, as `joined` has, and the latter holds what the former point to.
+ */
+static enum kiln_status texts_to_key(const struct ki_cl_recipe *recipe,
+				     struct ki_bytes *joined,
+				     struct ki_cl_text *texts,
+				     struct kiln_key *key)
+{
+	enum kiln_status status;
+	char label[32];
+	cl_uint i;
+
+	status = join(recipe->source, &joined[0], &texts[0]);
+	if (status)
+		return status;
+	text_to_key(recipe->source, &texts[0], "source", key);
+	for (i = 0; i < recipe->n_headers && !status; i++) {
+		const struct ki_cl_header *header = &recipe->headers[i];
+
+		status = join(header->source, &joined[i + 1], &texts[i + 1]);
+		if (status)
+			return status;
+		snprintf(label, sizeof(label), "header %u name", i);
+		kiln_key_add_string(key, label, header->name);
+		snprintf(label, sizeof(label), "header %u", i);
+		text_to_key(header->source, &texts[i + 1], label, key);
+	}
+	return status;
 }
 
 /* ---- Options --------------------------------------------------------- */
@@ -112,8 +168,8 @@ static enum kiln_status read_all_options(const struct ki_cl_driver_row *row,
 static enum kiln_status includes_to_key(struct ki_cl_identities *identities,
 					const struct ki_cl_build *build,
 					const struct ki_cl_options *options,
-					const char *text, size_t size,
-					struct kiln_key *key,
+					const struct ki_cl_text *texts,
+					size_t n_texts, struct kiln_key *key,
 					enum kiln_counter *out_reason)
 {
 	char folders[KI_CL_DRIVER_FOLDERS_MAX][KI_PATH_MAX];
@@ -127,8 +183,193 @@ static enum kiln_status includes_to_key(struct ki_cl_identities *identities,
 		ki_cl_identities_row(identities, build->platform), folders);
 	search.n_driver_headers = ki_cl_identities_headers(
 		identities, build->platform, &search.driver_headers);
-	return ki_cl_includes_add(ki_cl_identities_includes(identities),
-				  &search, text, size, key, out_reason);
+	return ki_cl_includes_add_texts(ki_cl_identities_includes(identities),
+					&search, texts, n_texts, key,
+					out_reason);
+}
+
+/* Options and what they and the texts include. */
+static enum kiln_status files_to_key(struct ki_cl_identities *identities,
+				     const struct ki_cl_build *build,
+				     const struct ki_cl_text *texts,
+				     size_t n_texts, struct kiln_key *key,
+				     enum kiln_counter *out_reason)
+{
+	struct ki_cl_options options;
+	enum kiln_status status;
+
+	ki_cl_options_init(&options);
+	status = read_all_options(
+		ki_cl_identities_row(identities, build->platform), build,
+		&options, out_reason);
+	if (!status)
+		status = includes_to_key(identities, build, &options, texts,
+					 n_texts, key, out_reason);
+	ki_cl_options_fini(&options);
+	return status;
+}
+
+/* ---- Builds and compilations ----------------------------------------- */
+
+static enum kiln_status fill_from_texts(struct ki_cl_identities *identities,
+					const struct ki_cl_build *build,
+					struct kiln_key *key,
+					enum kiln_counter *out_reason)
+{
+	size_t n_texts = (size_t)build->recipe->n_headers + 1, i;
+	struct ki_cl_text *texts = calloc(n_texts, sizeof(*texts));
+	struct ki_bytes *joined = calloc(n_texts, sizeof(*joined));
+	enum kiln_status status = KILN_E_NO_MEMORY;
+
+	for (i = 0; i < n_texts && joined; i++)
+		ki_bytes_init(&joined[i]);
+	if (texts && joined)
+		status = texts_to_key(build->recipe, joined, texts, key);
+	if (!status)
+		status = files_to_key(identities, build, texts, n_texts, key,
+				      out_reason);
+	for (i = 0; i < n_texts && joined; i++)
+		ki_bytes_fini(&joined[i]);
+	free(joined);
+	free(texts);
+	return status;
+}
+
+static int has_headers_of_il(const struct ki_cl_recipe *recipe)
+{
+	cl_uint i;
+
+	for (i = 0; i < recipe->n_headers; i++)
+		if (recipe->headers[i].source->il)
+			return 1;
+	return 0;
+}
+
+/* IL includes nothing, and nobody knows what it would do with headers. */
+static enum kiln_status fill_from_source(struct ki_cl_identities *identities,
+					 const struct ki_cl_build *build,
+					 struct kiln_key *key,
+					 enum kiln_counter *out_reason)
+{
+	const struct ki_cl_recipe *recipe = build->recipe;
+
+	if (has_headers_of_il(recipe) ||
+	    (recipe->source->il && recipe->n_headers))
+		return refuse(KILN_COUNT_MISS_UNSUPPORTED, out_reason);
+	if (!recipe->source->il)
+		return fill_from_texts(identities, build, key, out_reason);
+	il_to_key(recipe, key);
+	return files_to_key(identities, build, NULL, 0, key, out_reason);
+}
+
+/* ---- Links ----------------------------------------------------------- */
+
+static void add_stamp(const struct ki_cl_build *build, uint64_t stamp)
+{
+	const uint64_t both[] = { build->out_stamp ? *build->out_stamp : 0,
+				  stamp };
+
+	if (build->out_stamp)
+		*build->out_stamp = ki_xxh3_64(both, sizeof(both));
+}
+
+static enum kiln_status find_source(const void *record, size_t size,
+				    struct kiln_field *out_field)
+{
+	enum kiln_status status =
+		kiln_record_find(record, size, "source", out_field);
+
+	return status ? kiln_record_find(record, size, "il", out_field)
+		      : status;
+}
+
+static void input_key_to_key(const struct kiln_key *input, cl_uint n,
+			     struct kiln_key *key, struct ki_bytes *sources)
+{
+	struct kiln_field field;
+	char label[32];
+	size_t size;
+	const void *record = kiln_key_record(input, &size);
+
+	if (!find_source(record, size, &field))
+		ki_bytes_add(sources, field.data, field.size);
+	snprintf(label, sizeof(label), "options of input %u", n);
+	if (!kiln_record_find(record, size, "options", &field))
+		kiln_key_add(key, label, field.data, field.size);
+	snprintf(label, sizeof(label), "input %u", n);
+	kiln_key_add_digest(key, label, record, size);
+}
+
+static void binary_to_key(const struct ki_cl_recipe *input, cl_uint n,
+			  struct kiln_key *key, struct ki_bytes *sources)
+{
+	char label[64];
+	cl_uint i;
+
+	snprintf(label, sizeof(label), "options of input %u", n);
+	kiln_key_add_string(key, label, input->options);
+	for (i = 0; i < input->n_binaries; i++) {
+		const struct ki_cl_binary *binary = &input->binaries[i];
+
+		ki_bytes_add(sources, binary->digest, sizeof(binary->digest));
+		snprintf(label, sizeof(label), "input %u binary %u", n, i);
+		kiln_key_add_known_digest(key, label, binary->size,
+					  binary->digest);
+	}
+}
+
+static enum kiln_status input_to_key(struct ki_cl_identities *identities,
+				     const struct ki_cl_build *build, cl_uint n,
+				     struct kiln_key *key,
+				     struct ki_bytes *sources,
+				     enum kiln_counter *out_reason)
+{
+	const struct ki_cl_input *input = &build->recipe->inputs[n];
+	struct ki_cl_build inner = *build;
+	uint64_t stamp = input->stamp;
+	enum kiln_status status;
+	struct kiln_key *inner_key;
+
+	if (input->recipe->kind == KI_CL_BINARY) {
+		binary_to_key(input->recipe, n, key, sources);
+		return KILN_OK;
+	}
+	if (input->key) {
+		input_key_to_key(input->key, n, key, sources);
+		add_stamp(build, stamp);
+		return KILN_OK;
+	}
+	inner.recipe = input->recipe;
+	inner.out_stamp = &stamp;
+	status = ki_cl_key(identities, &inner, &inner_key, out_reason);
+	if (status)
+		return status;
+	input_key_to_key(inner_key, n, key, sources);
+	add_stamp(build, stamp);
+	kiln_key_free(inner_key);
+	return KILN_OK;
+}
+
+static enum kiln_status fill_from_inputs(struct ki_cl_identities *identities,
+					 const struct ki_cl_build *build,
+					 struct kiln_key *key,
+					 enum kiln_counter *out_reason)
+{
+	struct ki_bytes sources;
+	enum kiln_status status;
+	cl_uint i;
+
+	ki_bytes_init(&sources);
+	status = files_to_key(identities, build, NULL, 0, key, out_reason);
+	for (i = 0; i < build->recipe->n_inputs && !status; i++)
+		status = input_to_key(identities, build, i, key, &sources,
+				      out_reason);
+	if (!status && sources.failed)
+		status = KILN_E_NO_MEMORY;
+	if (!status)
+		kiln_key_add_digest(key, "source", sources.data, sources.size);
+	ki_bytes_fini(&sources);
+	return status;
 }
 
 /* ---- The key --------------------------------------------------------- */
@@ -138,31 +379,23 @@ static enum kiln_status fill(struct ki_cl_identities *identities,
 			     struct kiln_key *key,
 			     enum kiln_counter *out_reason)
 {
-	struct ki_cl_options options;
-	struct ki_bytes joined;
+	static const char *const kinds[] = {
+		[KI_CL_BUILD] = KIND_BUILD,
+		[KI_CL_COMPILE] = KIND_COMPILE,
+		[KI_CL_LINK] = KIND_LINK,
+	};
+	const struct ki_cl_recipe *recipe = build->recipe;
 	enum kiln_status status;
-	const char *text;
-	size_t size;
 
-	ki_cl_options_init(&options);
-	ki_bytes_init(&joined);
-	kiln_key_add_string(key, "kind", KIND_BUILD);
-	kiln_key_add_string(key, "options", build->recipe->options);
-	status = join(build->recipe->source, &joined, &text, &size);
-	if (status)
-		goto out;
-	source_to_key(build->recipe->source, text, size, key);
-	status = read_all_options(
-		ki_cl_identities_row(identities, build->platform), build,
-		&options, out_reason);
-	if (!status)
-		status = includes_to_key(identities, build, &options, text,
-					 size, key, out_reason);
+	if (recipe->kind == KI_CL_BINARY)
+		return refuse(KILN_COUNT_MISS_UNSUPPORTED, out_reason);
+	kiln_key_add_string(key, "kind", kinds[recipe->kind]);
+	kiln_key_add_string(key, "options", recipe->options);
+	status = (recipe->kind == KI_CL_LINK ? fill_from_inputs
+					     : fill_from_source)(
+		identities, build, key, out_reason);
 	if (!status)
 		status = ki_cl_identity_add(identities, build, key, out_reason);
-out:
-	ki_cl_options_fini(&options);
-	ki_bytes_fini(&joined);
 	return status;
 }
 
@@ -197,9 +430,11 @@ static const struct group {
 } GROUPS[] = {
 	{ { "platform ", "compiler " }, KILN_COUNT_MISS_COMPILER },
 	{ { "device " }, KILN_COUNT_MISS_DEVICE },
-	{ { "options" }, KILN_COUNT_MISS_OPTIONS },
-	{ { "include " }, KILN_COUNT_MISS_INCLUDE },
+	{ { "options", "constant " }, KILN_COUNT_MISS_OPTIONS },
+	{ { "include ", "header " }, KILN_COUNT_MISS_INCLUDE },
 	{ { "environment ", "layer " }, KILN_COUNT_MISS_ENVIRONMENT },
+	/* What else an input's key may hold. */
+	{ { "input " }, KILN_COUNT_MISS_INCLUDE },
 };
 
 static int is_in(const struct group *group, const struct kiln_field *field)
@@ -255,16 +490,19 @@ enum kiln_status ki_cl_family_key(const struct kiln_key *key,
 				  struct kiln_key **out_family)
 {
 	struct kiln_key *family;
-	struct kiln_field source;
+	struct kiln_field kind, source;
 	enum kiln_status status;
 	size_t size;
 	const void *record = kiln_key_record(key, &size);
 
-	status = kiln_record_find(record, size, "source", &source);
+	status = kiln_record_find(record, size, "kind", &kind);
+	if (!status)
+		status = find_source(record, size, &source);
 	if (status || source.kind != KILN_FIELD_DIGEST)
 		return KILN_E_INVALID;
 	family = kiln_key_new();
 	kiln_key_add_string(family, "kind", KIND_FAMILY);
+	kiln_key_add(family, "of", kind.data, kind.size);
 	kiln_key_add_known_digest(family, "source", source.original_size,
 				  source.data);
 	status = kiln_key_finish(family);

@@ -72,14 +72,14 @@ struct ki_cl_build {
 };
 
 /*
- * The key of a build from source.  KILN_OK; else out_reason says which counter
- * tells why this program is not cached (KILN_COUNT_MISS_UNRESOLVED,
- * _TIME_MACRO, _DIRECTIVE, _UNKNOWN_LAYER, _UNSUPPORTED) and the status is
- * KILN_E_UNSUPPORTED, or NO_MEMORY.
+ * The key of any recipe but a BINARY (which only has a place in a link).  An
+ * input of a link counts with the key that the recipe has for it, else its key
+ * is computed too.  KILN_OK; else out_reason says which counter tells why this
+ * program is not cached (KILN_COUNT_MISS_UNRESOLVED, _TIME_MACRO, _DIRECTIVE,
+ * _UNKNOWN_LAYER, _UNSUPPORTED) and the status is KILN_E_UNSUPPORTED, or
+ * NO_MEMORY.
  *
- * Fields, in order (docs/formats/opencl-key.md): "kind", "options", "source",
- * "include NAME", "platform ...", "compiler ...", "device ...", "environment
- * NAME", "layer N".
+ * The fields: docs/formats/opencl-key.md.
  */
 enum kiln_status ki_cl_key(struct ki_cl_identities *identities,
 			   const struct ki_cl_build *build,

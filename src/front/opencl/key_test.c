@@ -213,6 +213,375 @@ static void what_cannot_be_known_is_refused_with_its_reason(void **state)
 			 KILN_COUNT_MISS_UNSUPPORTED);
 }
 
+/* ---- Recipes --------------------------------------------------------- */
+
+/* What a row's recipe is made of; texts end with the first NULL. */
+struct made_of {
+	enum ki_cl_recipe_kind kind;
+	const char *text; /* source, or IL if it begins with '!' */
+	const char *options;
+	const char *headers[5]; /* name, text, ... */
+	const char *constants;	/* id and value, a digit and a letter each */
+	const struct made_of *inputs[4];
+	const char *binary;
+};
+
+static struct ki_cl_source *source_of(const char *text)
+{
+	struct ki_cl_source *source =
+		*text == '!' ? ki_cl_source_new_il(text + 1, strlen(text) - 1)
+			     : ki_cl_source_new(1, &text, NULL);
+
+	assert_non_null(source);
+	return source;
+}
+
+static cl_uint headers_of(const struct made_of *of,
+			  struct ki_cl_header headers[2])
+{
+	cl_uint n;
+
+	for (n = 0; of->headers[2 * n]; n++) {
+		headers[n].name = of->headers[2 * n];
+		headers[n].source = source_of(of->headers[2 * n + 1]);
+	}
+	return n;
+}
+
+/* Digits are ids, letters values; capitals have two bytes. */
+static cl_uint constants_of(const struct made_of *of,
+			    struct ki_cl_constant constants[4])
+{
+	const char *at = of->constants ? of->constants : "";
+	cl_uint n;
+
+	for (n = 0; at[2 * n]; n++) {
+		constants[n].id = (cl_uint)(at[2 * n] - '0');
+		constants[n].size = at[2 * n + 1] < 'a' ? 2 : 1;
+		constants[n].value = (const uint8_t *)&at[2 * n + 1];
+	}
+	return n;
+}
+
+static struct ki_cl_recipe *recipe_of(const struct made_of *of);
+
+static struct ki_cl_recipe *link_of(const struct made_of *of)
+{
+	struct ki_cl_input inputs[4] = { { 0 } };
+	cl_uint n;
+
+	for (n = 0; of->inputs[n]; n++)
+		inputs[n].recipe = recipe_of(of->inputs[n]);
+	return keep(ki_cl_recipe_link(inputs, n, of->options));
+}
+
+static struct ki_cl_recipe *recipe_of(const struct made_of *of)
+{
+	struct ki_cl_constant constants[4];
+	struct ki_cl_header headers[2];
+	struct ki_cl_source *source;
+	struct ki_cl_recipe *recipe;
+	cl_uint n_constants = constants_of(of, constants), n_headers;
+
+	if (of->kind == KI_CL_LINK)
+		return link_of(of);
+	if (of->kind == KI_CL_BINARY) {
+		const unsigned char *bytes = (const unsigned char *)of->binary;
+		size_t size = strlen(of->binary);
+
+		return keep(
+			ki_cl_recipe_binary(&bytes, &size, 1, 1, of->options));
+	}
+	source = source_of(of->text);
+	n_headers = headers_of(of, headers);
+	recipe =
+		of->kind == KI_CL_BUILD
+			? ki_cl_recipe_build(source, constants, n_constants,
+					     of->options)
+			: ki_cl_recipe_compile(source, constants, n_constants,
+					       headers, n_headers, of->options);
+	while (n_headers)
+		ki_cl_source_unref(headers[--n_headers].source);
+	ki_cl_source_unref(source);
+	return keep(recipe);
+}
+
+static struct ki_cl_build build_of_recipe(const struct ki_cl_recipe *recipe)
+{
+	return (struct ki_cl_build){
+		.platform = driver.platform,
+		.devices = driver.devices,
+		.n_devices = 1,
+		.recipe = recipe,
+	};
+}
+
+static struct kiln_key *key_made_of(const struct made_of *of)
+{
+	struct ki_cl_build build = build_of_recipe(recipe_of(of));
+
+	return key_of(&build);
+}
+
+#define BUILD(...)                                                             \
+	{                                                                      \
+		.kind = KI_CL_BUILD, __VA_ARGS__                               \
+	}
+#define COMPILE(...)                                                           \
+	{                                                                      \
+		.kind = KI_CL_COMPILE, __VA_ARGS__                             \
+	}
+#define BINARY(...)                                                            \
+	{                                                                      \
+		.kind = KI_CL_BINARY, __VA_ARGS__                              \
+	}
+#define LINK(...)                                                              \
+	{                                                                      \
+		.kind = KI_CL_LINK, __VA_ARGS__                                \
+	}
+
+static const struct made_of object_a = COMPILE(.text = "a");
+static const struct made_of object_b = COMPILE(.text = "b");
+static const struct made_of object_a_x = COMPILE(.text = "a", .options = "-DX");
+static const struct made_of object_a_h =
+	COMPILE(.text = "a", .headers = { "h", "1" });
+static const struct made_of object_il = COMPILE(.text = "!a");
+static const struct made_of binary_a = BINARY(.binary = "a");
+static const struct made_of binary_b = BINARY(.binary = "b");
+static const struct made_of binary_a_x =
+	BINARY(.binary = "a", .options = "-DX");
+static const struct made_of library_a =
+	LINK(.inputs = { &object_a }, .options = "-create-library");
+static const struct made_of library_b =
+	LINK(.inputs = { &object_b }, .options = "-create-library");
+
+enum { EQUAL = -1 };
+
+static const struct {
+	const char *name;
+	struct made_of a;
+	struct made_of b;
+	int reason; /* EQUAL, or why b misses where a is there */
+} RECIPES[] = {
+	{ "a compilation is no build", BUILD(.text = "a"), COMPILE(.text = "a"),
+	  KILN_COUNT_MISS_NEW },
+	{ "no options are empty ones", COMPILE(.text = "a"),
+	  COMPILE(.text = "a", .options = ""), EQUAL },
+	{ "options of a compilation", COMPILE(.text = "a"),
+	  COMPILE(.text = "a", .options = "-DX"), KILN_COUNT_MISS_OPTIONS },
+	{ "IL is not a source of the same bytes", BUILD(.text = "a"),
+	  BUILD(.text = "!a"), KILN_COUNT_MISS_NEW },
+	{ "other IL", BUILD(.text = "!a"), BUILD(.text = "!b"),
+	  KILN_COUNT_MISS_NEW },
+	{ "constants in another order of setting",
+	  BUILD(.text = "!a", .constants = "1x2y"),
+	  BUILD(.text = "!a", .constants = "2y1x"), EQUAL },
+	{ "a constant that is set again",
+	  BUILD(.text = "!a", .constants = "1x2y1z"),
+	  BUILD(.text = "!a", .constants = "1z2y"), EQUAL },
+	{ "a constant of another value", BUILD(.text = "!a", .constants = "1x"),
+	  BUILD(.text = "!a", .constants = "1y"), KILN_COUNT_MISS_OPTIONS },
+	{ "a constant of another size", BUILD(.text = "!a", .constants = "1X"),
+	  BUILD(.text = "!a", .constants = "1x"), KILN_COUNT_MISS_OPTIONS },
+	{ "a constant of another id", BUILD(.text = "!a", .constants = "1x"),
+	  BUILD(.text = "!a", .constants = "2x"), KILN_COUNT_MISS_OPTIONS },
+	{ "a constant that is not set", BUILD(.text = "!a", .constants = "1x"),
+	  BUILD(.text = "!a"), KILN_COUNT_MISS_OPTIONS },
+	{ "no header", COMPILE(.text = "a", .headers = { "h", "1" }),
+	  COMPILE(.text = "a"), KILN_COUNT_MISS_INCLUDE },
+	{ "a header of another text",
+	  COMPILE(.text = "a", .headers = { "h", "1" }),
+	  COMPILE(.text = "a", .headers = { "h", "2" }),
+	  KILN_COUNT_MISS_INCLUDE },
+	{ "a header of another name",
+	  COMPILE(.text = "a", .headers = { "h", "1" }),
+	  COMPILE(.text = "a", .headers = { "i", "1" }),
+	  KILN_COUNT_MISS_INCLUDE },
+	{ "headers in another order",
+	  COMPILE(.text = "a", .headers = { "h", "1", "i", "2" }),
+	  COMPILE(.text = "a", .headers = { "i", "2", "h", "1" }),
+	  KILN_COUNT_MISS_INCLUDE },
+	{ "the same header name twice, in another order",
+	  COMPILE(.text = "a", .headers = { "h", "1", "h", "2" }),
+	  COMPILE(.text = "a", .headers = { "h", "2", "h", "1" }),
+	  KILN_COUNT_MISS_INCLUDE },
+	{ "name and text of a header do not run together",
+	  COMPILE(.text = "a", .headers = { "h1", "2" }),
+	  COMPILE(.text = "a", .headers = { "h", "12" }),
+	  KILN_COUNT_MISS_INCLUDE },
+	{ "the same link", LINK(.inputs = { &object_a, &object_b }),
+	  LINK(.inputs = { &object_a, &object_b }), EQUAL },
+	{ "inputs in another order", LINK(.inputs = { &object_a, &object_b }),
+	  LINK(.inputs = { &object_b, &object_a }), KILN_COUNT_MISS_INCLUDE },
+	{ "an input twice", LINK(.inputs = { &object_a }),
+	  LINK(.inputs = { &object_a, &object_a }), KILN_COUNT_MISS_OPTIONS },
+	{ "options of a link", LINK(.inputs = { &object_a }),
+	  LINK(.inputs = { &object_a }, .options = "-create-library"),
+	  KILN_COUNT_MISS_OPTIONS },
+	{ "options of an input", LINK(.inputs = { &object_a }),
+	  LINK(.inputs = { &object_a_x }), KILN_COUNT_MISS_OPTIONS },
+	{ "a header of an input", LINK(.inputs = { &object_a }),
+	  LINK(.inputs = { &object_a_h }), KILN_COUNT_MISS_INCLUDE },
+	{ "an input from IL", LINK(.inputs = { &object_a }),
+	  LINK(.inputs = { &object_il }), KILN_COUNT_MISS_INCLUDE },
+	{ "a binary", LINK(.inputs = { &binary_a }),
+	  LINK(.inputs = { &binary_a }), EQUAL },
+	{ "another binary", LINK(.inputs = { &binary_a }),
+	  LINK(.inputs = { &binary_b }), KILN_COUNT_MISS_INCLUDE },
+	{ "a binary that was built otherwise", LINK(.inputs = { &binary_a }),
+	  LINK(.inputs = { &binary_a_x }), KILN_COUNT_MISS_OPTIONS },
+	{ "a library", LINK(.inputs = { &library_a, &object_b }),
+	  LINK(.inputs = { &library_a, &object_b }), EQUAL },
+	{ "another library", LINK(.inputs = { &library_a }),
+	  LINK(.inputs = { &library_b }), KILN_COUNT_MISS_INCLUDE },
+	{ "a library is not its object", LINK(.inputs = { &library_a }),
+	  LINK(.inputs = { &object_a }), KILN_COUNT_MISS_OPTIONS },
+};
+
+static void what_a_program_is_made_of_is_its_key(void **state)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(RECIPES) / sizeof(RECIPES[0]); i++) {
+		struct kiln_key *a = key_made_of(&RECIPES[i].a);
+		struct kiln_key *b = key_made_of(&RECIPES[i].b);
+
+		print_message("# %s\n", RECIPES[i].name);
+		if (RECIPES[i].reason == EQUAL)
+			assert_true(same(a, b));
+		else
+			assert_int_equal(reason_of(b, kiln_key_ref(a)),
+					 RECIPES[i].reason);
+		if (RECIPES[i].reason != EQUAL) {
+			assert_false(same(a, key_made_of(&RECIPES[i].b)));
+		}
+	}
+}
+
+/* S07: a header program may include files. */
+static void headers_and_inputs_include_files(void **state)
+{
+	static const struct made_of compiled =
+		COMPILE(.text = "#include \"h\"\n",
+			.headers = { "h", "#include \"x.h\"\n" });
+	static const struct made_of linked = LINK(.inputs = { &compiled });
+	char *directory = harness_directory();
+	struct kiln_key *absent_object, *absent_program;
+	struct ki_cl_build build = build_of_recipe(recipe_of(&linked));
+	uint64_t stamp = 0, later = 0;
+
+	assert_int_equal(chdir(directory), 0);
+	absent_object = key_made_of(&compiled);
+	absent_program = key_made_of(&linked);
+	harness_write("x.h", "a", 1);
+	assert_false(same(absent_object, key_made_of(&compiled)));
+	assert_false(same(absent_program, key_made_of(&linked)));
+
+	build.out_stamp = &stamp;
+	kiln_key_free(key_of(&build));
+	build.out_stamp = &later;
+	kiln_key_free(key_of(&build));
+	assert_int_equal(stamp, later);
+	assert_int_equal(unlink("x.h"), 0);
+	harness_write("x.h", "a", 1);
+	kiln_key_free(key_of(&build));
+	assert_int_not_equal(stamp, later);
+	free(directory);
+}
+
+/* An object stays what it is when a file that it was made from changes. */
+static void an_input_counts_as_it_was_when_it_was_made(void **state)
+{
+	static const struct made_of compiled =
+		COMPILE(.text = "#include \"x.h\"\n");
+	static const struct made_of linked = LINK(.inputs = { &compiled });
+	char *directory = harness_directory();
+	struct ki_cl_input input = { .recipe = recipe_of(&compiled) };
+	struct ki_cl_build build = build_of_recipe(input.recipe);
+	struct kiln_key *before;
+
+	assert_int_equal(chdir(directory), 0);
+	build.out_stamp = &input.stamp;
+	input.key = key_of(&build);
+	before = key_made_of(&linked);
+	harness_write("x.h", "a", 1);
+	build = build_of_recipe(keep(ki_cl_recipe_link(&input, 1, "")));
+	assert_true(same(key_of(&build), kiln_key_ref(before)));
+	assert_false(same(before, key_made_of(&linked)));
+	kiln_key_free(input.key);
+	free(directory);
+}
+
+static void a_recipe_that_cannot_be_known_has_no_key(void **state)
+{
+	static const struct made_of timed =
+		COMPILE(.text = "a", .headers = { "h", "__TIME__" });
+	static const struct {
+		const char *name;
+		struct made_of of;
+		enum kiln_counter reason;
+	} rows[] = {
+		{ "a binary", BINARY(.binary = "a"),
+		  KILN_COUNT_MISS_UNSUPPORTED },
+		{ "IL as a header",
+		  COMPILE(.text = "a", .headers = { "h", "!a" }),
+		  KILN_COUNT_MISS_UNSUPPORTED },
+		{ "headers of IL",
+		  COMPILE(.text = "!a", .headers = { "h", "a" }),
+		  KILN_COUNT_MISS_UNSUPPORTED },
+		{ "the time in a header",
+		  COMPILE(.text = "a", .headers = { "h", "__TIME__" }),
+		  KILN_COUNT_MISS_TIME_MACRO },
+		{ "the time in a header of an input",
+		  LINK(.inputs = { &object_a, &timed }),
+		  KILN_COUNT_MISS_TIME_MACRO },
+		{ "options of IL that read files",
+		  BUILD(.text = "!a", .options = "@file"),
+		  KILN_COUNT_MISS_UNRESOLVED },
+		{ "options of a link that write files",
+		  LINK(.inputs = { &object_a }, .options = "-save-temps"),
+		  KILN_COUNT_MISS_UNSUPPORTED },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct ki_cl_build build =
+			build_of_recipe(recipe_of(&rows[i].of));
+		enum kiln_counter reason = KILN_COUNT_MISS_NEW;
+		struct kiln_key *key;
+
+		print_message("# %s\n", rows[i].name);
+		assert_int_equal(ki_cl_key(identities, &build, &key, &reason),
+				 KILN_E_UNSUPPORTED);
+		assert_int_equal(reason, rows[i].reason);
+	}
+}
+
+/* Each a link of the one before, twice: the tree doubles. */
+static void recipes_beyond_the_limits_are_not_made(void **state)
+{
+	struct ki_cl_input two[2] = { { .recipe = recipe_of(&object_a) } };
+	const struct ki_cl_recipe *recipe = two[0].recipe;
+	unsigned depth;
+
+	for (depth = 2; recipe; depth++) {
+		two[1] = two[0];
+		recipe = ki_cl_recipe_link(two, 2, "");
+		if (recipe)
+			two[0].recipe =
+				keep((struct ki_cl_recipe *)(uintptr_t)recipe);
+	}
+	assert_true(two[0].recipe->n_nodes <= KI_CL_RECIPE_NODES_MAX);
+	assert_true(two[0].recipe->n_nodes > KI_CL_RECIPE_NODES_MAX / 4);
+	two[0].recipe = recipe_of(&object_a);
+	for (depth = 1; (recipe = ki_cl_recipe_link(two, 1, "")); depth++)
+		two[0].recipe = keep((struct ki_cl_recipe *)(uintptr_t)recipe);
+	assert_int_equal(depth, KI_CL_RECIPE_DEPTH_MAX);
+	two[0].recipe = recipe_of(&(struct made_of)BUILD(.text = "a"));
+	assert_null(ki_cl_recipe_link(two, 1, ""));
+	assert_null(ki_cl_recipe_link(two, 0, ""));
+}
+
 /* ---- Devices (S05) --------------------------------------------------- */
 
 static void equal_devices_share_and_others_do_not(void **state)
@@ -977,6 +1346,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(lengths_are_believed_not_nuls),
 		cmocka_unit_test(
 			what_cannot_be_known_is_refused_with_its_reason),
+		cmocka_unit_test(what_a_program_is_made_of_is_its_key),
+		cmocka_unit_test(headers_and_inputs_include_files),
+		cmocka_unit_test(an_input_counts_as_it_was_when_it_was_made),
+		cmocka_unit_test(a_recipe_that_cannot_be_known_has_no_key),
+		cmocka_unit_test(recipes_beyond_the_limits_are_not_made),
 		cmocka_unit_test(equal_devices_share_and_others_do_not),
 		cmocka_unit_test(the_order_of_devices_counts),
 		cmocka_unit_test(a_processor_says_the_same_on_every_core),
