@@ -44,6 +44,7 @@ static struct notice *notice_new(struct thread *thread, cl_device_id device)
 	struct notice *notice = calloc(1, sizeof(*notice));
 
 	notice->device = device;
+	notice->step = thread->step;
 	notice->next = thread->notices;
 	thread->notices = notice;
 	return notice;
@@ -79,6 +80,46 @@ void await(struct thread *thread, struct program *program)
 	settle(program->handle, program->refs_before);
 	say(thread, "notified of it", notice->told == program->handle);
 	say(thread, "status then", notice->status);
+}
+
+/* ---- What real drivers can take -------------------------------------------- */
+
+static int is_built(const struct program *program)
+{
+	cl_build_status status;
+	cl_uint i;
+
+	for (i = 0; i < program->n_devices; i++)
+		if (clGetProgramBuildInfo(program->handle, program->devices[i],
+					  CL_PROGRAM_BUILD_STATUS,
+					  sizeof(status), &status, NULL) ||
+		    status)
+			return 0;
+	return 1;
+}
+
+static int has_source(const struct program *program)
+{
+	size_t size = 0;
+
+	return !clGetProgramInfo(program->handle, CL_PROGRAM_SOURCE, 0, NULL,
+				 &size) &&
+	       size > 1;
+}
+
+static int can_be_linked(const struct program *program)
+{
+	cl_program_binary_type type;
+	cl_uint i;
+
+	for (i = 0; i < program->n_devices; i++)
+		if (clGetProgramBuildInfo(program->handle, program->devices[i],
+					  CL_PROGRAM_BINARY_TYPE, sizeof(type),
+					  &type, NULL) ||
+		    (type != CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT &&
+		     type != CL_PROGRAM_BINARY_TYPE_LIBRARY))
+			return 0;
+	return is_built(program);
 }
 
 /* ---- Asking --------------------------------------------------------------- */
@@ -195,6 +236,8 @@ static void fetch(struct thread *thread, const struct program *program)
 	size_t told = 0;
 	cl_uint i;
 
+	if (all.is_real && !is_built(program))
+		return;
 	fetched_fini(fetched);
 	fetched->world = program->world;
 	fetched->n = program->n_devices;
@@ -206,7 +249,7 @@ static void fetch(struct thread *thread, const struct program *program)
 	for (i = 0; i < fetched->n; i++) {
 		say(thread, "  some", fetched->sizes[i] > 0);
 		fetched->bytes[i] = calloc(1, fetched->sizes[i] + 1);
-		if (roll(thread, 6))
+		if (all.is_real || roll(thread, 6))
 			places[i] = fetched->bytes[i];
 	}
 	say(thread, "BINARIES",
@@ -460,6 +503,8 @@ static void compile(struct thread *thread, struct program *program)
 	const char *options = any_options(thread);
 	struct notice *notice;
 
+	if (all.is_real && !has_source(program))
+		return;
 	/* What the layer does not do yet as drivers do it. */
 	if (has_kernels(thread, program))
 		return;
@@ -468,7 +513,9 @@ static void compile(struct thread *thread, struct program *program)
 	for (i = 0; i < n_headers; i++) {
 		struct program *header = any_program(thread);
 
-		headers[i] = header ? header->handle : program->handle;
+		if (!header || (all.is_real && !has_source(header)))
+			header = program;
+		headers[i] = header->handle;
 		as[i] = PICK(thread, names);
 	}
 	notice = any_notice(thread, program, devices);
@@ -500,14 +547,17 @@ static void link_programs(struct thread *thread, struct program *program)
 	cl_int result = 1;
 	int of_all = roll(thread, 4) > 0;
 
-	if (!has_room(thread) || world->is_released)
+	if (!has_room(thread) || world->is_released ||
+	    (all.is_real && !can_be_linked(program)))
 		return;
 	inputs[0] = program->handle;
 	for (i = 1; i < n_inputs; i++) {
 		struct program *input = any_program(thread);
 
-		inputs[i] = input && input->world == world ? input->handle
-							   : program->handle;
+		inputs[i] = program->handle;
+		if (input && input->world == world &&
+		    (!all.is_real || can_be_linked(input)))
+			inputs[i] = input->handle;
 	}
 	if (!roll(thread, 3))
 		notice = notice_new(thread, world->devices[0]);
@@ -533,6 +583,8 @@ static void set_constant(struct thread *thread, struct program *program)
 	cl_long value = roll(thread, 3);
 	cl_uint id = 1 + roll(thread, 3);
 
+	if (all.is_real)
+		return;
 	say(thread, "constant",
 	    clSetProgramSpecializationConstant(
 		    program->handle, id, roll(thread, 8) ? sizeof(value) : 0,
@@ -682,18 +734,19 @@ void act_on_program(struct thread *thread)
 static void say_notices(struct thread *thread)
 {
 	struct notice *notice;
-	unsigned n = 0, n_wrong = 0;
+	unsigned n = 0;
 
 	for (notice = thread->notices; notice; notice = notice->next) {
 		if (notice->n_due)
 			await_call(notice);
 		pthread_mutex_lock(&notice_mutex);
 		n += (unsigned)notice->n_due;
-		n_wrong += notice->n_calls != notice->n_due;
+		if (notice->n_calls != notice->n_due)
+			fprintf(thread->out, "called %d times from step %u\n",
+				notice->n_calls, notice->step);
 		pthread_mutex_unlock(&notice_mutex);
 	}
 	say(thread, "notices", n);
-	say(thread, "  not once", n_wrong);
 }
 
 void programs_end(struct thread *thread)

@@ -64,6 +64,7 @@ struct notice {
 	cl_build_status status;
 	/* Fixed before the call. */
 	cl_device_id device;
+	unsigned step;
 	int n_due; /* set after the call: 0 if it was refused */
 };
 extern pthread_mutex_t notice_mutex;

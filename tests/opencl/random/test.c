@@ -30,6 +30,7 @@
 
 #define VARIABLES_MAX 40
 #define TIMEOUT_S     120
+#define MANY	      60 /* builds, of which some must be hits */
 
 struct run {
 	uint64_t seed;
@@ -49,6 +50,7 @@ struct place {
 	char *pocl;
 	char *variables[VARIABLES_MAX];
 	size_t n_variables;
+	int may_hit;	 /* the driver takes binaries, the worker jobs */
 	char said[1000]; /* what is wrong */
 };
 
@@ -89,6 +91,7 @@ static void set_switches(struct place *place, uint64_t seed)
 	static const struct {
 		const char *name, *value;
 		unsigned one_in;
+		int is_in_the_way; /* of hits */
 	} rows[] = {
 		{ "ASYNC", "1", 2 },
 		{ "DEVICES", "2", 3 },
@@ -100,10 +103,10 @@ static void set_switches(struct place *place, uint64_t seed)
 		{ "SPECIALISE", "1", 4 },
 		{ "KEEP_FIRST_FETCH", "1", 4 },
 		{ "IL", "0", 8 },
-		{ "REFUSE_BINARIES", "1", 20 },
-		{ "FAIL_BINARY_BUILDS", "1", 20 },
+		{ "REFUSE_BINARIES", "1", 20, 1 },
+		{ "FAIL_BINARY_BUILDS", "1", 20, 1 },
 		{ "FETCH_MS", "1", 20 },
-		{ "TYPE", "gpu", 10 },
+		{ "TYPE", "gpu", 10, 1 },
 	};
 	uint64_t dice = seed * 77 + 5;
 	size_t i;
@@ -112,8 +115,11 @@ static void set_switches(struct place *place, uint64_t seed)
 		char name[64];
 
 		snprintf(name, sizeof(name), "KILN_TEST_ICD_%s", rows[i].name);
-		if (harness_random(&dice) % rows[i].one_in == 0)
-			set(place, name, "%s", rows[i].value);
+		if (harness_random(&dice) % rows[i].one_in)
+			continue;
+		set(place, name, "%s", rows[i].value);
+		if (rows[i].is_in_the_way)
+			place->may_hit = 0;
 	}
 }
 
@@ -149,6 +155,7 @@ static void place_init(struct place *place, const struct run *run)
 	place->calls = harness_path(place->directory, "calls");
 	place->pocl = harness_path(place->directory, "pocl");
 	(void)mkdir(place->work, 0700);
+	place->may_hit = 1;
 	set(place, "OCL_ICD_VENDORS", "%s", run->vendors);
 	set(place, "KILN_DIR", "%s", place->store);
 	set(place, "KILN_LOG", "%s/log", place->directory);
@@ -185,17 +192,26 @@ static void place_fini(struct place *place)
 
 /* ---- Running -------------------------------------------------------------- */
 
-/* What it printed, with "exit N" at the end. */
+/* A file in the place of a descriptor, in the child. */
+static int redirect(const char *path, int fd)
+{
+	int from = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	return from < 0 || dup2(from, fd) < 0 ? -1 : 0;
+}
+
+/* What it printed, with "exit N" at the end; what it complained of, in an order
+   that depends on luck, only if it ended badly. */
 static char *spawn(struct place *place, const char *const *argv)
 {
-	char *out = harness_path(place->directory, "out"), *text = NULL, *all;
-	int status, fd;
+	char *out = harness_path(place->directory, "out");
+	char *err = harness_path(place->directory, "err");
+	char *said, *complained, *all;
+	int status;
 	pid_t pid = fork();
 
 	if (!pid) {
-		fd = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-		if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 ||
-		    chdir(place->work))
+		if (redirect(out, 1) || redirect(err, 2) || chdir(place->work))
 			_exit(120);
 		alarm(TIMEOUT_S);
 		execve(argv[0], (char *const *)(uintptr_t)argv,
@@ -205,12 +221,16 @@ static char *spawn(struct place *place, const char *const *argv)
 	while (pid < 0 || waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			abort();
-	text = harness_read(out, NULL);
-	if (asprintf(&all, "%sexit %d\n", text ? text : "",
+	said = harness_read(out, NULL);
+	complained = harness_read(err, NULL);
+	if (asprintf(&all, "%s%sexit %d\n", said ? said : "",
+		     status && complained ? complained : "",
 		     WIFEXITED(status) ? WEXITSTATUS(status)
 				       : 128 + WTERMSIG(status)) < 0)
 		abort();
-	free(text);
+	free(complained);
+	free(said);
+	free(err);
 	free(out);
 	return all;
 }
@@ -262,6 +282,29 @@ static unsigned n_builds(const struct place *place)
 	return n;
 }
 
+static uint64_t n_hits(const struct place *place)
+{
+	struct kiln_store_counters *counters = calloc(1, sizeof(*counters));
+	struct kiln_options options;
+	struct kiln *kiln;
+	uint64_t n = 0;
+	char *url;
+
+	if (!counters || asprintf(&url, "log:%s", place->store) < 0)
+		abort();
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.flags = KILN_OPEN_READONLY;
+	if (!kiln_open(&options, &kiln)) {
+		if (!kiln_store_counters(kiln, counters))
+			n = counters->total[KILN_COUNT_HITS_STORE];
+		kiln_close(kiln);
+	}
+	free(counters);
+	free(url);
+	return n;
+}
+
 /* ---- Comparing ------------------------------------------------------------ */
 
 /* 1 and words about the first difference, or 0. */
@@ -288,8 +331,9 @@ static int is_other(struct place *place, const char *when, const char *native,
 }
 
 struct result {
-	int skipped; /* no driver */
-	unsigned n_native, n_warm;
+	int skipped;		   /* no driver */
+	unsigned n_native, n_warm; /* builds */
+	uint64_t n_hits;	   /* when warm */
 	char said[1000];
 	char *native; /* from malloc() */
 };
@@ -300,6 +344,7 @@ static int try(const struct run *run, struct result *result)
 	const char *layer = getenv("KILN_TEST_LAYER");
 	char *native, *cold = NULL, *worker = NULL, *warm = NULL;
 	struct place place;
+	uint64_t before;
 	int differs = 0;
 
 	memset(result, 0, sizeof(*result));
@@ -322,9 +367,18 @@ static int try(const struct run *run, struct result *result)
 	if (differs)
 		goto out;
 	worker = run_worker(&place);
+	before = n_hits(&place);
 	warm = run_calls(&place, run, layer);
 	result->n_warm = n_builds(&place);
+	result->n_hits = n_hits(&place) - before;
 	differs = is_other(&place, "warm", native, warm);
+	/* Jobs that no worker can make: sub-devices of too few devices. */
+	if (!differs && place.may_hit && !result->n_hits &&
+	    !strstr(worker, "not made") && result->n_native > MANY) {
+		snprintf(place.said, sizeof(place.said),
+			 "not one hit when warm: %s\n", worker);
+		differs = 1;
+	}
 out:
 	memcpy(result->said, place.said, sizeof(place.said));
 	result->native = native;
@@ -475,7 +529,7 @@ static int campaign(const char *vendors, unsigned seconds)
 	time_t end = time(NULL) + seconds;
 	uint64_t seed = (uint64_t)time(NULL) % 100000000 * 100;
 	unsigned n = 0, n_failed = 0;
-	unsigned long n_native = 0, n_warm = 0;
+	unsigned long n_native = 0, n_warm = 0, n_found = 0;
 
 	for (; time(NULL) < end; seed++, n++) {
 		struct run run = run_of(seed, vendors);
@@ -491,9 +545,10 @@ static int campaign(const char *vendors, unsigned seconds)
 		free(result.native);
 		n_native += result.n_native;
 		n_warm += result.n_warm;
+		n_found += result.n_hits;
 	}
-	printf("%u seeds, %u failed; %lu builds, warm %lu\n", n, n_failed,
-	       n_native, n_warm);
+	printf("%u seeds, %u failed; %lu builds, warm %lu and %lu hits\n", n,
+	       n_failed, n_native, n_warm, n_found);
 	return n_failed || !n;
 }
 

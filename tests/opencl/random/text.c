@@ -146,6 +146,7 @@ const char *any_options(struct thread *thread)
 		"-I inc -DK=5",
 		"-I \"inc\"",
 	};
+	const char *options;
 	static _Thread_local char made[200];
 
 	switch (roll(thread, 8)) {
@@ -160,7 +161,9 @@ const char *any_options(struct thread *thread)
 			 thread->index, roll(thread, 4));
 		return made;
 	default:
-		return PICK(thread, plain);
+		options = PICK(thread, plain);
+		/* PoCL looks for the folder behind the end. */
+		return all.is_real && !strcmp(options, "-I") ? "" : options;
 	}
 }
 
