@@ -414,7 +414,7 @@ static void partition(void)
 	memcpy(all.devices, parts, n * sizeof(parts[0]));
 }
 
-static int set_up(struct thread *dice, unsigned n_threads)
+static int set_up(struct thread *dice)
 {
 	char name[100] = "";
 	cl_int result;
@@ -428,7 +428,7 @@ static int set_up(struct thread *dice, unsigned n_threads)
 	all.is_real = strstr(name, "kiln") == NULL;
 	if (all.n_devices > DEVICES_MAX)
 		all.n_devices = DEVICES_MAX;
-	all.unknown_calls = n_threads == 1 && roll(dice, 5) == 0;
+	all.unknown_calls = roll(dice, 10) == 0;
 	if (all.n_devices > 2) {
 		all.others[0] = all.devices[--all.n_devices];
 		all.n_others = 1;
@@ -491,7 +491,7 @@ int main(int argc, char **argv)
 		n_threads = THREADS_MAX;
 	all.steps = argc > 5 ? argv[5] : NULL;
 	only = argc > 4 ? (unsigned)atoi(argv[4]) : n_threads;
-	if (set_up(&dice, n_threads)) {
+	if (set_up(&dice)) {
 		fprintf(stderr, "random-calls: no OpenCL\n");
 		return 2;
 	}
@@ -501,6 +501,8 @@ int main(int argc, char **argv)
 		all.sources[i] = source_new(all.seed, i);
 	for (i = 0; i < n_threads; i++)
 		thread_init(&threads[i], i, (unsigned)atoi(argv[2]));
+	if (all.unknown_calls)
+		printf("unknown functions\n");
 	run_threads(threads, n_threads, only, alone);
 	storm_begin();
 	run_threads(threads, n_threads, only, together);

@@ -479,18 +479,6 @@ static void build(struct thread *thread, struct program *program)
 				notice ? on_built : NULL, notice));
 }
 
-static int has_kernels(const struct thread *thread,
-		       const struct program *program)
-{
-	unsigned i;
-
-	for (i = 0; i < KERNELS_MAX; i++)
-		if (thread->kernels[i].n_refs &&
-		    thread->kernels[i].program == program->handle)
-			return 1;
-	return 0;
-}
-
 static void compile(struct thread *thread, struct program *program)
 {
 	static const char *const names[] = { "given.h", "part.h", "other.h" };
@@ -505,11 +493,6 @@ static void compile(struct thread *thread, struct program *program)
 
 	if (all.is_real && !has_source(program))
 		return;
-	/* What the layer does not do yet as drivers do it. */
-	if (has_kernels(thread, program))
-		return;
-	n = 0;
-	devices = NULL;
 	for (i = 0; i < n_headers; i++) {
 		struct program *header = any_program(thread);
 

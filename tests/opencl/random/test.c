@@ -372,7 +372,7 @@ static int try(const struct run *run, struct result *result)
 	result->n_warm = n_builds(&place);
 	result->n_hits = n_hits(&place) - before;
 	differs = is_other(&place, "warm", native, warm);
-	/* Jobs that no worker can make: sub-devices of too few devices. */
+	/* What ends shadows, or no worker can make. */
 	if (!differs && place.may_hit && !result->n_hits &&
 	    !strstr(worker, "not made") && result->n_native > MANY) {
 		snprintf(place.said, sizeof(place.said),
