@@ -425,6 +425,39 @@ static void errors(void)
 	    clGetProgramInfo(NULL, CL_PROGRAM_NUM_DEVICES, 0, NULL, NULL));
 }
 
+/* All that is wrong with a compilation, and it has kernels. */
+static void in_use(void)
+{
+	static const char *const names[] = { "h.h" };
+	cl_program program = make(source), header = make(other_source), none;
+	cl_kernel kernel;
+	int ours = 0;
+
+	none = clCreateProgramWithBuiltInKernels(context, 1, devices,
+						 "kiln_fill", NULL);
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	say("plainly", clCompileProgram(program, 0, NULL, options, 0, NULL,
+					NULL, NULL, NULL));
+	say("with a header",
+	    clCompileProgram(program, 0, NULL, NULL, 1, &header,
+			     (const char **)names, NULL, NULL));
+	say("of no source", clCompileProgram(program, 0, NULL, NULL, 1, &none,
+					     (const char **)names, NULL, NULL));
+	say("no names", clCompileProgram(program, 0, NULL, NULL, 1, &header,
+					 NULL, NULL, NULL));
+	say("wrong options", clCompileProgram(program, 0, NULL, "--wrong", 0,
+					      NULL, NULL, NULL, NULL));
+	say("data only", clCompileProgram(program, 0, NULL, NULL, 0, NULL, NULL,
+					  NULL, &ours));
+	show_program(program);
+	run_scale(kernel);
+	say("release kernel", clReleaseKernel(kernel));
+	say("compile", clCompileProgram(program, 0, NULL, options, 0, NULL,
+					NULL, NULL, NULL));
+	show_program(program);
+}
+
 static pthread_mutex_t notified_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t notified_cond = PTHREAD_COND_INITIALIZER;
 static int n_notified;
@@ -1099,6 +1132,7 @@ static const struct script {
 	{ "everything", everything },
 	{ "again", again },
 	{ "errors", errors },
+	{ "in-use", in_use },
 	{ "notify", notify },
 	{ "context-first", context_first },
 	{ "subsets", subsets },

@@ -271,17 +271,63 @@ int ki_cl_is_in_use(struct ki_cl_program *program,
 	return found;
 }
 
-/* The driver refuses to build what has kernels, and it knows best in which
-   order it looks at what else may be wrong: S has them. */
-static cl_int refuse(struct ki_cl_shadow *shadow,
-		     const struct ki_cl_request *request)
+/*
+ * The driver refuses to build what has kernels, and it knows best in which
+ * order it looks at what else may be wrong, and whom it tells.  To build S,
+ * which has them, is refused alike; to compile it is wrong for another reason.
+ */
+static cl_int refuse_build(const struct ki_cl_shadow *shadow,
+			   const struct ki_cl_request *request)
+{
+	struct ki_cl_request of_shadow = *request;
+
+	of_shadow.twin = shadow->program;
+	return ki_cl_run(NULL, NULL, &of_shadow, NULL, NULL);
+}
+
+/* Whether there is nothing to find fault with but the kernels. */
+static int is_faultless(const struct ki_cl_shadow *shadow,
+			const struct ki_cl_request *request)
+{
+	return !request->notify && !request->n_programs &&
+	       (!request->options || !*request->options ||
+		(shadow->options &&
+		 !strcmp(request->options, shadow->options)));
+}
+
+/* H is built as S was, and has kernels as long as this takes. */
+static cl_int refuse_compilation(struct ki_cl_program *program,
+				 const struct ki_cl_shadow *shadow,
+				 const struct ki_cl_request *request)
 {
 	cl_int result = CL_INVALID_OPERATION;
+	cl_kernel *kernels = NULL;
+	cl_uint n = 0, i;
 
-	if (request->kind == KI_CL_BUILD)
-		result = ki_cl_next.clBuildProgram(
-			shadow->program, request->n_devices, request->devices,
-			request->options, NULL, NULL);
+	if (!shadow->made || is_faultless(shadow, request) ||
+	    (!shadow->is_own &&
+	     ki_cl_make_again(program, shadow->made->recipe, shadow->options)))
+		return result;
+	(void)ki_cl_next.clCreateKernelsInProgram(program->handle, 0, NULL, &n);
+	kernels = calloc((size_t)n + 1, sizeof(*kernels));
+	if (kernels && n &&
+	    !ki_cl_next.clCreateKernelsInProgram(program->handle, n, kernels,
+						 NULL)) {
+		result = ki_cl_run(NULL, program, request, NULL, NULL);
+		for (i = 0; i < n; i++)
+			(void)ki_cl_next.clReleaseKernel(kernels[i]);
+	}
+	free(kernels);
+	return result;
+}
+
+static cl_int refuse(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
+		     const struct ki_cl_request *request)
+{
+	cl_int result = request->kind == KI_CL_BUILD
+				? refuse_build(shadow, request)
+				: refuse_compilation(program, shadow, request);
+
 	ki_cl_shadow_unref(shadow);
 	return result ? result : CL_INVALID_OPERATION;
 }
@@ -356,7 +402,7 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 	if (coverage == FOREIGN_DEVICES)
 		return ki_cl_run(guest, program, request, NULL, NULL);
 	if (ki_cl_is_in_use(program, &shadow))
-		return shadow ? refuse(shadow, request)
+		return shadow ? refuse(program, shadow, request)
 			      : ki_cl_run(guest, program, request, NULL, NULL);
 	if (!program->has_source)
 		return build_linked(guest, program, request);

@@ -65,6 +65,7 @@ static const struct row rows[] = {
 	{ "a forked child (S40)", "forked", "-DK=2", NULL, 1, 1 },
 	{ "four threads", "threads", "-DK=2", NULL, 0, 81 },
 	{ "threads in each other's way", "storm", "-DK=2", NULL, 0, ANY },
+	{ "compiled while it has kernels", "in-use", "-DK=2", NULL, 3, 1 },
 	{ "programs that are not from source", "natives", "-DK=2", NULL, 0, 2 },
 	{ "whatever comes", "whatever", "-DK=2", NULL, 131, 188 },
 	{ "interrupted all the time (S43)", "alarms", "-DK=2", NULL, 1, 4 },
