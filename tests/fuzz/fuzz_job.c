@@ -23,11 +23,42 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void seal(uint8_t *bytes, size_t size)
 {
 	memcpy(bytes, "kilnjob\n", 8);
-	ki_put_u32(bytes + 8, 1);
+	ki_put_u32(bytes + 8, 2);
 	ki_put_u32(bytes + 12, 0);
 	ki_put_u64(bytes + 16, size);
 	ki_put_u64(bytes + 24, ki_xxh3_64(bytes + HEADER_BYTES, size));
 	ki_put_u64(bytes + 32, ki_xxh3_64(bytes, 32));
+}
+
+static uint64_t touch_source(const struct ki_cl_source *source)
+{
+	uint64_t sum = source->il ? ki_xxh3_64(source->il, source->il_size) : 0;
+	cl_uint i;
+
+	for (i = 0; i < source->n_strings; i++)
+		sum += ki_xxh3_64(source->strings[i], source->lengths[i]);
+	return sum;
+}
+
+static uint64_t touch_recipe(const struct ki_cl_recipe *recipe)
+{
+	uint64_t sum = strlen(recipe->options);
+	cl_uint i;
+
+	if (recipe->source)
+		sum += touch_source(recipe->source);
+	for (i = 0; i < recipe->n_constants; i++)
+		sum += ki_xxh3_64(recipe->constants[i].value,
+				  recipe->constants[i].size);
+	for (i = 0; i < recipe->n_headers; i++)
+		sum += strlen(recipe->headers[i].name) +
+		       touch_source(recipe->headers[i].source);
+	for (i = 0; i < recipe->n_inputs; i++)
+		sum += touch_recipe(recipe->inputs[i].recipe);
+	for (i = 0; i < recipe->n_binaries; i++)
+		sum += ki_xxh3_64(recipe->binaries[i].bytes,
+				  recipe->binaries[i].size);
+	return sum;
 }
 
 /* All that a worker reads of a job. */
@@ -38,14 +69,28 @@ static uint64_t touch(const struct ki_cl_job *job)
 	uint32_t i;
 
 	sum += ki_xxh3_64(job->record, job->record_size);
-	for (i = 0; i < job->recipe->source->n_strings; i++)
-		sum += ki_xxh3_64(job->recipe->source->strings[i],
-				  job->recipe->source->lengths[i]);
 	for (i = 0; i < job->n_environment; i++)
 		sum += strlen(strchr(job->environment[i], '='));
-	return sum + strlen(job->platform_name) + strlen(job->driver) +
-	       strlen(job->recipe->options) + strlen(job->directory) +
+	return sum + touch_recipe(job->recipe) + strlen(job->platform_name) +
+	       strlen(job->driver) + strlen(job->directory) +
 	       strlen(job->application) + strlen(job->name_space);
+}
+
+/* What was read is written as bytes that are read as the same. */
+static void write_again(const struct ki_cl_recipe *recipe)
+{
+	struct ki_cl_recipe *again;
+	struct ki_bytes bytes;
+
+	ki_bytes_init(&bytes);
+	ki_cl_recipe_write(recipe, &bytes);
+	if (!bytes.failed &&
+	    !ki_cl_recipe_read(bytes.data, bytes.size, &again)) {
+		if (touch_recipe(again) != touch_recipe(recipe))
+			abort();
+		ki_cl_recipe_unref(again);
+	}
+	ki_bytes_fini(&bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -66,6 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	seen = touch(ki_cl_job(file));
+	write_again(ki_cl_job(file)->recipe);
 	ki_cl_job_free(file);
 	return 0;
 }

@@ -38,9 +38,10 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "front/opencl/tags.h"
 
 #define MAGIC		      "kilnjob\n"
-#define VERSION		      1u
+#define VERSION		      2u
 #define HEADER_BYTES	      40
 #define DIGEST_DIGITS	      (2 * KILN_DIGEST_BYTES)
 #define SUFFIX		      ".job"
@@ -58,22 +59,21 @@ enum {
 	TAG_PLATFORM = 2,
 	TAG_DRIVER = 3,
 	TAG_DEVICES = 4,
-	TAG_STRING = 5, /* repeated, in order */
-	TAG_OPTIONS = 6,
-	TAG_DIRECTORY = 7,
-	TAG_ENVIRONMENT = 8, /* repeated */
-	TAG_APPLICATION = 9,
-	TAG_NAMESPACE = 10,
-	TAG_CREATED = 11,
-	TAG_BUILD_NS = 12,
-	TAG_STAGE = 13,
-	TAG_TRIES = 14,
-	TAG_WRITER_PID = 15,
-	TAG_WRITER_START = 16,
-	N_TAGS = 17,
+	TAG_RECIPE = 5, /* its own fields */
+	TAG_DIRECTORY = 6,
+	TAG_ENVIRONMENT = 7, /* repeated */
+	TAG_APPLICATION = 8,
+	TAG_NAMESPACE = 9,
+	TAG_CREATED = 10,
+	TAG_BUILD_NS = 11,
+	TAG_STAGE = 12,
+	TAG_TRIES = 13,
+	TAG_WRITER_PID = 14,
+	TAG_WRITER_START = 15,
+	N_TAGS = 16,
 };
 
-#define REPEATED (1u << TAG_STRING | 1u << TAG_ENVIRONMENT)
+#define REPEATED (1u << TAG_ENVIRONMENT)
 #define ALL_ONCE ((1u << N_TAGS) - 2 - REPEATED)
 
 const char *const ki_cl_loader_variables[] = {
@@ -86,58 +86,30 @@ const char *const ki_cl_loader_variables[] = {
 
 /* ---- Bytes ------------------------------------------------------------- */
 
-static void add_field(struct ki_bytes *bytes, uint16_t tag, const void *data,
-		      size_t size)
-{
-	if (size > UINT32_MAX) {
-		bytes->failed = -EFBIG;
-		return;
-	}
-	ki_bytes_add_u16(bytes, tag);
-	ki_bytes_add_u16(bytes, 0);
-	ki_bytes_add_u32(bytes, (uint32_t)size);
-	ki_bytes_add(bytes, data, size);
-}
-
-/* With its NUL, so that readers can point into the file. */
-static void add_text(struct ki_bytes *bytes, uint16_t tag, const char *text)
-{
-	add_field(bytes, tag, text, strlen(text) + 1);
-}
-
-static void add_number(struct ki_bytes *bytes, uint16_t tag, uint64_t value)
-{
-	uint8_t data[8];
-
-	ki_put_u64(data, value);
-	add_field(bytes, tag, data, sizeof(data));
-}
-
 static void add_fields(struct ki_bytes *bytes, const struct ki_cl_job *job,
 		       uint32_t tries)
 {
-	const struct ki_cl_source *source = job->recipe->source;
+	size_t place;
 	uint32_t i;
 
-	add_field(bytes, TAG_RECORD, job->record, job->record_size);
-	add_text(bytes, TAG_PLATFORM, job->platform_name);
-	add_text(bytes, TAG_DRIVER, job->driver);
-	add_number(bytes, TAG_DEVICES, job->n_devices);
-	for (i = 0; i < source->n_strings; i++)
-		add_field(bytes, TAG_STRING, source->strings[i],
-			  source->lengths[i]);
-	add_text(bytes, TAG_OPTIONS, job->recipe->options);
-	add_text(bytes, TAG_DIRECTORY, job->directory);
+	ki_cl_tag_add(bytes, TAG_RECORD, job->record, job->record_size);
+	ki_cl_tag_add_text(bytes, TAG_PLATFORM, job->platform_name);
+	ki_cl_tag_add_text(bytes, TAG_DRIVER, job->driver);
+	ki_cl_tag_add_number(bytes, TAG_DEVICES, job->n_devices);
+	place = ki_cl_tag_begin(bytes, TAG_RECIPE);
+	ki_cl_recipe_write(job->recipe, bytes);
+	ki_cl_tag_finish(bytes, place);
+	ki_cl_tag_add_text(bytes, TAG_DIRECTORY, job->directory);
 	for (i = 0; i < job->n_environment; i++)
-		add_text(bytes, TAG_ENVIRONMENT, job->environment[i]);
-	add_text(bytes, TAG_APPLICATION, job->application);
-	add_text(bytes, TAG_NAMESPACE, job->name_space);
-	add_number(bytes, TAG_CREATED, job->created);
-	add_number(bytes, TAG_BUILD_NS, job->build_ns);
-	add_number(bytes, TAG_STAGE, job->stage);
-	add_number(bytes, TAG_TRIES, tries);
-	add_number(bytes, TAG_WRITER_PID, job->writer_pid);
-	add_number(bytes, TAG_WRITER_START, job->writer_start);
+		ki_cl_tag_add_text(bytes, TAG_ENVIRONMENT, job->environment[i]);
+	ki_cl_tag_add_text(bytes, TAG_APPLICATION, job->application);
+	ki_cl_tag_add_text(bytes, TAG_NAMESPACE, job->name_space);
+	ki_cl_tag_add_number(bytes, TAG_CREATED, job->created);
+	ki_cl_tag_add_number(bytes, TAG_BUILD_NS, job->build_ns);
+	ki_cl_tag_add_number(bytes, TAG_STAGE, job->stage);
+	ki_cl_tag_add_number(bytes, TAG_TRIES, tries);
+	ki_cl_tag_add_number(bytes, TAG_WRITER_PID, job->writer_pid);
+	ki_cl_tag_add_number(bytes, TAG_WRITER_START, job->writer_start);
 }
 
 static enum kiln_status encode(const struct ki_cl_job *job, uint32_t tries,
@@ -166,11 +138,7 @@ static enum kiln_status encode(const struct ki_cl_job *job, uint32_t tries,
 struct ki_cl_job_file {
 	struct ki_cl_job job;
 	void *bytes;
-	/* What job.recipe is made of, and what job.environment points to. */
-	const char *options;
-	const char **strings;
-	size_t *lengths;
-	uint32_t n_strings;
+	/* What job.environment points to. */
 	const char **environment;
 };
 
@@ -189,159 +157,124 @@ static enum kiln_status check_header(const uint8_t *bytes, size_t size)
 	return KILN_OK;
 }
 
-static int next_field(struct ki_reader *reader, uint16_t *out_tag,
-		      const void **out_data, size_t *out_size)
-{
-	uint16_t zero;
-
-	*out_tag = ki_read_u16(reader);
-	zero = ki_read_u16(reader);
-	*out_size = ki_read_u32(reader);
-	*out_data = ki_read(reader, *out_size);
-	return !reader->failed && !zero;
-}
-
 /* A tag from a newer kiln may change what is to be built: not ours to do. */
 static enum kiln_status count_fields(struct ki_reader reader,
-				     struct ki_cl_job_file *file)
+				     struct ki_cl_job *job)
 {
 	unsigned seen = 0;
 
 	while (reader.size) {
-		const void *data;
-		uint16_t tag;
-		size_t size;
+		struct ki_cl_tag tag;
 
-		if (!next_field(&reader, &tag, &data, &size) || !tag)
+		if (!ki_cl_tag_next(&reader, &tag))
 			return KILN_E_FORMAT;
-		if (tag >= N_TAGS)
+		if (tag.tag >= N_TAGS)
 			return KILN_E_UNSUPPORTED;
-		if (seen & ~REPEATED & 1u << tag)
+		if (seen & ~REPEATED & 1u << tag.tag)
 			return KILN_E_FORMAT;
-		seen |= 1u << tag;
-		file->n_strings += tag == TAG_STRING;
-		file->job.n_environment += tag == TAG_ENVIRONMENT;
+		seen |= 1u << tag.tag;
+		job->n_environment += tag.tag == TAG_ENVIRONMENT;
 	}
-	return (seen & ALL_ONCE) == ALL_ONCE && file->n_strings ? KILN_OK
-								: KILN_E_FORMAT;
+	return (seen & ALL_ONCE) == ALL_ONCE ? KILN_OK : KILN_E_FORMAT;
 }
 
-static int take_text(const void *data, size_t size, const char **out_text)
+static int take_variable(const struct ki_cl_tag *tag, const char **out_variable)
 {
-	if (!size || memchr(data, '\0', size) != (const char *)data + size - 1)
-		return 0;
-	*out_text = data;
-	return 1;
+	return ki_cl_tag_text(tag, out_variable) && (*out_variable)[0] != '=' &&
+	       strchr(*out_variable, '=');
 }
 
-static int take_variable(const void *data, size_t size,
-			 const char **out_variable)
-{
-	return take_text(data, size, out_variable) &&
-	       (*out_variable)[0] != '=' && strchr(*out_variable, '=');
-}
-
-static int take_number(const void *data, size_t size, uint64_t *out_value)
-{
-	if (size != 8)
-		return 0;
-	*out_value = ki_get_u64(data);
-	return 1;
-}
-
-static int take_small(const void *data, size_t size, uint32_t *out_value)
+static int take_small(const struct ki_cl_tag *tag, uint32_t *out_value)
 {
 	uint64_t value;
 
-	if (!take_number(data, size, &value) || value > UINT32_MAX)
+	if (!ki_cl_tag_number(tag, &value) || value > UINT32_MAX)
 		return 0;
 	*out_value = (uint32_t)value;
 	return 1;
 }
 
-static int take_field(struct ki_cl_job_file *file, uint16_t tag,
-		      const void *data, size_t size)
+static int take_record(const struct ki_cl_tag *tag, struct ki_cl_job *job)
+{
+	job->record = tag->data;
+	job->record_size = tag->size;
+	return tag->size > 0 && tag->size <= KILN_KEY_BYTES_MAX;
+}
+
+/* All but the recipe. */
+static int take_field(struct ki_cl_job_file *file, const struct ki_cl_tag *tag)
 {
 	struct ki_cl_job *job = &file->job;
 
-	switch (tag) {
+	switch (tag->tag) {
 	case TAG_RECORD:
-		job->record = data;
-		job->record_size = size;
-		return size > 0 && size <= KILN_KEY_BYTES_MAX;
+		return take_record(tag, job);
 	case TAG_PLATFORM:
-		return take_text(data, size, &job->platform_name);
+		return ki_cl_tag_text(tag, &job->platform_name);
 	case TAG_DRIVER:
-		return take_text(data, size, &job->driver);
+		return ki_cl_tag_text(tag, &job->driver);
 	case TAG_DEVICES:
-		return take_small(data, size, &job->n_devices) &&
-		       job->n_devices > 0;
-	case TAG_STRING:
-		/* A length of 0 would mean that a NUL ends it. */
-		file->strings[file->n_strings] = size ? data : "";
-		file->lengths[file->n_strings++] = size;
-		return 1;
-	case TAG_OPTIONS:
-		return take_text(data, size, &file->options);
+		return take_small(tag, &job->n_devices) && job->n_devices > 0;
 	case TAG_DIRECTORY:
-		return take_text(data, size, &job->directory);
+		return ki_cl_tag_text(tag, &job->directory);
 	case TAG_ENVIRONMENT:
-		return take_variable(data, size,
+		return take_variable(tag,
 				     &file->environment[job->n_environment++]);
 	case TAG_APPLICATION:
-		return take_text(data, size, &job->application);
+		return ki_cl_tag_text(tag, &job->application);
 	case TAG_NAMESPACE:
-		return take_text(data, size, &job->name_space);
+		return ki_cl_tag_text(tag, &job->name_space);
 	case TAG_CREATED:
-		return take_number(data, size, &job->created);
+		return ki_cl_tag_number(tag, &job->created);
 	case TAG_BUILD_NS:
-		return take_number(data, size, &job->build_ns);
+		return ki_cl_tag_number(tag, &job->build_ns);
 	case TAG_STAGE:
-		return take_small(data, size, &job->stage);
+		return take_small(tag, &job->stage);
 	case TAG_TRIES:
-		return take_small(data, size, &job->tries);
+		return take_small(tag, &job->tries);
 	case TAG_WRITER_PID:
-		return take_small(data, size, &job->writer_pid);
+		return take_small(tag, &job->writer_pid);
 	default:
-		return take_number(data, size, &job->writer_start);
+		return ki_cl_tag_number(tag, &job->writer_start);
 	}
+}
+
+/* A program from binaries has no key, so nobody can ask for it. */
+static enum kiln_status take_recipe(struct ki_cl_job_file *file,
+				    const struct ki_cl_tag *tag)
+{
+	struct ki_cl_recipe *recipe;
+	enum kiln_status status =
+		ki_cl_recipe_read(tag->data, tag->size, &recipe);
+
+	if (status)
+		return status;
+	file->job.recipe = recipe;
+	return recipe->kind == KI_CL_BINARY ? KILN_E_FORMAT : KILN_OK;
 }
 
 static enum kiln_status take_fields(struct ki_cl_job_file *file,
 				    struct ki_reader reader)
 {
 	struct ki_cl_job *job = &file->job;
+	enum kiln_status status = KILN_OK;
+	struct ki_cl_tag tag;
 
-	file->strings = calloc(file->n_strings, sizeof(*file->strings));
-	file->lengths = calloc(file->n_strings, sizeof(*file->lengths));
 	file->environment = calloc((size_t)job->n_environment + 1,
 				   sizeof(*file->environment));
-	if (!file->strings || !file->lengths || !file->environment)
+	if (!file->environment)
 		return KILN_E_NO_MEMORY;
 	job->environment = file->environment;
-	file->n_strings = job->n_environment = 0;
-	while (reader.size) {
-		const void *data;
-		uint16_t tag;
-		size_t size;
-
-		if (!next_field(&reader, &tag, &data, &size) ||
-		    !take_field(file, tag, data, size))
+	job->n_environment = 0;
+	while (reader.size && !status) {
+		if (!ki_cl_tag_next(&reader, &tag))
 			return KILN_E_FORMAT;
+		if (tag.tag == TAG_RECIPE)
+			status = take_recipe(file, &tag);
+		else if (!take_field(file, &tag))
+			status = KILN_E_FORMAT;
 	}
-	return KILN_OK;
-}
-
-static enum kiln_status make_recipe(struct ki_cl_job_file *file)
-{
-	struct ki_cl_source *source =
-		ki_cl_source_new(file->n_strings, file->strings, file->lengths);
-
-	if (source)
-		file->job.recipe =
-			ki_cl_recipe_build(source, NULL, 0, file->options);
-	ki_cl_source_unref(source);
-	return file->job.recipe ? KILN_OK : KILN_E_NO_MEMORY;
+	return status;
 }
 
 enum kiln_status ki_cl_job_parse(void *bytes, size_t size,
@@ -358,11 +291,9 @@ enum kiln_status ki_cl_job_parse(void *bytes, size_t size,
 		return KILN_E_NO_MEMORY;
 	reader = ki_reader((const uint8_t *)bytes + HEADER_BYTES,
 			   size - HEADER_BYTES);
-	status = count_fields(reader, file);
+	status = count_fields(reader, &file->job);
 	if (!status)
 		status = take_fields(file, reader);
-	if (!status)
-		status = make_recipe(file);
 	if (status) {
 		ki_cl_job_free(file);
 		return status;
@@ -445,8 +376,6 @@ void ki_cl_job_free(struct ki_cl_job_file *file)
 	if (!file)
 		return;
 	ki_cl_recipe_unref(file->job.recipe);
-	free(file->strings);
-	free(file->lengths);
 	free(file->environment);
 	free(file->bytes);
 	free(file);
@@ -856,7 +785,9 @@ enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys, const char *spool,
 	int err;
 
 	ki_bytes_init(&bytes);
-	status = path_of(spool, job->record, job->record_size, path);
+	status = ki_cl_recipe_is_whole(job->recipe)
+			 ? path_of(spool, job->record, job->record_size, path)
+			 : KILN_E_UNSUPPORTED;
 	if (!status)
 		status = make_spool(sys, spool);
 	if (!status && !sys->lstat(sys, path, &info))

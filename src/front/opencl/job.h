@@ -60,7 +60,7 @@ extern const char *const ki_cl_loader_variables[];
  * the key's digest, so one key has one job: KILN_EXISTS if it is there.
  * KILN_E_FULL (the spool's bound, or no space), KILN_E_READONLY, KILN_E_IO,
  * KILN_E_NO_MEMORY, KILN_E_OWNER (a symlink, someone else's, or writable by
- * others).  No driver call; holds no descriptor afterwards.
+ * others), KILN_E_UNSUPPORTED (not all bytes of the recipe were kept).  No driver call; holds no descriptor afterwards.
  */
 enum kiln_status ki_cl_job_write(const char *spool,
 				 const struct ki_cl_job *job);

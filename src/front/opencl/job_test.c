@@ -405,11 +405,11 @@ static void well_sealed_nonsense_is_never_a_job_that_hurts(void **state)
 	char *sealed;
 
 	for (i = 0; i < size - 40; i++) {
-		sealed = seal(bytes + 40, i, 1);
+		sealed = seal(bytes + 40, i, 2);
 		assert_int_equal(parse_copy(sealed, 40 + i), KILN_E_FORMAT);
 		free(sealed);
 		bytes[40 + i] ^= 0x55;
-		sealed = seal(bytes + 40, size - 40, 1);
+		sealed = seal(bytes + 40, size - 40, 2);
 		(void)parse_copy(sealed, size);
 		free(sealed);
 		bytes[40 + i] ^= 0x55;
@@ -420,17 +420,17 @@ static void well_sealed_nonsense_is_never_a_job_that_hurts(void **state)
 /* S17 */
 static void what_a_newer_kiln_wrote_is_told_from_damage(void **state)
 {
-	static const uint8_t unknown[] = { 17, 0, 0, 0, 0, 0, 0, 0 };
+	static const uint8_t unknown[] = { 16, 0, 0, 0, 0, 0, 0, 0 };
 	size_t size;
 	char *bytes = written(&size);
 	char *longer = malloc(size - 40 + sizeof(unknown));
-	char *sealed = seal(bytes + 40, size - 40, 2);
+	char *sealed = seal(bytes + 40, size - 40, 3);
 
 	assert_int_equal(parse_copy(sealed, size), KILN_E_UNSUPPORTED);
 	free(sealed);
 	memcpy(longer, bytes + 40, size - 40);
 	memcpy(longer + size - 40, unknown, sizeof(unknown));
-	sealed = seal(longer, size - 40 + sizeof(unknown), 1);
+	sealed = seal(longer, size - 40 + sizeof(unknown), 2);
 	assert_int_equal(parse_copy(sealed, size + sizeof(unknown)),
 			 KILN_E_UNSUPPORTED);
 	free(sealed);

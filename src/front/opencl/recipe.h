@@ -29,13 +29,14 @@
 
 #include <kiln/kiln.h>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 
 /* What is beyond these is not cached. */
 #define KI_CL_RECIPE_DEPTH_MAX	 16   /* links within links */
 #define KI_CL_RECIPE_NODES_MAX	 4096 /* each as often as it is used */
 #define KI_CL_RECIPE_HEADERS_MAX 4096
-#define KI_CL_CONSTANTS_MAX	 4096
+#define KI_CL_CONSTANTS_MAX	 1024
 #define KI_CL_CONSTANT_BYTES_MAX 4096 /* of one */
 
 /* ---- Sources --------------------------------------------------------------- */
@@ -150,5 +151,15 @@ int ki_cl_recipe_is_whole(const struct ki_cl_recipe *recipe);
 /* Whether a program has kernels once it is made like this: not an object, and
    not a library (-create-library). */
 int ki_cl_recipe_has_kernels(const struct ki_cl_recipe *recipe);
+
+/* ---- As bytes (recipe_bytes.c, docs/formats/job.md) ------------------------- */
+
+/* A whole one, as fields behind what is there. */
+void ki_cl_recipe_write(const struct ki_cl_recipe *recipe,
+			struct ki_bytes *bytes);
+/* KILN_OK; KILN_E_FORMAT; KILN_E_UNSUPPORTED if a newer kiln wrote it;
+   KILN_E_NO_MEMORY. */
+enum kiln_status ki_cl_recipe_read(const void *data, size_t size,
+				   struct ki_cl_recipe **out_recipe);
 
 #endif /* KI_FRONT_OPENCL_RECIPE_H */
