@@ -1167,6 +1167,8 @@ static const struct script {
 	{ "il", il },
 	{ "il-linked", il_linked },
 	{ "objects", objects },
+	{ "linked-including", linked_including },
+	{ "linked-in-doubt", linked_in_doubt },
 	{ "unloaded", unloaded },
 	{ "cloned", cloned },
 	{ "whatever", whatever },

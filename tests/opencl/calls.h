@@ -83,6 +83,8 @@ void link_failures(void);
 void il(void);
 void il_linked(void);
 void objects(void);
+void linked_including(void);
+void linked_in_doubt(void);
 void unloaded(void);
 void cloned(void);
 

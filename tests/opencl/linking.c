@@ -593,6 +593,49 @@ void objects(void)
 	end();
 }
 
+/* ---- What is included ---------------------------------------------------- */
+
+static cl_program make_including(void)
+{
+	return make("#include \"k.h\"\n"
+		    "__kernel void one(__global int *out)\n"
+		    "{ out[get_global_id(0)] = K; }\n");
+}
+
+/* The options are the folder of what is included. */
+void linked_including(void)
+{
+	cl_program program = make_including(), linked;
+
+	compile(program, options, 0, NULL);
+	linked = link_some(NULL, 1, &program);
+	show_binaries(linked, 0);
+	end();
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	say("written", file && fputs(text, file) >= 0 && !fclose(file));
+}
+
+/* The same, while somebody writes something else there, and thinks better of
+   it, between compiling and linking. */
+void linked_in_doubt(void)
+{
+	cl_program program = make_including(), linked;
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/k.h", options + strlen("-I"));
+	compile(program, options, 0, NULL);
+	write_file(path, "#define K 5\n");
+	write_file(path, "#define K 4\n");
+	linked = link_some(NULL, 1, &program);
+	show_binaries(linked, 0);
+	end();
+}
+
 /* ---- Others -------------------------------------------------------------- */
 
 /* The compiler may go between any two calls. */

@@ -103,8 +103,7 @@ struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
 	if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS) {
 		ki_cl_pass_over(guest, reason,
 				"an unknown extension is in use");
-	} else if (!recipe || recipe->kind != KI_CL_BUILD ||
-		   recipe->source->il) {
+	} else if (!recipe) {
 		ki_cl_pass_over(guest, reason, "a program is not known");
 	} else if (ki_cl_recipe_key(guest, program, recipe, &key, &stamp,
 				    &reason)) {
