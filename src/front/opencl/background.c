@@ -198,7 +198,7 @@ static struct ki_cl_program *take_locked(struct ki_cl_capture **out_capture,
 		program->had_kernels ? KI_CL_STAGE_FULL : KI_CL_STAGE_EARLY;
 	if (program->capture && program->app_refs && !program->is_busy) {
 		program->capture->refs++;
-		program->is_busy = 1;
+		program->is_busy = KI_CL_FETCHED;
 		current = program;
 	}
 	return program;
@@ -313,7 +313,7 @@ void ki_cl_background_forget(void)
 	ki_cl_background_init();
 	ki_mutex_lock(&ki_cl_lock);
 	if (current)
-		current->is_busy = 0;
+		current->is_busy = KI_CL_IDLE;
 	current = NULL;
 	n_waiting = 0;
 	is_running = 0;

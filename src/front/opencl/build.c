@@ -294,6 +294,20 @@ static int is_faultless(const struct ki_cl_shadow *shadow,
 		 !strcmp(request->options, shadow->options)));
 }
 
+/* Let the driver build H as S was: S answers as before. */
+static int make_alike(struct ki_cl_program *program,
+		      const struct ki_cl_shadow *shadow)
+{
+	cl_int result;
+
+	if (ki_cl_program_claim(program))
+		return -1;
+	result = ki_cl_make_again(program, shadow->made->recipe,
+				  shadow->options);
+	ki_cl_program_rest(program);
+	return result ? -1 : 0;
+}
+
 /* H is built as S was, and has kernels as long as this takes. */
 static cl_int refuse_compilation(struct ki_cl_program *program,
 				 const struct ki_cl_shadow *shadow,
@@ -304,8 +318,7 @@ static cl_int refuse_compilation(struct ki_cl_program *program,
 	cl_uint n = 0, i;
 
 	if (!shadow->made || is_faultless(shadow, request) ||
-	    (!shadow->is_own &&
-	     ki_cl_make_again(program, shadow->made->recipe, shadow->options)))
+	    (!shadow->is_own && make_alike(program, shadow)))
 		return result;
 	(void)ki_cl_next.clCreateKernelsInProgram(program->handle, 0, NULL, &n);
 	kernels = calloc((size_t)n + 1, sizeof(*kernels));

@@ -104,6 +104,14 @@ struct ki_cl_capture {
 	unsigned refs;	  /* under the lock */
 };
 
+/* Who is at work on H besides the application's own calls: it stays until they
+   are done. */
+enum ki_cl_busy {
+	KI_CL_IDLE = 0,
+	KI_CL_FETCHED, /* in the background */
+	KI_CL_CLAIMED, /* the driver makes it, for whichever thread */
+};
+
 /* An application's program: from source, from IL, from an object's binary, or
    linked. */
 struct ki_cl_program {
@@ -134,7 +142,7 @@ struct ki_cl_program {
 	int dies_by_callback; /* the driver will say when */
 	int holds;	      /* we keep one reference in the driver */
 	int native;	      /* for good */
-	int is_busy;	      /* being fetched in the background */
+	int is_busy;	      /* enum ki_cl_busy */
 	int owes_release;     /* the application's last, kept back */
 	int had_kernels;      /* since its last build */
 };
@@ -194,8 +202,12 @@ const struct ki_cl_recipe *ki_cl_program_recipe(
 /* The application's references come and go. */
 cl_int ki_cl_program_retain(struct ki_cl_program *program);
 cl_int ki_cl_program_release(struct ki_cl_program *program);
-/* The end of being busy: the thread that fetched calls this. */
+/* Have H for oneself, unless the driver is at work on it already (-1). */
+int ki_cl_program_claim(struct ki_cl_program *program);
+/* The end of being busy: the thread that fetched or claimed calls this. */
 void ki_cl_program_rest(struct ki_cl_program *program);
+/* The driver is about to build H: nobody may claim it until n_runs is 0. */
+void ki_cl_program_enter(struct ki_cl_program *program);
 /* Wait, but not for long, until the background leaves it alone. */
 void ki_cl_program_await(struct ki_cl_program *program);
 
@@ -225,6 +237,9 @@ struct ki_cl_shadow *ki_cl_shadow_of(struct ki_cl_program *program);
 /* Let a shadow (whose reference is taken over), or nobody, answer. */
 void ki_cl_program_shadow(struct ki_cl_program *program,
 			  struct ki_cl_shadow *shadow);
+/* It does not answer any more, if it still did. */
+void ki_cl_program_unshadow(struct ki_cl_program *program,
+			    struct ki_cl_shadow *shadow);
 void ki_cl_shadow_add(struct ki_cl_shadow *shadow); /* refs: 1 */
 void ki_cl_shadow_unref(struct ki_cl_shadow *shadow);
 /* How many shadows a context has. */

@@ -413,13 +413,8 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 
 	if (!run)
 		return CL_OUT_OF_HOST_MEMORY;
-	if (program) {
-		ki_cl_program_await(program);
-		ki_mutex_lock(&ki_cl_lock);
-		program->refs++;
-		program->n_runs++;
-		ki_mutex_unlock(&ki_cl_lock);
-	}
+	if (program)
+		ki_cl_program_enter(program);
 	aside = ki_cl_put_aside(program);
 	run->change = aside.change;
 	run->began_ns = now_ns();
@@ -436,31 +431,54 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 	if (result && request->notify && !atomic_load(&run->is_notified))
 		park(run);
 	run_unref(run);
+	/* What was put back while others ended all shadows. */
+	if (program && result &&
+	    (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS))
+		(void)ki_cl_go_native(program);
 	return result;
 }
 
 /* ---- Without what answers ------------------------------------------------ */
 
-int ki_cl_go_native(struct ki_cl_program *program)
+/* Whether the driver has to make what the shadow answers for. */
+static int needs_making(const struct ki_cl_shadow *shadow)
+{
+	return shadow && !shadow->is_own && shadow->made;
+}
+
+/* Other threads build, claim or release the program at the same time, or have
+   let another shadow answer. */
+static int go_native_claimed(struct ki_cl_program *program)
 {
 	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program);
 	const struct ki_cl_guest *guest = ki_cl_guest();
-	cl_int result;
+	cl_int result = CL_SUCCESS;
 
-	if (!shadow)
-		return 0;
-	if (shadow->is_own || !shadow->made) {
-		ki_cl_shadow_unref(shadow);
-		return 0;
+	if (needs_making(shadow)) {
+		if (guest)
+			kiln_note_build(guest->kiln, 1);
+		result = ki_cl_make_again(program, shadow->made->recipe,
+					  shadow->options);
+		if (guest)
+			kiln_note_build(guest->kiln, 0);
+		if (!result)
+			ki_cl_program_unshadow(program, shadow);
 	}
-	if (guest)
-		kiln_note_build(guest->kiln, 1);
-	result = ki_cl_make_again(program, shadow->made->recipe,
-				  shadow->options);
-	if (guest)
-		kiln_note_build(guest->kiln, 0);
-	if (!result)
-		ki_cl_program_shadow(program, NULL);
 	ki_cl_shadow_unref(shadow);
 	return result ? -1 : 0;
+}
+
+int ki_cl_go_native(struct ki_cl_program *program)
+{
+	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program);
+	int is_needed = needs_making(shadow), err;
+
+	ki_cl_shadow_unref(shadow);
+	if (!is_needed)
+		return 0;
+	if (ki_cl_program_claim(program))
+		return -1;
+	err = go_native_claimed(program);
+	ki_cl_program_rest(program);
+	return err;
 }

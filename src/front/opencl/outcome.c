@@ -179,6 +179,20 @@ void ki_cl_program_shadow(struct ki_cl_program *program,
 	ki_cl_shadow_unref(kept ? before : shadow);
 }
 
+void ki_cl_program_unshadow(struct ki_cl_program *program,
+			    struct ki_cl_shadow *shadow)
+{
+	int did;
+
+	ki_mutex_lock(&ki_cl_lock);
+	did = program->shadow == shadow;
+	if (did)
+		program->shadow = NULL;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (did)
+		ki_cl_shadow_unref(shadow);
+}
+
 cl_uint ki_cl_shadows_in(cl_context context)
 {
 	struct ki_list *link;

@@ -473,7 +473,7 @@ struct ending {
 static void end_locked(struct ki_cl_program *program, struct ending *ending)
 	KI_REQUIRES(&ki_cl_lock)
 {
-	if (program->app_refs)
+	if (program->app_refs || program->is_busy)
 		return;
 	if (!program->n_shadow_kernels) {
 		ending->shadow = program->shadow;
@@ -527,29 +527,61 @@ void ki_cl_program_rest(struct ki_cl_program *program)
 	struct ending ending = { 0 };
 
 	ki_mutex_lock(&ki_cl_lock);
-	program->is_busy = 0;
-	if (program->owes_release) {
-		program->owes_release = 0;
-		ending.releases = 1;
-		end_locked(program, &ending);
-	}
+	program->is_busy = KI_CL_IDLE;
+	ending.releases = program->owes_release;
+	program->owes_release = 0;
+	end_locked(program, &ending);
 	ki_cond_signal_all(&ki_cl_idle);
 	ki_mutex_unlock(&ki_cl_lock);
 	(void)finish_ending(program, &ending);
 }
 
+/* Wait until nobody is at work, but not long for a fetch, and not for threads
+   that a forked child does not have: 0, or -1 if somebody still is. */
+static int await_locked(struct ki_cl_program *program) KI_REQUIRES(&ki_cl_lock)
+{
+	uint64_t deadline = 0;
+
+	while (program->is_busy && !ki_cl_is_child()) {
+		if (program->is_busy == KI_CL_CLAIMED) {
+			ki_cond_wait(&ki_cl_idle, &ki_cl_lock);
+			continue;
+		}
+		if (!deadline)
+			deadline = ki_sys_posix.monotonic_ns(&ki_sys_posix) +
+				   AWAIT_NS;
+		if (ki_cond_wait_until(&ki_cl_idle, &ki_cl_lock, deadline))
+			break;
+	}
+	return program->is_busy ? -1 : 0;
+}
+
 void ki_cl_program_await(struct ki_cl_program *program)
 {
-	uint64_t deadline;
+	ki_mutex_lock(&ki_cl_lock);
+	(void)await_locked(program);
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
+void ki_cl_program_enter(struct ki_cl_program *program)
+{
+	ki_mutex_lock(&ki_cl_lock);
+	(void)await_locked(program);
+	program->refs++;
+	program->n_runs++;
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
+int ki_cl_program_claim(struct ki_cl_program *program)
+{
+	int err;
 
 	ki_mutex_lock(&ki_cl_lock);
-	if (program->is_busy) {
-		deadline = ki_sys_posix.monotonic_ns(&ki_sys_posix) + AWAIT_NS;
-		while (program->is_busy &&
-		       !ki_cond_wait_until(&ki_cl_idle, &ki_cl_lock, deadline))
-			;
-	}
+	err = await_locked(program) || program->n_runs ? -1 : 0;
+	if (!err)
+		program->is_busy = KI_CL_CLAIMED;
 	ki_mutex_unlock(&ki_cl_lock);
+	return err;
 }
 
 struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n)
