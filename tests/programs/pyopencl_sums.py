@@ -23,7 +23,7 @@ total = ReductionKernel(context, numpy.int32, neutral="0",
                         arguments="__global int *x")
 assert total(x).get() == host.sum()
 
-scan = InclusiveScanKernel(context, numpy.int32, "a + b")
+scan = InclusiveScanKernel(context, numpy.int32, "a + b", neutral="0")
 scan(out)
 assert (out.get() == numpy.cumsum(2 * host)).all()
 
