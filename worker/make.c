@@ -8,7 +8,7 @@
  *	find devices that give exactly the key's device fields, in order; where
  *	a device was split, split one here
  *	compute the key: it must be the job's, byte for byte
- *	build from source
+ *	build, compile or link
  *	compute the key again: an include may have changed in between
  *	fetch, describe, answer
  *
@@ -25,6 +25,7 @@
 
 #include "front/opencl/capture.h"
 #include "front/opencl/key.h"
+#include "front/opencl/produce.h"
 #include "loader.h"
 #include "worker.h"
 
@@ -329,9 +330,10 @@ static int explain_failure(struct make *make, cl_program program, cl_int err)
 	char log[sizeof(make->answer.text)] = "";
 	size_t size = 0;
 
-	(void)make->calls.clGetProgramBuildInfo(program, make->devices[0],
-						CL_PROGRAM_BUILD_LOG, 0, NULL,
-						&size);
+	if (program)
+		(void)make->calls.clGetProgramBuildInfo(
+			program, make->devices[0], CL_PROGRAM_BUILD_LOG, 0,
+			NULL, &size);
 	if (size > 1) {
 		char *whole = calloc(1, size + 1);
 
@@ -407,7 +409,6 @@ static int fetch(struct make *make, cl_program program)
 static int build(struct make *make)
 {
 	const struct ki_cl_job *job = make->job;
-	const struct ki_cl_source *source = job->recipe->source;
 	cl_context_properties properties[] = {
 		CL_CONTEXT_PLATFORM, (cl_context_properties)make->platform, 0
 	};
@@ -419,16 +420,12 @@ static int build(struct make *make)
 					      make->devices, NULL, NULL, &err);
 	if (!context)
 		return give_up(make, KI_VERDICT_BUILD, "no context");
-	program = make->calls.clCreateProgramWithSource(
-		context, source->n_strings,
-		(const char **)(uintptr_t)source->strings, source->lengths,
-		&err);
-	if (!program)
-		return give_up(make, KI_VERDICT_BUILD, "no program");
-	err = make->calls.clBuildProgram(program, job->n_devices, make->devices,
-					 job->recipe->options, NULL, NULL);
+	program = ki_cl_produce(&make->calls, make->platform, job->recipe,
+				context, make->devices, job->n_devices, &err);
 	if (err)
 		return explain_failure(make, program, err);
+	if (!program)
+		return give_up(make, KI_VERDICT_BUILD, "no program");
 	return check_platform(make) && check_key(make) && fetch(make, program);
 }
 

@@ -28,6 +28,7 @@
 #include "front/opencl/capture.h"
 #include "front/opencl/job.h"
 #include "front/opencl/key.h"
+#include "front/opencl/produce.h"
 #include "loader.h"
 #include "sys/sys.h"
 #include "worker.h"
@@ -127,6 +128,7 @@ static char *only_job(const struct place *place)
 /* ---- Jobs -------------------------------------------------------------- */
 
 struct wish {
+	const struct ki_cl_recipe *recipe; /* or: */
 	const char *source;
 	const char *options;
 	const char *driver;	    /* NULL: the platform's */
@@ -156,10 +158,13 @@ static void forget_identities(void)
 
 static struct ki_cl_recipe *recipe_of(const struct wish *wish)
 {
-	struct ki_cl_source *source = ki_cl_source_new(1, &wish->source, NULL);
-	struct ki_cl_recipe *recipe =
-		ki_cl_recipe_build(source, NULL, 0, wish->options);
+	struct ki_cl_source *source;
+	struct ki_cl_recipe *recipe;
 
+	if (wish->recipe)
+		return ki_cl_recipe_ref(wish->recipe);
+	source = ki_cl_source_new(1, &wish->source, NULL);
+	recipe = ki_cl_recipe_build(source, NULL, 0, wish->options);
 	assert_non_null(recipe);
 	ki_cl_source_unref(source);
 	return recipe;
@@ -1414,6 +1419,196 @@ static void a_kernel_is_made_with_pocl(void **state)
 	place_fini(&place);
 }
 
+/* ---- Objects, libraries, IL -------------------------------------------- */
+
+#define KERNEL "kernel void k(global int *p) { p[0] = K * p[0]; }\n"
+
+static struct ki_cl_recipe *object_of(const char *text)
+{
+	const char *define = "#define K 9\n";
+	struct ki_cl_source *source = ki_cl_source_new(1, &text, NULL);
+	struct ki_cl_header header = {
+		.name = "k.h", .source = ki_cl_source_new(1, &define, NULL)
+	};
+	struct ki_cl_recipe *recipe =
+		ki_cl_recipe_compile(source, NULL, 0, &header, 1, "-DX=1");
+
+	assert_non_null(recipe);
+	ki_cl_source_unref(header.source);
+	ki_cl_source_unref(source);
+	return recipe;
+}
+
+static struct ki_cl_recipe *link_of(const struct ki_cl_recipe *recipe,
+				    const char *options)
+{
+	const struct ki_cl_input input = { .recipe = recipe };
+	struct ki_cl_recipe *linked = ki_cl_recipe_link(&input, 1, options);
+
+	assert_non_null(linked);
+	return linked;
+}
+
+static struct ki_cl_recipe *binary_of(const struct kiln_blob *value)
+{
+	const unsigned char *binary;
+	struct ki_cl_recipe *recipe;
+	size_t size;
+
+	assert_int_equal(ki_cl_unpack(kiln_blob_data(value),
+				      kiln_blob_size(value), 1, &binary, &size),
+			 KILN_OK);
+	recipe = ki_cl_recipe_binary(&binary, &size, 1, 1, NULL);
+	assert_non_null(recipe);
+	return recipe;
+}
+
+/* Whether the driver makes a kernel of what is in the entry: an object or a
+   library is linked, a program built. */
+static int gives_a_kernel(const struct kiln_blob *value, int is_program)
+{
+	struct ki_cl_recipe *recipe = binary_of(value), *linked;
+	cl_platform_id platform = first_platform();
+	cl_context_properties properties[] = { CL_CONTEXT_PLATFORM,
+					       (cl_context_properties)platform,
+					       0 };
+	cl_device_id device;
+	cl_context context;
+	cl_program program;
+	cl_kernel kernel;
+	cl_int err;
+
+	assert_int_equal(calls.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1,
+					      &device, NULL),
+			 CL_SUCCESS);
+	context =
+		calls.clCreateContext(properties, 1, &device, NULL, NULL, &err);
+	assert_int_equal(err, CL_SUCCESS);
+	if (!is_program) {
+		linked = link_of(recipe, "");
+		ki_cl_recipe_unref(recipe);
+		recipe = linked;
+	}
+	program = ki_cl_produce(&calls, platform, recipe, context, &device, 1,
+				&err);
+	assert_int_equal(err, CL_SUCCESS);
+	if (is_program)
+		assert_int_equal(calls.clBuildProgram(program, 1, &device, "",
+						      NULL, NULL),
+				 CL_SUCCESS);
+	kernel = calls.clCreateKernel(program, "k", &err);
+	if (kernel)
+		calls.clReleaseKernel(kernel);
+	calls.clReleaseProgram(program);
+	calls.clReleaseContext(context);
+	ki_cl_recipe_unref(recipe);
+	return !err;
+}
+
+static int tells_of_kernels(const struct kiln_blob *metadata)
+{
+	const void *data;
+	size_t size;
+
+	return !kiln_metadata_find(kiln_blob_data(metadata),
+				   kiln_blob_size(metadata), KILN_META_KERNELS,
+				   &data, &size);
+}
+
+static void assert_made(const struct place *place,
+			const struct ki_cl_recipe *recipe, const char *variable)
+{
+	struct wish wish = { .recipe = recipe, .environment = { variable } };
+	int is_program = ki_cl_recipe_has_kernels(recipe);
+	struct kiln_blob *value, *metadata;
+	struct kiln_key *key = write_job(place, &wish);
+	struct kiln *kiln;
+	char *text;
+
+	(void)run(place, &text);
+	assert_has(text, "\nend 1 0 0\n");
+	free(text);
+	kiln = open_store(place);
+	assert_int_equal(kiln_get_entry(kiln, key, &value, &metadata), KILN_OK);
+	assert_int_equal(tells_of_kernels(metadata), is_program);
+	assert_metadata(metadata, KILN_META_OPTIONS, recipe->options);
+	assert_true(gives_a_kernel(value, is_program));
+	kiln_blob_unref(value);
+	kiln_blob_unref(metadata);
+	kiln_close(kiln);
+	kiln_key_free(key);
+}
+
+static void objects_libraries_and_links_are_made(void **state)
+{
+	struct ki_cl_recipe *object = object_of("#include <k.h>\n" KERNEL);
+	struct ki_cl_recipe *library = link_of(object, "-create-library");
+	struct ki_cl_recipe *program = link_of(object, "");
+	struct ki_cl_recipe *of_library = link_of(library, "");
+	char *cache, *variable;
+	struct place place;
+
+	place_init(&place);
+	cache = harness_path(place.directory, "pocl");
+	assert_true(asprintf(&variable, "POCL_CACHE_DIR=%s", cache) > 0);
+	assert_made(&place, object, variable);
+	assert_made(&place, library, variable);
+	assert_made(&place, program, variable);
+	assert_made(&place, of_library, variable);
+	ki_cl_recipe_unref(of_library);
+	ki_cl_recipe_unref(program);
+	ki_cl_recipe_unref(library);
+	ki_cl_recipe_unref(object);
+	free(variable);
+	free(cache);
+	place_fini(&place);
+}
+
+/* The stand-in's IL: a header of 20 bytes, then a source. */
+static void il_is_made_with_its_constants(void **state)
+{
+	static const char text[] = "\3\2\43\7________________"
+				   "#define K SPEC_2\n"
+				   "#ifndef SPEC_2\n#error\n#endif\n" KERNEL;
+	static const int32_t value = 12;
+	const struct ki_cl_constant constant = {
+		.id = 2, .size = sizeof(value), .value = (const uint8_t *)&value
+	};
+	struct ki_cl_source *source =
+		ki_cl_source_new_il(text, sizeof(text) - 1);
+	struct ki_cl_recipe *recipe =
+		ki_cl_recipe_build(source, &constant, 1, "-w");
+	struct place place;
+
+	place_init(&place);
+	assert_made(&place, recipe, "B=");
+	ki_cl_recipe_unref(recipe);
+	ki_cl_source_unref(source);
+	place_fini(&place);
+}
+
+/* What is said is what the compiler said of the input. */
+static void a_link_fails_with_the_log_of_its_input(void **state)
+{
+	struct ki_cl_recipe *object = object_of("#include <k.h>\n#error why\n");
+	struct ki_cl_recipe *program = link_of(object, "");
+	struct wish wish = { .recipe = program };
+	struct kiln_key *key;
+	struct place place;
+	char *text;
+
+	place_init(&place);
+	key = write_job(&place, &wish);
+	(void)run(&place, &text);
+	assert_has(text, "why");
+	assert_int_equal(has_entry(&place, key), 0);
+	free(text);
+	kiln_key_free(key);
+	ki_cl_recipe_unref(program);
+	ki_cl_recipe_unref(object);
+	place_fini(&place);
+}
+
 static int set_up(void **state)
 {
 	const char *why;
@@ -1437,6 +1632,7 @@ static int test_pocl(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_kernel_is_made_with_pocl),
+		cmocka_unit_test(objects_libraries_and_links_are_made),
 	};
 	char *cache = harness_directory();
 	int failed = 0;
@@ -1454,6 +1650,9 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_job_becomes_an_entry),
+		cmocka_unit_test(objects_libraries_and_links_are_made),
+		cmocka_unit_test(il_is_made_with_its_constants),
+		cmocka_unit_test(a_link_fails_with_the_log_of_its_input),
 		cmocka_unit_test(
 			all_jobs_are_made_and_those_that_come_meanwhile),
 		cmocka_unit_test(devices_are_found_in_the_order_of_the_job),

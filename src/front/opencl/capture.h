@@ -35,10 +35,11 @@ enum kiln_status ki_cl_fetch(const cl_icd_dispatch *calls, cl_program program,
 			     struct ki_bytes *out_value);
 
 /*
- * What only the built program can tell: logs and kernels, added to metadata.
- * Cheap; makes and releases kernel handles of `program`.  KILN_E_UNSUPPORTED
- * if the logs were added but the driver would not tell of its kernels: an
- * entry may do without them.
+ * What only a program that was built, compiled or linked can tell: logs and
+ * kernels (objects and libraries have none), added to metadata.  Cheap; makes
+ * and releases kernel handles of `program`.  KILN_E_UNSUPPORTED if the logs
+ * were added but the driver would not tell of its kernels: an entry may do
+ * without them.
  */
 enum kiln_status ki_cl_describe(const cl_icd_dispatch *calls,
 				cl_program program, const cl_device_id *devices,

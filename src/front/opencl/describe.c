@@ -236,6 +236,19 @@ static enum kiln_status add_kernels(struct ki_bytes *bytes,
 	return status;
 }
 
+/* Objects and libraries have none; older devices do not know the question. */
+static int has_kernels(const cl_icd_dispatch *calls, cl_program program,
+		       cl_device_id device)
+{
+	cl_program_binary_type type = CL_PROGRAM_BINARY_TYPE_NONE;
+
+	return calls->clGetProgramBuildInfo(program, device,
+					    CL_PROGRAM_BINARY_TYPE,
+					    sizeof(type), &type, NULL) ||
+	       (type != CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT &&
+		type != CL_PROGRAM_BINARY_TYPE_LIBRARY);
+}
+
 enum kiln_status ki_cl_describe(const cl_icd_dispatch *calls,
 				cl_program program, const cl_device_id *devices,
 				cl_uint n_devices,
@@ -262,7 +275,8 @@ enum kiln_status ki_cl_describe(const cl_icd_dispatch *calls,
 			  bytes.size);
 
 	for (i = 0; i < n_devices; i++)
-		if (!tells_kernels(calls, devices[i]))
+		if (!tells_kernels(calls, devices[i]) ||
+		    !has_kernels(calls, program, devices[i]))
 			goto out;
 	ki_bytes_clear(&bytes);
 	ki_bytes_add_u32(&bytes, VERSION);
