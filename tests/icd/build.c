@@ -389,6 +389,8 @@ static struct icd_unit *input_unit(cl_program input, cl_device_id device)
 						     : input->builds[i].given;
 	if (unit && unit->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
 		unit = NULL;
+	if (unit && unit->from_binary && icd_flag("REFUSE_OBJECTS", false))
+		unit = NULL;
 	icd_unit_ref(unit);
 	pthread_mutex_unlock(&icd_mutex);
 	return unit;

@@ -24,6 +24,7 @@ struct inputs {
 	struct ki_cl_made **made;	 /* the same */
 	struct ki_cl_shadow **shadows;	 /* of those that the driver is given */
 	cl_program *handles;		 /* what the driver is given */
+	char *from_entry;		 /* whether that is an entry's */
 	int any_from_entry;
 };
 
@@ -40,6 +41,7 @@ static void inputs_fini(struct inputs *inputs)
 	free(inputs->made);
 	free(inputs->shadows);
 	free(inputs->handles);
+	free(inputs->from_entry);
 }
 
 static int inputs_init(struct inputs *inputs,
@@ -52,8 +54,9 @@ static int inputs_init(struct inputs *inputs,
 	inputs->made = calloc((size_t)n + 1, sizeof(*inputs->made));
 	inputs->shadows = calloc((size_t)n + 1, sizeof(*inputs->shadows));
 	inputs->handles = calloc((size_t)n + 1, sizeof(*inputs->handles));
+	inputs->from_entry = calloc((size_t)n + 1, 1);
 	if (!inputs->programs || !inputs->made || !inputs->shadows ||
-	    !inputs->handles) {
+	    !inputs->handles || !inputs->from_entry) {
 		inputs_fini(inputs);
 		return -1;
 	}
@@ -184,7 +187,8 @@ static void choose(struct inputs *inputs, cl_uint i)
 	if (loaded) {
 		inputs->handles[i] = loaded;
 		inputs->shadows[i] = shadow;
-		inputs->any_from_entry |= shadow->made != NULL;
+		inputs->from_entry[i] = shadow->made != NULL;
+		inputs->any_from_entry |= inputs->from_entry[i];
 		return;
 	}
 	(void)ki_cl_go_native(program);
@@ -213,6 +217,17 @@ static void choose_own(struct inputs *inputs, cl_uint i,
 		(void)ki_cl_go_native(inputs->programs[i]);
 	}
 	ki_cl_shadow_unref(shadow);
+}
+
+/* What cannot be linked is of no use. */
+static void drop_entries(const struct ki_cl_guest *guest,
+			 const struct inputs *inputs)
+{
+	cl_uint i;
+
+	for (i = 0; guest && i < inputs->n; i++)
+		if (inputs->from_entry[i] && inputs->made[i])
+			(void)kiln_remove(guest->kiln, inputs->made[i]->key);
 }
 
 /* Without a notification; what fails leaves nothing behind. */
@@ -280,6 +295,8 @@ static cl_int link_natively(const struct ki_cl_guest *guest,
 		choose_own(inputs, i, request);
 	again = program ? program_of(request) : NULL;
 	result = run(guest, again, &given, made, out_linked);
+	if (!result)
+		drop_entries(guest, inputs);
 	ki_cl_program_unref(again);
 	return result;
 }

@@ -144,6 +144,60 @@ static void what_a_driver_refuses_it_makes_itself(void **state)
 		}
 }
 
+/* The objects are the driver's own in the second run, and are there again in
+   the third. */
+static void objects_that_a_driver_will_not_link_are_dropped(void **state)
+{
+	static const char *const scripts[] = { "relinked", "separate-asked",
+					       "library-asked",
+					       "separate-notified" };
+	struct place place;
+	char *native, *text;
+	size_t i;
+
+	for (i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+		place_init(&place);
+		native = run(&place, 0, scripts[i], "-DK=2");
+		/* Objects alone are there. */
+		set(&place, "KILN_TEST_CAPTURE", "objects");
+		free(run(&place, 1, scripts[i], "-DK=2"));
+		set(&place, "KILN_TEST_CAPTURE", "");
+		set_all(&place, "REFUSE_OBJECTS=1");
+		text = run(&place, 1, scripts[i], "-DK=2");
+		same(native, text);
+		/* Nothing else asks for the objects here. */
+		if (!strcmp(scripts[i], "relinked"))
+			assert_true(calls(&place, "link") > 3);
+		free(text);
+		text = run(&place, 1, scripts[i], "-DK=2");
+		same(native, text);
+		free(text);
+		free(native);
+		place_fini(&place);
+	}
+}
+
+/* A link that is not found takes its objects from the store. */
+static void an_object_is_linked_without_compiling(void **state)
+{
+	struct place place;
+	char *native, *text;
+
+	place_init(&place);
+	native = run(&place, 0, "separate", "-DK=2");
+	set(&place, "KILN_TEST_CAPTURE", "objects");
+	free(run(&place, 1, "separate", "-DK=2"));
+	set(&place, "KILN_TEST_CAPTURE", "");
+	text = run(&place, 1, "separate", "-DK=2");
+	same(native, text);
+	assert_int_equal(calls(&place, "compile"), 0);
+	assert_int_equal(calls(&place, "create-binary"), 2);
+	assert_int_equal(calls(&place, "link"), 1);
+	free(text);
+	free(native);
+	place_fini(&place);
+}
+
 /* ---- What is included ---------------------------------------------------- */
 
 /* A link is of what its objects were made of, not of what stands there now. */
@@ -173,6 +227,40 @@ static void what_objects_include_is_the_same_or_nothing_is_kept(void **state)
 	free(options);
 	free(header);
 	place_fini(&place);
+}
+
+/* ---- Jobs ---------------------------------------------------------------- */
+
+static void compiling_and_linking_leave_jobs(void **state)
+{
+	static const struct {
+		const char *script;
+		unsigned n_jobs;
+	} runs[] = { { "separate", 3 },
+		     { "il-linked", 3 },
+		     { "library", 4 },
+		     { "il", 2 } };
+	struct place place;
+	char *text;
+	size_t i;
+
+	for (i = 0; i < 4; i++) {
+		place_init(&place);
+		text = run(&place, 1, runs[i].script, "-DK=2");
+		assert_non_null(strstr(text, "exit 0\n"));
+		assert_int_equal(counter(&place, KILN_COUNT_JOBS_WRITTEN),
+				 runs[i].n_jobs);
+		assert_int_equal(
+			counter(&place, KILN_COUNT_MISS_NEW) +
+				counter(&place, KILN_COUNT_MISS_OPTIONS),
+			runs[i].n_jobs);
+		assert_int_equal(counter(&place, KILN_COUNT_MISS_UNSUPPORTED),
+				 0);
+		assert_int_equal(counter(&place, KILN_COUNT_BUILDS),
+				 runs[i].n_jobs);
+		free(text);
+		place_fini(&place);
+	}
 }
 
 /* ---- A real driver ------------------------------------------------------- */
@@ -227,6 +315,10 @@ int main(int argc, char **argv)
 {
 	static const struct CMUnitTest others[] = {
 		cmocka_unit_test(what_a_driver_refuses_it_makes_itself),
+		cmocka_unit_test(
+			objects_that_a_driver_will_not_link_are_dropped),
+		cmocka_unit_test(an_object_is_linked_without_compiling),
+		cmocka_unit_test(compiling_and_linking_leave_jobs),
 		cmocka_unit_test(
 			what_objects_include_is_the_same_or_nothing_is_kept),
 	};

@@ -110,12 +110,6 @@ static const char **split(const struct ki_bytes *block, uint32_t *out_n)
 	return strings;
 }
 
-/* What a job can carry. */
-static int can_be_a_job(const struct ki_cl_recipe *recipe)
-{
-	return recipe->kind == KI_CL_BUILD && !recipe->source->il;
-}
-
 /* Ask for this build's binary: a file, and no compiler's code. */
 static void write_job(const struct ki_cl_guest *guest,
 		      const struct ki_cl_program *program,
@@ -180,7 +174,7 @@ static void keep(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 	capture->build_ns = build_ns;
 	capture->created =
 		ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u;
-	if (guest->spool && can_be_a_job(capture->made->recipe))
+	if (guest->spool && ki_cl_recipe_is_whole(capture->made->recipe))
 		write_job(guest, program, capture);
 	ki_cl_program_become(program, change, capture->made);
 	if (ki_cl_program_capture(program, change, capture) &&
