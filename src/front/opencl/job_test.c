@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "front/opencl/job.h"
+#include "front/opencl/tags.h"
 
 static const char *const strings[] = { "kernel void k(", "global int *p) {}",
 				       "" };
@@ -25,6 +26,13 @@ static const char *const environment[] = { "POCL_DEVICES=pthread", "A=" };
 static struct ki_cl_recipe *recipes[1024];
 static size_t n_recipes;
 
+static struct ki_cl_recipe *keep(struct ki_cl_recipe *recipe)
+{
+	assert_non_null(recipe);
+	assert_true(n_recipes < sizeof(recipes) / sizeof(recipes[0]));
+	return recipes[n_recipes++] = recipe;
+}
+
 static struct ki_cl_recipe *recipe_of(cl_uint n, const char *const *texts,
 				      const size_t *sizes, const char *options)
 {
@@ -33,9 +41,66 @@ static struct ki_cl_recipe *recipe_of(cl_uint n, const char *const *texts,
 		ki_cl_recipe_build(source, NULL, 0, options);
 
 	ki_cl_source_unref(source);
-	assert_non_null(recipe);
-	assert_true(n_recipes < sizeof(recipes) / sizeof(recipes[0]));
-	return recipes[n_recipes++] = recipe;
+	return keep(recipe);
+}
+
+static struct ki_cl_recipe *il_of(enum ki_cl_recipe_kind kind)
+{
+	static const struct ki_cl_constant constants[] = {
+		{ 7, 2, (const uint8_t *)"ab" },
+		{ 3, 1, (const uint8_t *)"" },
+	};
+	struct ki_cl_source *source = ki_cl_source_new_il("\3\2\0il", 5);
+	struct ki_cl_recipe *recipe =
+		kind == KI_CL_BUILD
+			? ki_cl_recipe_build(source, constants, 2, "-DIL")
+			: ki_cl_recipe_compile(source, constants, 2, NULL, 0,
+					       "-DIL");
+
+	ki_cl_source_unref(source);
+	return keep(recipe);
+}
+
+static struct ki_cl_recipe *object_of(void)
+{
+	struct ki_cl_source *source = ki_cl_source_new(3, strings, lengths);
+	struct ki_cl_header headers[] = {
+		{ "k.h", ki_cl_source_new(2, strings, lengths) },
+		{ "k.h", source },
+	};
+	struct ki_cl_recipe *recipe =
+		ki_cl_recipe_compile(source, NULL, 0, headers, 2, "-w");
+
+	ki_cl_source_unref(headers[0].source);
+	ki_cl_source_unref(source);
+	return keep(recipe);
+}
+
+static struct ki_cl_recipe *link_of(struct ki_cl_recipe *a,
+				    struct ki_cl_recipe *b, const char *options)
+{
+	const struct ki_cl_input inputs[] = { { .recipe = a },
+					      { .recipe = b } };
+
+	return keep(ki_cl_recipe_link(inputs, b ? 2 : 1, options));
+}
+
+static struct ki_cl_recipe *binary_of(int keeps)
+{
+	const unsigned char *binaries[] = { (const unsigned char *)"a\0b",
+					    (const unsigned char *)"" };
+	const size_t sizes[] = { 3, 0 };
+
+	return keep(ki_cl_recipe_binary(binaries, sizes, 2, keeps, "-DB"));
+}
+
+/* Something of every kind. */
+static struct ki_cl_recipe *rich_recipe(void)
+{
+	struct ki_cl_recipe *library =
+		link_of(object_of(), il_of(KI_CL_COMPILE), "-create-library");
+
+	return link_of(library, binary_of(1), "");
 }
 
 static int free_recipes(void **state)
@@ -130,10 +195,48 @@ static void assert_equal_sources(const struct ki_cl_source *a,
 	cl_uint i;
 
 	assert_int_equal(a->n_strings, b->n_strings);
+	assert_int_equal(a->il_size, b->il_size);
+	if (a->il)
+		assert_memory_equal(a->il, b->il, a->il_size);
 	for (i = 0; i < a->n_strings; i++) {
 		assert_int_equal(a->lengths[i], b->lengths[i]);
 		assert_memory_equal(a->strings[i], b->strings[i],
 				    a->lengths[i] + 1);
+	}
+}
+
+static void assert_equal_recipes(const struct ki_cl_recipe *a,
+				 const struct ki_cl_recipe *b)
+{
+	cl_uint i;
+
+	assert_int_equal(a->kind, b->kind);
+	assert_string_equal(a->options, b->options);
+	assert_int_equal(!a->source, !b->source);
+	if (a->source)
+		assert_equal_sources(a->source, b->source);
+	assert_int_equal(a->n_constants, b->n_constants);
+	for (i = 0; i < a->n_constants; i++) {
+		assert_int_equal(a->constants[i].id, b->constants[i].id);
+		assert_int_equal(a->constants[i].size, b->constants[i].size);
+		assert_memory_equal(a->constants[i].value,
+				    b->constants[i].value,
+				    a->constants[i].size);
+	}
+	assert_int_equal(a->n_headers, b->n_headers);
+	for (i = 0; i < a->n_headers; i++) {
+		assert_string_equal(a->headers[i].name, b->headers[i].name);
+		assert_equal_sources(a->headers[i].source,
+				     b->headers[i].source);
+	}
+	assert_int_equal(a->n_inputs, b->n_inputs);
+	for (i = 0; i < a->n_inputs; i++)
+		assert_equal_recipes(a->inputs[i].recipe, b->inputs[i].recipe);
+	assert_int_equal(a->n_binaries, b->n_binaries);
+	for (i = 0; i < a->n_binaries; i++) {
+		assert_int_equal(a->binaries[i].size, b->binaries[i].size);
+		assert_memory_equal(a->binaries[i].digest,
+				    b->binaries[i].digest, KI_BLAKE2B_BYTES);
 	}
 }
 
@@ -147,8 +250,7 @@ static void assert_equal_jobs(const struct ki_cl_job *a,
 	assert_string_equal(a->platform_name, b->platform_name);
 	assert_string_equal(a->driver, b->driver);
 	assert_int_equal(a->n_devices, b->n_devices);
-	assert_equal_sources(a->recipe->source, b->recipe->source);
-	assert_string_equal(a->recipe->options, b->recipe->options);
+	assert_equal_recipes(a->recipe, b->recipe);
 	assert_string_equal(a->directory, b->directory);
 	assert_int_equal(a->n_environment, b->n_environment);
 	for (i = 0; i < a->n_environment; i++)
@@ -205,6 +307,140 @@ static void every_field_comes_back_as_it_was_written(void **state)
 	job.stage = job.tries = UINT32_MAX;
 	round_trip(&job);
 	free(long_text);
+}
+
+static void every_kind_of_recipe_comes_back(void **state)
+{
+	struct ki_cl_job job = job_of("record");
+
+	job.recipe = il_of(KI_CL_BUILD);
+	round_trip(&job);
+	job.recipe = object_of();
+	round_trip(&job);
+	job.recipe = il_of(KI_CL_COMPILE);
+	round_trip(&job);
+	job.recipe = link_of(object_of(), NULL, "");
+	round_trip(&job);
+	job.recipe = rich_recipe();
+	round_trip(&job);
+}
+
+static void without_its_bytes_a_recipe_makes_no_job(void **state)
+{
+	char *spool = harness_directory();
+	struct ki_cl_job job = job_of("record");
+
+	job.recipe = link_of(object_of(), binary_of(0), "");
+	assert_int_equal(ki_cl_job_write(spool, &job), KILN_E_UNSUPPORTED);
+	assert_int_equal(count_names(spool), 0);
+	free(spool);
+}
+
+/* ---- Recipes that nobody writes ------------------------------------------ */
+
+/* A recipe of a kind with one field more. */
+static void add_recipe(struct ki_bytes *bytes, uint64_t kind, uint16_t tag,
+		       const void *data, size_t size)
+{
+	ki_cl_tag_add_number(bytes, 1, kind);
+	ki_cl_tag_add_text(bytes, 2, "");
+	if (tag)
+		ki_cl_tag_add(bytes, tag, data, size);
+}
+
+static enum kiln_status read_recipe(struct ki_bytes *bytes)
+{
+	struct ki_cl_recipe *recipe = NULL;
+	enum kiln_status status;
+
+	assert_int_equal(bytes->failed, 0);
+	status = ki_cl_recipe_read(bytes->data, bytes->size, &recipe);
+	ki_cl_recipe_unref(recipe);
+	ki_bytes_fini(bytes);
+	return status;
+}
+
+static void what_does_not_belong_to_a_kind_is_damage(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t kind;
+		uint16_t tag;
+		const char *data;
+		size_t size;
+		enum kiln_status status;
+	} rows[] = {
+		{ "a build", 1, 3, "k", 1, KILN_OK },
+		{ "a build of an empty string", 1, 3, "", 0, KILN_OK },
+		{ "a build of nothing", 1, 0, NULL, 0, KILN_E_FORMAT },
+		{ "a kind of 0", 0, 3, "k", 1, KILN_E_FORMAT },
+		{ "a newer kind", 5, 3, "k", 1, KILN_E_UNSUPPORTED },
+		{ "a newer field", 1, 10, "k", 1, KILN_E_UNSUPPORTED },
+		{ "the highest field", 1, 0xffff, "k", 1, KILN_E_UNSUPPORTED },
+		{ "a second kind", 1, 1, "\1\0\0\0\0\0\0", 8, KILN_E_FORMAT },
+		{ "second options", 1, 2, "", 1, KILN_E_FORMAT },
+		{ "a link of a string", 3, 3, "k", 1, KILN_E_FORMAT },
+		{ "a link of nothing", 3, 0, NULL, 0, KILN_E_FORMAT },
+		{ "a link of an empty recipe", 3, 8, "", 0, KILN_E_FORMAT },
+		{ "a build of an input", 1, 8, "", 0, KILN_E_FORMAT },
+		{ "no binary", 4, 0, NULL, 0, KILN_E_FORMAT },
+		{ "a binary", 4, 9, "b", 1, KILN_OK },
+		{ "IL", 1, 4, "i", 1, KILN_OK },
+		{ "a constant without IL", 1, 5, "\1\0\0\0v", 5,
+		  KILN_E_FORMAT },
+		{ "a name outside of a header", 2, 7, "n", 2, KILN_E_FORMAT },
+		{ "an empty header", 2, 6, "", 0, KILN_E_FORMAT },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct ki_bytes bytes;
+
+		print_message("# %s\n", rows[i].name);
+		ki_bytes_init(&bytes);
+		add_recipe(&bytes, rows[i].kind, rows[i].tag, rows[i].data,
+			   rows[i].size);
+		assert_int_equal(read_recipe(&bytes), rows[i].status);
+	}
+}
+
+/* `depth` links within each other; the innermost is a compilation. */
+static struct ki_bytes nested(unsigned depth)
+{
+	struct ki_bytes inner, outer;
+
+	ki_bytes_init(&inner);
+	add_recipe(&inner, 2, 3, "k", 1);
+	while (depth--) {
+		ki_bytes_init(&outer);
+		add_recipe(&outer, 3, 8, inner.data, inner.size);
+		ki_bytes_fini(&inner);
+		inner = outer;
+	}
+	return inner;
+}
+
+static void no_recipe_is_deeper_or_larger_than_allowed(void **state)
+{
+	struct ki_bytes bytes = nested(KI_CL_RECIPE_DEPTH_MAX - 1), input;
+	unsigned n;
+
+	assert_int_equal(read_recipe(&bytes), KILN_OK);
+	bytes = nested(KI_CL_RECIPE_DEPTH_MAX);
+	assert_int_equal(read_recipe(&bytes), KILN_E_FORMAT);
+	bytes = nested(2000);
+	assert_int_equal(read_recipe(&bytes), KILN_E_FORMAT);
+	input = nested(0);
+	for (n = KI_CL_RECIPE_NODES_MAX - 1; n <= KI_CL_RECIPE_NODES_MAX; n++) {
+		ki_bytes_init(&bytes);
+		add_recipe(&bytes, 3, 0, NULL, 0);
+		for (unsigned i = 0; i < n; i++)
+			ki_cl_tag_add(&bytes, 8, input.data, input.size);
+		assert_int_equal(read_recipe(&bytes), n < KI_CL_RECIPE_NODES_MAX
+							      ? KILN_OK
+							      : KILN_E_FORMAT);
+	}
+	ki_bytes_fini(&input);
 }
 
 static void a_job_names_its_writer(void **state)
@@ -358,6 +594,7 @@ static char *written(size_t *out_size)
 	struct ki_cl_job job = job_of("record");
 	char *path, *bytes;
 
+	job.recipe = rich_recipe();
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_OK);
 	path = only_job(spool);
 	bytes = harness_read(path, out_size);
@@ -930,6 +1167,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_field_comes_back_as_it_was_written),
+		cmocka_unit_test(every_kind_of_recipe_comes_back),
+		cmocka_unit_test(without_its_bytes_a_recipe_makes_no_job),
+		cmocka_unit_test(what_does_not_belong_to_a_kind_is_damage),
+		cmocka_unit_test(no_recipe_is_deeper_or_larger_than_allowed),
 		cmocka_unit_test(a_job_names_its_writer),
 		cmocka_unit_test(one_key_has_one_job),
 		cmocka_unit_test(a_job_that_nobody_need_make_goes),
