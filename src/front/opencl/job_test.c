@@ -390,6 +390,10 @@ static void what_does_not_belong_to_a_kind_is_damage(void **state)
 		  KILN_E_FORMAT },
 		{ "a name outside of a header", 2, 7, "n", 2, KILN_E_FORMAT },
 		{ "an empty header", 2, 6, "", 0, KILN_E_FORMAT },
+		{ "an input in a header", 2, 6, "\10\0\0\0\0\0\0", 8,
+		  KILN_E_FORMAT },
+		{ "a header in a header", 2, 6, "\6\0\0\0\0\0\0", 8,
+		  KILN_E_FORMAT },
 	};
 	size_t i;
 

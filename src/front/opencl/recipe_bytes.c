@@ -140,6 +140,17 @@ static enum kiln_status count(struct parts *parts, struct ki_reader reader)
 	return KILN_OK;
 }
 
+/* Whether fields of these tags are there and no others. */
+static int has_only(const struct parts *parts, unsigned tags)
+{
+	unsigned tag;
+
+	for (tag = 1; tag < N_TAGS; tag++)
+		if (parts->counts[tag] && !(tags & 1u << tag))
+			return 0;
+	return 1;
+}
+
 /* One more of each, so that none is an array of nothing. */
 static enum kiln_status make_room(struct parts *parts)
 {
@@ -231,12 +242,17 @@ static enum kiln_status take(struct parts *parts, const struct ki_cl_tag *tag,
 	}
 }
 
-static enum kiln_status read_parts(struct parts *parts, struct ki_reader reader)
+/* Fields of other tags than those allowed are not even looked into: headers in
+   headers would have no end. */
+static enum kiln_status read_parts(struct parts *parts, unsigned tags,
+				   struct ki_reader reader)
 {
 	enum kiln_status status = count(parts, reader);
 	cl_uint n[N_TAGS] = { 0 };
 	struct ki_cl_tag tag;
 
+	if (!status && !has_only(parts, tags))
+		status = KILN_E_FORMAT;
 	if (!status)
 		status = make_room(parts);
 	while (reader.size && !status) {
@@ -245,17 +261,6 @@ static enum kiln_status read_parts(struct parts *parts, struct ki_reader reader)
 		status = take(parts, &tag, n[tag.tag]++);
 	}
 	return status;
-}
-
-/* Whether fields of these tags are there and no others. */
-static int has_only(const struct parts *parts, unsigned tags)
-{
-	unsigned tag;
-
-	for (tag = 1; tag < N_TAGS; tag++)
-		if (parts->counts[tag] && !(tags & 1u << tag))
-			return 0;
-	return 1;
 }
 
 static int is_source(const struct parts *parts)
@@ -285,9 +290,9 @@ static enum kiln_status read_header(const struct ki_cl_tag *tag,
 	struct ki_cl_source *source = NULL;
 	enum kiln_status status;
 
-	status = read_parts(&parts, ki_reader(tag->data, tag->size));
-	if (!status && (!parts.name || !parts.counts[TAG_STRING] ||
-			!has_only(&parts, 1u << TAG_NAME | 1u << TAG_STRING)))
+	status = read_parts(&parts, 1u << TAG_NAME | 1u << TAG_STRING,
+			    ki_reader(tag->data, tag->size));
+	if (!status && (!parts.name || !parts.counts[TAG_STRING]))
 		status = KILN_E_FORMAT;
 	if (!status)
 		status = make_source(&parts, &source);
@@ -385,7 +390,7 @@ static enum kiln_status read_recipe(const void *data, size_t size,
 	if (depth > KI_CL_RECIPE_DEPTH_MAX || !*n_left)
 		return KILN_E_FORMAT;
 	--*n_left;
-	status = read_parts(&parts, ki_reader(data, size));
+	status = read_parts(&parts, ~(1u << TAG_NAME), ki_reader(data, size));
 	if (!status && parts.kind > KI_CL_BINARY)
 		status = KILN_E_UNSUPPORTED;
 	if (!status && (!parts.kind || !fits(&parts) || !inputs_fit(&parts)))
