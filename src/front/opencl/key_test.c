@@ -1143,6 +1143,34 @@ static void a_family_is_its_source(void **state)
 	assert_false(same(families[0], families[2]));
 }
 
+static struct kiln_key *family_made_of(const struct made_of *of)
+{
+	struct kiln_key *key = key_made_of(of), *family;
+
+	assert_int_equal(ki_cl_family_key(key, &family), KILN_OK);
+	kiln_key_free(key);
+	return family;
+}
+
+static void links_and_il_have_families_too(void **state)
+{
+	static const struct made_of built = BUILD(.text = "a");
+	static const struct made_of il = BUILD(.text = "!a");
+	static const struct made_of il_1 =
+		BUILD(.text = "!a", .constants = "1x");
+	static const struct made_of linked =
+		LINK(.inputs = { &object_a, &library_b });
+	static const struct made_of linked_x =
+		LINK(.inputs = { &object_a_x, &library_b }, .options = "-w");
+	static const struct made_of of_binary =
+		LINK(.inputs = { &object_a, &binary_b });
+
+	assert_true(same(family_made_of(&il), family_made_of(&il_1)));
+	assert_true(same(family_made_of(&linked), family_made_of(&linked_x)));
+	assert_false(same(family_made_of(&linked), family_made_of(&of_binary)));
+	assert_false(same(family_made_of(&built), family_made_of(&object_a)));
+}
+
 /* ---- Layers ---------------------------------------------------------- */
 
 #define BLOCK(text) text, sizeof(text)
@@ -1375,6 +1403,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(options_from_the_environment_are_options),
 		cmocka_unit_test(a_miss_has_its_reason),
 		cmocka_unit_test(a_family_is_its_source),
+		cmocka_unit_test(links_and_il_have_families_too),
 		cmocka_unit_test(a_list_of_layers_is_put_together_again),
 		cmocka_unit_test(an_unknown_layer_below_ends_caching),
 		cmocka_unit_test(a_known_layer_below_is_in_the_key),
