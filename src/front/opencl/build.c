@@ -263,7 +263,9 @@ int ki_cl_is_in_use(struct ki_cl_program *program,
 
 	ki_mutex_lock(&ki_cl_lock);
 	found = program->n_kernels || program->n_runs;
-	*out_shadow = program->of_kernels;
+	*out_shadow = program->n_kernels == program->n_shadow_kernels
+			      ? program->of_kernels
+			      : NULL;
 	if (*out_shadow)
 		(*out_shadow)->refs++;
 	ki_mutex_unlock(&ki_cl_lock);

@@ -330,7 +330,7 @@ void ki_cl_pass_over(const struct ki_cl_guest *guest, enum kiln_counter reason,
 		     const char *why);
 
 /* Whether kernels, or a build that still runs, stand in the way of a new one:
-   the driver says so by itself, unless the kernels are of the shadow (one
+   the driver says so by itself, unless all kernels are of the shadow (one
    reference, or NULL). */
 int ki_cl_is_in_use(struct ki_cl_program *program,
 		    struct ki_cl_shadow **out_shadow);
