@@ -274,16 +274,34 @@ int ki_cl_is_in_use(struct ki_cl_program *program,
 
 /*
  * The driver refuses to build what has kernels, and it knows best in which
- * order it looks at what else may be wrong, and whom it tells.  To build S,
- * which has them, is refused alike; to compile it is wrong for another reason.
+ * order it looks at what else may be wrong, and whom it tells.
  */
-static cl_int refuse_build(const struct ki_cl_shadow *shadow,
-			   const struct ki_cl_request *request)
+static cl_int refuse_by(cl_program twin, const struct ki_cl_request *request)
 {
-	struct ki_cl_request of_shadow = *request;
+	struct ki_cl_request of_twin = *request;
 
-	of_shadow.twin = shadow->program;
-	return ki_cl_run(NULL, NULL, &of_shadow, NULL, NULL);
+	of_twin.twin = twin;
+	return ki_cl_run(NULL, NULL, &of_twin, NULL, NULL);
+}
+
+/* One that has kernels only as long as this takes. */
+static cl_int refuse_by_another(cl_program other,
+				const struct ki_cl_request *request)
+{
+	cl_int result = CL_INVALID_OPERATION;
+	cl_kernel *kernels = NULL;
+	cl_uint n = 0, i;
+
+	(void)ki_cl_next.clCreateKernelsInProgram(other, 0, NULL, &n);
+	kernels = calloc((size_t)n + 1, sizeof(*kernels));
+	if (kernels && n &&
+	    !ki_cl_next.clCreateKernelsInProgram(other, n, kernels, NULL)) {
+		result = refuse_by(other, request);
+		for (i = 0; i < n; i++)
+			(void)ki_cl_next.clReleaseKernel(kernels[i]);
+	}
+	free(kernels);
+	return result;
 }
 
 /* Whether there is nothing to find fault with but the kernels. */
@@ -310,38 +328,28 @@ static int make_alike(struct ki_cl_program *program,
 	return result ? -1 : 0;
 }
 
-/* H is built as S was, and has kernels as long as this takes. */
-static cl_int refuse_compilation(struct ki_cl_program *program,
-				 const struct ki_cl_shadow *shadow,
-				 const struct ki_cl_request *request)
-{
-	cl_int result = CL_INVALID_OPERATION;
-	cl_kernel *kernels = NULL;
-	cl_uint n = 0, i;
-
-	if (!shadow->made || is_faultless(shadow, request) ||
-	    (!shadow->is_own && make_alike(program, shadow)))
-		return result;
-	(void)ki_cl_next.clCreateKernelsInProgram(program->handle, 0, NULL, &n);
-	kernels = calloc((size_t)n + 1, sizeof(*kernels));
-	if (kernels && n &&
-	    !ki_cl_next.clCreateKernelsInProgram(program->handle, n, kernels,
-						 NULL)) {
-		result = ki_cl_run(NULL, program, request, NULL, NULL);
-		for (i = 0; i < n; i++)
-			(void)ki_cl_next.clReleaseKernel(kernels[i]);
-	}
-	free(kernels);
-	return result;
-}
-
+/* To build S, which has the kernels, is refused as it would be of H.  To compile
+   it is wrong for other reasons, and to build what was linked. */
 static cl_int refuse(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 		     const struct ki_cl_request *request)
 {
-	cl_int result = request->kind == KI_CL_BUILD
-				? refuse_build(shadow, request)
-				: refuse_compilation(program, shadow, request);
+	cl_int result = CL_INVALID_OPERATION;
+	struct ki_cl_shadow *twin = NULL;
 
+	if (shadow->is_own) {
+		(void)ki_cl_make_twin(program);
+		result = refuse_by_another(ki_cl_answerer(program, &twin),
+					   request);
+		ki_cl_shadow_unref(twin);
+	} else if (request->kind == KI_CL_BUILD || !shadow->made) {
+		/* Its kernels may go meanwhile, but nobody is told of that. */
+		result = request->notify
+				 ? refuse_by_another(shadow->program, request)
+				 : refuse_by(shadow->program, request);
+	} else if (!is_faultless(shadow, request) &&
+		   !make_alike(program, shadow)) {
+		result = refuse_by_another(program->handle, request);
+	}
 	ki_cl_shadow_unref(shadow);
 	return result ? result : CL_INVALID_OPERATION;
 }
@@ -410,6 +418,10 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 	struct ki_cl_shadow *shadow;
 	int is_native;
 
+	if (!program->has_source)
+		return ki_cl_is_in_use(program, &shadow) && shadow
+			       ? refuse(program, shadow, request)
+			       : build_linked(guest, program, request);
 	if (!is_plain(request) || ki_cl_program_devices(program))
 		return ki_cl_run(guest, program, request, NULL, NULL);
 	coverage = coverage_of(program, request);
@@ -418,8 +430,6 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 	if (ki_cl_is_in_use(program, &shadow))
 		return shadow ? refuse(program, shadow, request)
 			      : ki_cl_run(guest, program, request, NULL, NULL);
-	if (!program->has_source)
-		return build_linked(guest, program, request);
 	ki_mutex_lock(&ki_cl_lock);
 	is_native = program->native;
 	ki_mutex_unlock(&ki_cl_lock);

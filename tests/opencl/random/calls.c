@@ -165,7 +165,7 @@ static void fetch_call(struct thread *thread)
 							     name) != NULL);
 		return;
 	}
-	program = any_program(thread);
+	program = any_program(thread, NULL);
 	count = (count_kernels_fn *)clGetExtensionFunctionAddressForPlatform(
 		all.platform, "clCountProgramKernelsKILN");
 	if (count && program) {

@@ -236,7 +236,7 @@ static void fetch(struct thread *thread, const struct program *program)
 	size_t told = 0;
 	cl_uint i;
 
-	if (all.is_real && !is_built(program))
+	if (!is_built(program) && (all.is_real || roll(thread, 4)))
 		return;
 	fetched_fini(fetched);
 	fetched->world = program->world;
@@ -249,7 +249,7 @@ static void fetch(struct thread *thread, const struct program *program)
 	for (i = 0; i < fetched->n; i++) {
 		say(thread, "  some", fetched->sizes[i] > 0);
 		fetched->bytes[i] = calloc(1, fetched->sizes[i] + 1);
-		if (all.is_real || roll(thread, 6))
+		if (all.is_real || roll(thread, 12))
 			places[i] = fetched->bytes[i];
 	}
 	say(thread, "BINARIES",
@@ -289,6 +289,15 @@ static void program_take(struct thread *thread, struct world *world,
 		    clSetProgramReleaseCallback(handle, on_gone,
 						program->n_gone));
 	}
+}
+
+static struct program *program_of(struct thread *thread, cl_program handle)
+{
+	struct program *program = thread->programs;
+
+	while (!program->n_refs || program->handle != handle)
+		program++;
+	return program;
 }
 
 static void from_source(struct thread *thread, struct world *world)
@@ -334,6 +343,8 @@ static void from_il(struct thread *thread, struct world *world)
 	say(thread, "IL", result);
 	free(il);
 	program_take(thread, world, handle, world->n_devices, world->devices);
+	if (handle)
+		program_of(thread, handle)->is_il = 1;
 }
 
 static void from_binary(struct thread *thread)
@@ -494,7 +505,7 @@ static void compile(struct thread *thread, struct program *program)
 	if (all.is_real && !has_source(program))
 		return;
 	for (i = 0; i < n_headers; i++) {
-		struct program *header = any_program(thread);
+		struct program *header = any_program(thread, has_source);
 
 		if (!header || (all.is_real && !has_source(header)))
 			header = program;
@@ -523,24 +534,29 @@ static int has_room(const struct thread *thread)
 static void link_programs(struct thread *thread, struct program *program)
 {
 	struct world *world = program->world;
-	cl_uint n_inputs = 1 + roll(thread, 3), i;
+	cl_uint n_inputs = 1, n_more = roll(thread, 3), i;
 	const char *options = any_link_options(thread);
 	struct notice *notice = NULL;
 	cl_program inputs[3], handle;
 	cl_int result = 1;
 	int of_all = roll(thread, 4) > 0;
 
-	if (!has_room(thread) || world->is_released ||
-	    (all.is_real && !can_be_linked(program)))
+	if (!has_room(thread) || world->is_released)
 		return;
+	if (!can_be_linked(program) && (all.is_real || roll(thread, 8))) {
+		compile(thread, program);
+		return;
+	}
 	inputs[0] = program->handle;
-	for (i = 1; i < n_inputs; i++) {
-		struct program *input = any_program(thread);
+	for (i = 0; i < n_more; i++) {
+		struct program *input = any_program(thread, can_be_linked);
 
-		inputs[i] = program->handle;
-		if (input && input->world == world &&
-		    (!all.is_real || can_be_linked(input)))
-			inputs[i] = input->handle;
+		/* Twice the same is wrong, and seldom tried. */
+		if (!input || input->world != world ||
+		    (all.is_real && !can_be_linked(input)) ||
+		    (input == program && roll(thread, 8)))
+			continue;
+		inputs[n_inputs++] = input->handle;
 	}
 	if (!roll(thread, 3))
 		notice = notice_new(thread, world->devices[0]);
@@ -626,18 +642,32 @@ static void release_early(struct thread *thread, struct program *program)
 		program_release(thread, program);
 }
 
-struct program *any_program(struct thread *thread)
+struct program *any_program(struct thread *thread,
+			    int (*fits)(const struct program *program))
 {
-	struct program *program = &PICK(thread, thread->programs);
+	struct program *program = NULL;
+	unsigned i;
 
-	if (!program->n_refs)
-		return NULL;
-	await(thread, program);
-	return program;
+	/* Seldom any: what does not fit is to be tried too. */
+	for (i = roll(thread, 6); i < 7; i++) {
+		program = &PICK(thread, thread->programs);
+		if (!program->n_refs)
+			continue;
+		await(thread, program);
+		if (!fits || fits(program))
+			return program;
+	}
+	return program->n_refs ? program : NULL;
 }
 
 static void act(struct thread *thread, struct program *program)
 {
+	if (program->is_il && !roll(thread, 3))
+		set_constant(thread, program);
+	if (!roll(thread, 3) && can_be_linked(program)) {
+		link_programs(thread, program);
+		return;
+	}
 	switch (roll(thread, 36)) {
 	case 0:
 		say(thread, "retain", clRetainProgram(program->handle));

@@ -29,7 +29,7 @@
 #include <CL/cl_ext.h>
 
 #define DEVICES_MAX  4
-#define PROGRAMS_MAX 5
+#define PROGRAMS_MAX 7
 #define KERNELS_MAX  5
 #define FETCHED_MAX  3
 #define N_SOURCES    24
@@ -92,6 +92,7 @@ struct program {
 	struct world *world;
 	cl_uint n_devices;
 	cl_device_id devices[DEVICES_MAX];
+	int is_il;
 	struct notice *pending;
 	cl_uint refs_before; /* the pending build */
 	int *n_gone;	     /* release callbacks so far, or NULL */
@@ -177,8 +178,10 @@ void act_on_kernel(struct thread *thread);
 void programs_end(struct thread *thread);
 void kernels_end(struct thread *thread);
 
-/* A program that is there, none of its builds running; or NULL. */
-struct program *any_program(struct thread *thread);
+/* A program that is there, none of its builds running; or NULL.  Rather one
+   that fits, if `fits` is not NULL. */
+struct program *any_program(struct thread *thread,
+			    int (*fits)(const struct program *program));
 /* Wait for the callback that is due, then until the driver's thread has let
    go, and say what it brought. */
 void await(struct thread *thread, struct program *program);

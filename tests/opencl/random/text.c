@@ -56,7 +56,7 @@ static void put_prologue(FILE *out, uint64_t *dice, unsigned number)
 	unsigned i;
 
 	fprintf(out, "/* %u */\n", number);
-	switch (throw(dice, 14)) {
+	switch (throw(dice, 18)) {
 	case 0:
 		fprintf(out, "#include \"part.h\"\n");
 		break;
@@ -88,12 +88,12 @@ char *source_new(uint64_t seed, unsigned number)
 	FILE *out = open_memstream(&text, &size);
 
 	throw(&dice, 2);
-	kernels = throw(&dice, 2) ? 7 : 1 + throw(&dice, 7);
+	kernels = throw(&dice, 2) ? 1u << throw(&dice, 3) : 1 + throw(&dice, 7);
 	put_prologue(out, &dice, number);
 	for (i = 0; i < 3; i++)
 		if (kernels & (1u << i))
 			put_kernel(out, &dice, i);
-	if (!throw(&dice, 12))
+	if (!throw(&dice, 16))
 		fprintf(out, "__kernel void broken(__global int *out)\n"
 			     "{ out[0] = nowhere; }\n");
 	fclose(out);
