@@ -44,7 +44,7 @@ static const struct row rows[] = {
 	{ "compiled and linked from threads (S57)", "separate-notified",
 	  "ASYNC=1", 2, 0, 0, 1 },
 	{ "one object is another", "relinked", NULL, 0, 0, 0, 3 },
-	{ "built, compiled, built", "rebuilt", NULL, ANY, 0, 0, ANY },
+	{ "built, compiled, built", "rebuilt", NULL, ANY, 1, 0, ANY },
 	{ "what is linked is built", "linked-built", NULL, 2, 1, 0, 1 },
 	{ "a library", "library", NULL, 0, 0, 0, 2 },
 	{ "a library, everything asked", "library-asked", NULL, ANY, ANY, 0,
