@@ -112,6 +112,13 @@ static unsigned variants_of(struct ki_cl_scan *scan, const char *text,
 	return variants;
 }
 
+static size_t before_backslash(const char *p, const char *end)
+{
+	const char *backslash = memchr(p, '\\', (size_t)(end - p));
+
+	return (size_t)((backslash ? backslash : end) - p);
+}
+
 /* The text after phases 1 and 2; returns its size. */
 static size_t clean(const char *text, size_t size, unsigned variant, char *out)
 {
@@ -122,6 +129,14 @@ static size_t clean(const char *text, size_t size, unsigned variant, char *out)
 	if (size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3))
 		p += 3;
 	while (p < end) {
+		if (!(variant & VARIANT_TRIGRAPHS)) {
+			skip = before_backslash(p, end);
+			memcpy(out, p, skip);
+			out += skip;
+			p += skip;
+			if (p == end)
+				break;
+		}
 		c = *p++;
 		if (c == '?' && (variant & VARIANT_TRIGRAPHS) && end - p > 1 &&
 		    *p == '?' && trigraph(p[1])) {
@@ -142,10 +157,15 @@ static size_t clean(const char *text, size_t size, unsigned variant, char *out)
 
 /* ---- Phase 3 --------------------------------------------------------- */
 
+/* The letters of words, digits among them. */
+static const char WORD_LETTERS[256] = {
+	['$'] = 1,	   ['_'] = 1,	      ['0' ... '9'] = 1,
+	['A' ... 'Z'] = 1, ['a' ... 'z'] = 1,
+};
+
 static int is_word(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c >= '0' && c <= '9') || c == '_' || c == '$';
+	return WORD_LETTERS[(unsigned char)c];
 }
 
 static int is_digit(char c)
@@ -176,6 +196,8 @@ static int skip_comment(struct cursor *at)
 {
 	const char *close;
 
+	if (at->p == at->end || *at->p != '/')
+		return 0;
 	if (looks_at(at, "//")) {
 		skip_line(at);
 		return 1;
@@ -365,13 +387,27 @@ static unsigned flags_of_word(const char *word, size_t size)
 	return flags;
 }
 
+/* Few words can be one of those above, or begin one. */
+static int may_have_flags(const char *word, size_t size)
+{
+	switch (*word) {
+	case '_':
+		return size == 1 || word[1] == '_' || memchr(word, '$', size);
+	case 'p':
+		return size == 9 || size == 10 || memchr(word, '$', size);
+	case 'a':
+		return size == 3 || memchr(word, '$', size);
+	default:
+		return memchr(word, '$', size) != NULL;
+	}
+}
+
 static void scan_word(struct cursor *at)
 {
 	const char *word;
 	size_t size = take_word(at, &word);
 
-	if (*word == '_' || *word == 'p' || *word == 'a' ||
-	    memchr(word, '$', size))
+	if (may_have_flags(word, size))
 		find(at->scan, flags_of_word(word, size));
 	if (at->p < at->end && *at->p == '"' &&
 	    is_one_of(word, size, RAW_WORDS))
@@ -431,14 +467,28 @@ static void scan_include(struct cursor *at)
 	at->p++;
 }
 
+/* The bit that stands for a name, and for few others. */
+static unsigned mark_of(const char *name, size_t size)
+{
+	unsigned mark = 0;
+	size_t i;
+
+	for (i = 0; i < size; i++)
+		mark = mark * 31 + (unsigned char)name[i];
+	return mark % KI_CL_SCAN_MARKS;
+}
+
 /* Behind #define or #undef. */
 static void scan_define(struct cursor *at)
 {
 	const char *word;
+	unsigned mark;
 	size_t size;
 
 	skip_blanks(at);
 	size = take_word(at, &word);
+	mark = mark_of(word, size);
+	at->scan->marks[mark / 64] |= (uint64_t)1 << mark % 64;
 	ki_bytes_add(&at->scan->defines, word, size);
 	ki_bytes_add_u8(&at->scan->defines, 0);
 }
@@ -516,7 +566,8 @@ static void scan_token(struct cursor *at)
 		return;
 	}
 	if (is_blank(c)) {
-		at->p++;
+		while (++at->p < at->end && is_blank(*at->p))
+			;
 		return;
 	}
 	if (skip_comment(at))
@@ -592,8 +643,11 @@ int ki_cl_scan_defines(const struct ki_cl_scan *scan, const char *name,
 		       size_t size)
 {
 	const char *names = (const char *)scan->defines.data;
+	unsigned mark = mark_of(name, size);
 	size_t at;
 
+	if (!(scan->marks[mark / 64] & (uint64_t)1 << mark % 64))
+		return 0;
 	for (at = 0; at < scan->defines.size; at += strlen(names + at) + 1)
 		if (is(name, size, names + at))
 			return 1;

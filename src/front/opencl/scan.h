@@ -13,6 +13,7 @@
  */
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/bytes.h"
 #include "front/opencl/options.h"
@@ -29,12 +30,16 @@
 #define KI_CL_SCAN_ASM	     16u
 #define KI_CL_SCAN_ASM_READS 32u /* might be such a directive, if assembled */
 
+/* Bits, so that most names that are not defined are told at once. */
+#define KI_CL_SCAN_MARKS 4096
+
 struct ki_cl_scan {
 	/* A mark and a name: "\"x.h", "<x.h", or '=' and what is to be
 	   expanded. */
 	struct ki_cl_words includes;
 	/* Names that the text defines or undefines, a NUL after each. */
 	struct ki_bytes defines;
+	uint64_t marks[KI_CL_SCAN_MARKS / 64]; /* of these names */
 	unsigned flags;
 	int failed; /* 0, -ENOMEM, -E2BIG */
 };
