@@ -16,7 +16,7 @@
 
 static const char scale_source[] =
 	"#include \"factor.h\"\n"
-	"#include <parts/offset.h>\n"
+	"#include \"parts/offset.h\"\n"
 	"__attribute__((reqd_work_group_size(4, 1, 1))) __kernel\n"
 	"void scale(__global int *out, __global const int *in, int d)\n"
 	"{ int i = get_global_id(0); out[i] = in[i] * FACTOR + d + OFFSET; }\n";
@@ -51,13 +51,13 @@ static void capture(cl_program program)
 	cl_uint i;
 
 	if (!program || !wants_capture() ||
-	    clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(sizes),
-			     sizes, NULL))
+	    clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
+			     n_devices * sizeof(sizes[0]), sizes, NULL))
 		return;
 	for (i = 0; i < n_devices; i++)
 		binaries[i] = calloc(1, sizes[i] + 1);
-	clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binaries),
-			 binaries, NULL);
+	clGetProgramInfo(program, CL_PROGRAM_BINARIES,
+			 n_devices * sizeof(binaries[0]), binaries, NULL);
 	for (i = 0; i < n_devices; i++)
 		free(binaries[i]);
 }
@@ -563,12 +563,12 @@ static cl_program from_binary(cl_program program)
 	cl_program made;
 	cl_uint i;
 
-	clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes,
-			 NULL);
+	clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
+			 n_devices * sizeof(sizes[0]), sizes, NULL);
 	for (i = 0; i < n_devices; i++)
 		binaries[i] = calloc(1, sizes[i] + 1);
-	clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binaries),
-			 binaries, NULL);
+	clGetProgramInfo(program, CL_PROGRAM_BINARIES,
+			 n_devices * sizeof(binaries[0]), binaries, NULL);
 	made = clCreateProgramWithBinary(context, n_devices, devices, sizes,
 					 (const unsigned char **)binaries, NULL,
 					 &code);

@@ -273,6 +273,41 @@ int ki_cl_is_in_use(struct ki_cl_program *program,
 }
 
 /*
+ * Not all drivers refuse to build what has kernels: S is asked once, which has
+ * some.  The same once more is all that it can become.
+ */
+static int may_have_kernels(const struct ki_cl_program *program,
+			    const struct ki_cl_shadow *shadow)
+{
+	unsigned bits = ki_cl_platform_bits(program->platform);
+
+	if (!(bits & (KI_CL_KERNELS_FORBID | KI_CL_KERNELS_ALLOW))) {
+		bits = ki_cl_next.clBuildProgram(
+			       shadow->program, shadow->n_devices,
+			       shadow->devices, shadow->options, NULL, NULL)
+			       ? KI_CL_KERNELS_FORBID
+			       : KI_CL_KERNELS_ALLOW;
+		ki_cl_platform_set(program->platform, bits);
+	}
+	return !!(bits & KI_CL_KERNELS_ALLOW);
+}
+
+/* Whether kernels of a shadow stand in the way (one reference, else NULL). */
+static struct ki_cl_shadow *in_the_way(struct ki_cl_program *program,
+				       int *out_is_in_use)
+{
+	struct ki_cl_shadow *shadow = NULL;
+
+	*out_is_in_use = ki_cl_is_in_use(program, &shadow);
+	if (shadow && may_have_kernels(program, shadow)) {
+		ki_cl_shadow_unref(shadow);
+		shadow = NULL;
+		*out_is_in_use = 0;
+	}
+	return shadow;
+}
+
+/*
  * The driver refuses to build what has kernels, and it knows best in which
  * order it looks at what else may be wrong, and whom it tells.
  */
@@ -416,20 +451,23 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 	uint64_t began_ns = now_ns();
 	enum coverage coverage;
 	struct ki_cl_shadow *shadow;
-	int is_native;
+	int is_native, is_in_use;
 
-	if (!program->has_source)
-		return ki_cl_is_in_use(program, &shadow) && shadow
-			       ? refuse(program, shadow, request)
-			       : build_linked(guest, program, request);
+	if (!program->has_source) {
+		shadow = in_the_way(program, &is_in_use);
+		return shadow ? refuse(program, shadow, request)
+			      : build_linked(guest, program, request);
+	}
 	if (!is_plain(request) || ki_cl_program_devices(program))
 		return ki_cl_run(guest, program, request, NULL, NULL);
 	coverage = coverage_of(program, request);
 	if (coverage == FOREIGN_DEVICES)
 		return ki_cl_run(guest, program, request, NULL, NULL);
-	if (ki_cl_is_in_use(program, &shadow))
-		return shadow ? refuse(program, shadow, request)
-			      : ki_cl_run(guest, program, request, NULL, NULL);
+	shadow = in_the_way(program, &is_in_use);
+	if (shadow)
+		return refuse(program, shadow, request);
+	if (is_in_use)
+		return ki_cl_run(guest, program, request, NULL, NULL);
 	ki_mutex_lock(&ki_cl_lock);
 	is_native = program->native;
 	ki_mutex_unlock(&ki_cl_lock);

@@ -275,6 +275,9 @@ cl_int ki_cl_kernel_release(cl_kernel handle);
 enum ki_cl_platform_bit {
 	KI_CL_NO_SHADOWS = 1,	 /* an unknown extension was handed out */
 	KI_CL_FETCH_IS_SLOW = 2, /* one took too long */
+	/* Whether what has kernels may be built; neither: not known yet. */
+	KI_CL_KERNELS_FORBID = 4,
+	KI_CL_KERNELS_ALLOW = 8,
 };
 unsigned ki_cl_platform_bits(cl_platform_id platform);
 /* NULL: all platforms, those not seen yet included. */
