@@ -298,13 +298,19 @@ cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 		result = answer_again(&kept, param_value_size, param_value,
 				      param_value_size_ret);
 	} else {
-		ki_cl_shadow_unref(shadow);
-		shadow = NULL;
-		if (place >= 0)
+		/* Of a foreign device most drivers say nothing. */
+		result = place >= 0 ? CL_SUCCESS
+				    : ki_cl_next.clGetProgramBuildInfo(
+					      handle, device, param_name,
+					      param_value_size, param_value,
+					      param_value_size_ret);
+		if (shadow && !result) {
+			ki_cl_shadow_unref(shadow);
 			who = ki_cl_answerer(program, &shadow);
-		result = ki_cl_next.clGetProgramBuildInfo(
-			who, device, param_name, param_value_size, param_value,
-			param_value_size_ret);
+			result = ki_cl_next.clGetProgramBuildInfo(
+				who, device, param_name, param_value_size,
+				param_value, param_value_size_ret);
+		}
 	}
 	ki_cl_shadow_unref(shadow);
 	ki_cl_program_unref(program);
