@@ -111,11 +111,15 @@ cl_int CL_API_CALL clCreateKernelsInProgram(cl_program program, cl_uint size,
 		status = CL_INVALID_VALUE;
 	while (kernels && !status && n < unit->n_codes) {
 		kernels[n] =
-			clCreateKernel(program, unit->codes[n].name, &status);
+			n + 1 < unit->n_codes || !icd_flag("HIDE_KERNEL", false)
+				? clCreateKernel(program, unit->codes[n].name,
+						 &status)
+				: NULL;
 		n += !status;
 	}
 	while (status && n)
-		clReleaseKernel(kernels[--n]);
+		if (kernels[--n])
+			clReleaseKernel(kernels[n]);
 	if (!status && out_size)
 		*out_size = unit->n_codes;
 	icd_unit_unref(unit);

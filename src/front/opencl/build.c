@@ -333,7 +333,8 @@ static cl_int refuse_by_another(cl_program other,
 	    !ki_cl_next.clCreateKernelsInProgram(other, n, kernels, NULL)) {
 		result = refuse_by(other, request);
 		for (i = 0; i < n; i++)
-			(void)ki_cl_next.clReleaseKernel(kernels[i]);
+			if (kernels[i])
+				(void)ki_cl_next.clReleaseKernel(kernels[i]);
 	}
 	free(kernels);
 	return result;

@@ -220,9 +220,12 @@ cl_int CL_API_CALL ki_clCreateKernelsInProgram(cl_program handle,
 		goto out;
 	if (kernels && program) {
 		for (i = 0; i < n && !result; i++)
-			result = take_kernel(program, shadow, kernels[i]);
+			if (kernels[i])
+				result = take_kernel(program, shadow,
+						     kernels[i]);
 		for (i = 0; i < n && result; i++)
-			(void)ki_cl_kernel_release(kernels[i]);
+			if (kernels[i])
+				(void)ki_cl_kernel_release(kernels[i]);
 		ki_cl_background_touch();
 	}
 	if (!result && num_kernels_ret)

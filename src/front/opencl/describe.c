@@ -203,6 +203,8 @@ out:
 	return status;
 }
 
+/* Of a kernel that it cannot run Oclgrind gives NULL, and says that all is
+   well. */
 static enum kiln_status add_kernels(struct ki_bytes *bytes,
 				    const cl_icd_dispatch *calls,
 				    cl_program program,
@@ -211,14 +213,15 @@ static enum kiln_status add_kernels(struct ki_bytes *bytes,
 {
 	enum kiln_status status = KILN_OK;
 	cl_kernel *kernels = NULL;
-	cl_uint n = 0, i;
+	cl_uint n = 0, n_made = 0, i;
 
 	if (calls->clCreateKernelsInProgram(program, 0, NULL, &n) ||
 	    n > KERNELS_MAX)
 		return KILN_E_UNSUPPORTED;
-	ki_bytes_add_u32(bytes, n);
-	if (!n)
+	if (!n) {
+		ki_bytes_add_u32(bytes, 0);
 		return KILN_OK;
+	}
 	kernels = calloc(n, sizeof(*kernels));
 	if (!kernels)
 		return KILN_E_NO_MEMORY;
@@ -226,7 +229,11 @@ static enum kiln_status add_kernels(struct ki_bytes *bytes,
 		free(kernels);
 		return KILN_E_UNSUPPORTED;
 	}
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n; i++)
+		if (kernels[i])
+			kernels[n_made++] = kernels[i];
+	ki_bytes_add_u32(bytes, n_made);
+	for (i = 0; i < n_made; i++) {
 		if (!status)
 			status = add_kernel(bytes, calls, kernels[i], devices,
 					    n_devices);
