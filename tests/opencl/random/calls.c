@@ -100,9 +100,10 @@ static void world_open(struct thread *thread)
 	context = clCreateContext(NULL, all.n_devices, all.devices,
 				  on_context_error, NULL, &result);
 	say(thread, "context", result);
-	say(thread, "on context release",
-	    clSetContextDestructorCallback(context, on_context_gone,
-					   &world->n_gone));
+	if (all.version >= 30)
+		say(thread, "on context release",
+		    clSetContextDestructorCallback(context, on_context_gone,
+						   &world->n_gone));
 	world_fill(world, context);
 }
 
@@ -120,9 +121,11 @@ static void world_release(struct thread *thread)
 static void world_close(struct thread *thread)
 {
 	struct world *world = &thread->own;
-	int n, i;
+	int n = 0, i;
 
 	world_empty(world);
+	if (all.version < 30)
+		return;
 	for (i = 0; i < 2000; i++) {
 		n = __atomic_load_n(&world->n_gone, __ATOMIC_SEQ_CST);
 		if (n)
@@ -278,7 +281,7 @@ static void storm_kernel(cl_program program)
 
 	if (!kernel)
 		return;
-	clone = clCloneKernel(kernel, NULL);
+	clone = all.version >= 21 ? clCloneKernel(kernel, NULL) : NULL;
 	(void)clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof(of), &of, NULL);
 	if (of != program)
 		__atomic_add_fetch(&storm.n_wrong, 1, __ATOMIC_SEQ_CST);
@@ -352,8 +355,9 @@ static void storm_begin(void)
 			all.context, 1, &text, NULL, NULL);
 		(void)clBuildProgram(storm.programs[i], 0, NULL, "-DK=2", NULL,
 				     NULL);
-		(void)clSetProgramReleaseCallback(storm.programs[i],
-						  on_storm_gone, NULL);
+		if (all.version >= 22)
+			(void)clSetProgramReleaseCallback(storm.programs[i],
+							  on_storm_gone, NULL);
 	}
 	storm.kernel = clCreateKernel(storm.programs[0], "k0", NULL);
 }
@@ -391,7 +395,8 @@ static void storm_end(void)
 		printf("references: %u\n", references);
 		printf("release: %d\n", clReleaseProgram(storm.programs[i]));
 	}
-	wait_for(&storm.n_gone, STORMED);
+	if (all.version >= 22)
+		wait_for(&storm.n_gone, STORMED);
 	printf("gone: %d\n", count_of(&storm.n_gone));
 }
 
@@ -416,15 +421,20 @@ static void partition(void)
 
 static int set_up(struct thread *dice)
 {
-	char name[100] = "";
+	char name[100] = "", version[100] = "";
+	unsigned major = 0, minor = 0;
 	cl_int result;
 
 	if (clGetPlatformIDs(1, &all.platform, NULL) ||
 	    clGetPlatformInfo(all.platform, CL_PLATFORM_NAME, sizeof(name),
 			      name, NULL) ||
+	    clGetPlatformInfo(all.platform, CL_PLATFORM_VERSION,
+			      sizeof(version), version, NULL) ||
+	    sscanf(version, "OpenCL %u.%u", &major, &minor) != 2 ||
 	    clGetDeviceIDs(all.platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX,
 			   all.devices, &all.n_devices))
 		return -1;
+	all.version = 10 * major + minor;
 	all.is_real = strstr(name, "kiln") == NULL;
 	if (all.n_devices > DEVICES_MAX)
 		all.n_devices = DEVICES_MAX;

@@ -191,7 +191,9 @@ static void kernel_release(struct thread *thread, struct kernel *kernel)
 static void clone_kernel(struct thread *thread, struct kernel *kernel)
 {
 	cl_int result = 1;
-	cl_kernel handle = clCloneKernel(kernel->handle, &result);
+	cl_kernel handle = all.version >= 21
+				   ? clCloneKernel(kernel->handle, &result)
+				   : NULL;
 
 	say(thread, "clone", result);
 	take(thread, kernel->world, kernel->program, handle);

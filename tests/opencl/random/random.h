@@ -45,6 +45,7 @@ struct everything {
 	cl_uint n_devices;
 	cl_device_id others[DEVICES_MAX]; /* of the platform, not of these */
 	cl_uint n_others;
+	unsigned version;  /* 30: what was not there is not called */
 	int is_real;	   /* no stand-in: less may be asked of it */
 	int unknown_calls; /* unknown extension functions are fetched */
 	char *sources[N_SOURCES];
