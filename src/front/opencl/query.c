@@ -36,7 +36,31 @@ static cl_int answer_again(const struct ki_cl_answer *kept,
 		      param_value_size_ret);
 }
 
+/*
+ * Some drivers tell the size even when there is too little room.  Ours is
+ * told then, if the driver does so for the same question.
+ */
+#define NOT_TOLD ((size_t)-1)
+
+static int is_short(const struct ki_cl_answer *kept, cl_int result,
+		    const size_t *param_value_size_ret)
+{
+	return result == CL_INVALID_VALUE && !kept->result &&
+	       param_value_size_ret;
+}
+
 /* ---- Programs ------------------------------------------------------------ */
+
+static void tell_short_program(cl_program who, cl_program_info what,
+			       size_t size, size_t *param_value_size_ret)
+{
+	size_t told = NOT_TOLD;
+	char byte;
+
+	(void)ki_cl_next.clGetProgramInfo(who, what, 0, &byte, &told);
+	if (told != NOT_TOLD)
+		*param_value_size_ret = size;
+}
 
 static cl_uint count_of(cl_program handle)
 {
@@ -165,6 +189,9 @@ static enum kiln_status tell(struct ki_cl_shadow *shadow, cl_program_info what,
 		return KILN_MISS;
 	*out_result = answer_again(&kept, param_value_size, param_value,
 				   param_value_size_ret);
+	if (is_short(&kept, *out_result, param_value_size_ret))
+		tell_short_program(shadow->program, what, kept.size,
+				   param_value_size_ret);
 	return KILN_OK;
 }
 
@@ -200,6 +227,7 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 	cl_int result;
 
 	if (program && param_name == CL_PROGRAM_REFERENCE_COUNT &&
+	    !(param_value && param_value_size < sizeof(cl_uint)) &&
 	    count_of(handle)) {
 		result = reference_count(program, param_value_size, param_value,
 					 param_value_size_ret);
@@ -278,6 +306,19 @@ static enum kiln_status build_answer(const struct ki_cl_shadow *shadow,
 	}
 }
 
+static void tell_short_build(cl_program who, cl_device_id device,
+			     cl_program_build_info what, size_t size,
+			     size_t *param_value_size_ret)
+{
+	size_t told = NOT_TOLD;
+	char byte;
+
+	(void)ki_cl_next.clGetProgramBuildInfo(who, device, what, 0, &byte,
+					       &told);
+	if (told != NOT_TOLD)
+		*param_value_size_ret = size;
+}
+
 cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 					    cl_device_id device,
 					    cl_program_build_info param_name,
@@ -297,6 +338,9 @@ cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 	    !build_answer(shadow, (cl_uint)place, param_name, &type, &kept)) {
 		result = answer_again(&kept, param_value_size, param_value,
 				      param_value_size_ret);
+		if (is_short(&kept, result, param_value_size_ret))
+			tell_short_build(shadow->program, device, param_name,
+					 kept.size, param_value_size_ret);
 	} else {
 		/* Of a foreign device most drivers say nothing. */
 		result = place >= 0 ? CL_SUCCESS
@@ -345,6 +389,17 @@ static void owner_fini(struct owner *owner)
 	free(owner->name);
 }
 
+static void tell_short_kernel(cl_kernel kernel, cl_kernel_info what,
+			      size_t size, size_t *param_value_size_ret)
+{
+	size_t told = NOT_TOLD;
+	char byte;
+
+	(void)ki_cl_next.clGetKernelInfo(kernel, what, 0, &byte, &told);
+	if (told != NOT_TOLD)
+		*param_value_size_ret = size;
+}
+
 cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
 				      cl_kernel_info param_name,
 				      size_t param_value_size,
@@ -356,7 +411,8 @@ cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
 	int answered = 0;
 	cl_int result = CL_SUCCESS;
 
-	if ((param_name == CL_KERNEL_PROGRAM ||
+	if (((param_name == CL_KERNEL_PROGRAM &&
+	      !(param_value && param_value_size < sizeof(cl_program))) ||
 	     param_name == CL_KERNEL_ATTRIBUTES) &&
 	    owner_init(&owner, kernel)) {
 		if (param_name == CL_KERNEL_PROGRAM) {
@@ -372,6 +428,9 @@ cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
 			result =
 				answer_again(&kept, param_value_size,
 					     param_value, param_value_size_ret);
+			if (is_short(&kept, result, param_value_size_ret))
+				tell_short_kernel(kernel, param_name, kept.size,
+						  param_value_size_ret);
 		}
 		owner_fini(&owner);
 	}
@@ -379,6 +438,18 @@ cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
 			: ki_cl_next.clGetKernelInfo(
 				  kernel, param_name, param_value_size,
 				  param_value, param_value_size_ret);
+}
+
+static void tell_short_arg(cl_kernel kernel, cl_uint arg,
+			   cl_kernel_arg_info what, size_t size,
+			   size_t *param_value_size_ret)
+{
+	size_t told = NOT_TOLD;
+	char byte;
+
+	(void)ki_cl_next.clGetKernelArgInfo(kernel, arg, what, 0, &byte, &told);
+	if (told != NOT_TOLD)
+		*param_value_size_ret = size;
 }
 
 /* Answers for an argument of a shadow's kernel, asked of the entry first. */
@@ -392,9 +463,14 @@ static cl_int arg_of_shadow(const struct owner *owner, cl_kernel kernel,
 	cl_int result;
 
 	if (!ki_cl_described_arg(shadow->kernels, shadow->kernels_size,
-				 owner->name, arg, what, &kept))
-		return answer_again(&kept, param_value_size, param_value,
-				    param_value_size_ret);
+				 owner->name, arg, what, &kept)) {
+		result = answer_again(&kept, param_value_size, param_value,
+				      param_value_size_ret);
+		if (is_short(&kept, result, param_value_size_ret))
+			tell_short_arg(kernel, arg, what, kept.size,
+				       param_value_size_ret);
+		return result;
+	}
 	result = ki_cl_next.clGetKernelArgInfo(kernel, arg, what,
 					       param_value_size, param_value,
 					       param_value_size_ret);
@@ -445,6 +521,13 @@ static cl_int answer_work_group(const struct ki_cl_answer *kept,
 		      param_value_size_ret);
 }
 
+/* Not all drivers do, even where there is one device only. */
+static int takes_no_device(cl_kernel kernel)
+{
+	return !ki_cl_next.clGetKernelWorkGroupInfo(
+		kernel, NULL, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, 0, NULL, NULL);
+}
+
 cl_int CL_API_CALL ki_clGetKernelWorkGroupInfo(
 	cl_kernel kernel, cl_device_id device,
 	cl_kernel_work_group_info param_name, size_t param_value_size,
@@ -457,15 +540,17 @@ cl_int CL_API_CALL ki_clGetKernelWorkGroupInfo(
 
 	if (param_name == CL_KERNEL_COMPILE_WORK_GROUP_SIZE &&
 	    owner_init(&owner, kernel)) {
-		place = !device && owner.shadow->n_devices == 1
+		place = !device && owner.shadow->n_devices == 1 &&
+					takes_no_device(kernel)
 				? 0
 				: place_of(owner.shadow, device);
-		answered = place >= 0 &&
-			   !ki_cl_described_work_group(
-				   owner.shadow->kernels,
-				   owner.shadow->kernels_size, owner.name,
-				   (cl_uint)place, &kept) &&
-			   (kept.result || kept.size == 24);
+		answered =
+			place >= 0 && !(param_value && param_value_size < 24) &&
+			!ki_cl_described_work_group(owner.shadow->kernels,
+						    owner.shadow->kernels_size,
+						    owner.name, (cl_uint)place,
+						    &kept) &&
+			(kept.result || kept.size == 24);
 		if (answered)
 			result = answer_work_group(&kept, param_value_size,
 						   param_value,

@@ -673,6 +673,7 @@ static void use_kernels(cl_program program, int is_launched)
 	}
 	again = clCreateKernel(program, "no_such_kernel", &result);
 	say("no such", result);
+	ask_binaries(program);
 	say("build while they live",
 	    clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
 	for (i = 0; i < n; i++)
@@ -730,8 +731,7 @@ static void run_apart(const struct one_case *one)
 	if (!pid) {
 		alarm(TIMEOUT_S);
 		run_case(one);
-		fflush(stdout);
-		_exit(0);
+		exit(0);
 	}
 	while (pid > 0 && waitpid(pid, &status, 0) != pid)
 		;
@@ -785,16 +785,15 @@ static void take_line(struct one_case *one, char *line)
 int main(int argc, char **argv)
 {
 	static struct one_case one;
-	FILE *list = argc == 2 ? fopen(argv[1], "r") : NULL;
-	char line[8192];
+	char *list, *rest, *line;
 
-	if (!list) {
+	if (argc != 2) {
 		fprintf(stderr, "usage: differential-calls LIST\n");
 		return 1;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	while (fgets(line, sizeof(line), list)) {
-		line[strcspn(line, "\n")] = 0;
+	list = rest = read_file(argv[1]);
+	while ((line = strsep(&rest, "\n"))) {
 		if (strcmp(line, "end")) {
 			take_line(&one, line);
 			continue;
@@ -802,6 +801,6 @@ int main(int argc, char **argv)
 		run_apart(&one);
 		memset(&one, 0, sizeof(one));
 	}
-	fclose(list);
+	free(list);
 	return 0;
 }
