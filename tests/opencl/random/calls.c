@@ -421,7 +421,7 @@ static void partition(void)
 
 static int set_up(struct thread *dice)
 {
-	char name[100] = "", version[100] = "";
+	char name[1024] = "", version[1024] = "";
 	unsigned major = 0, minor = 0;
 	cl_int result;
 

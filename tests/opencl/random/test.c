@@ -617,6 +617,6 @@ int main(int argc, char **argv)
 		return campaign(vendors, (unsigned)atoi(argv[2]));
 	if (argc > 2 && !strcmp(argv[1], "seed"))
 		return one_seed(vendors, argc - 2, argv + 2);
-	return vendors == getenv("KILN_TEST_ICD") ? test(vendors, 1, 24)
+	return vendors == getenv("KILN_TEST_ICD") ? test(vendors, 1, 16)
 						  : test(vendors, 1, 2);
 }
