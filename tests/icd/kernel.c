@@ -89,11 +89,29 @@ cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name,
 	return kernel;
 }
 
+/* What stands for a kernel that cannot be made: nothing, or a handle that
+   crashes when it is asked. */
+static cl_kernel hidden(cl_program program, unsigned hiding)
+{
+	cl_kernel kernel =
+		hiding > 1 ? icd_new(ICD_KERNEL, sizeof(*kernel)) : NULL;
+
+	if (!kernel)
+		return NULL;
+	icd_ref(program);
+	kernel->program = program;
+	pthread_mutex_lock(&icd_mutex);
+	program->n_kernels++;
+	pthread_mutex_unlock(&icd_mutex);
+	return kernel;
+}
+
 cl_int CL_API_CALL clCreateKernelsInProgram(cl_program program, cl_uint size,
 					    cl_kernel *kernels,
 					    cl_uint *out_size)
 {
 	struct icd_unit *unit = NULL;
+	unsigned hiding = icd_number("HIDE_KERNEL", 0);
 	cl_int status = CL_SUCCESS;
 	cl_uint n = 0;
 
@@ -111,10 +129,10 @@ cl_int CL_API_CALL clCreateKernelsInProgram(cl_program program, cl_uint size,
 		status = CL_INVALID_VALUE;
 	while (kernels && !status && n < unit->n_codes) {
 		kernels[n] =
-			n + 1 < unit->n_codes || !icd_flag("HIDE_KERNEL", false)
-				? clCreateKernel(program, unit->codes[n].name,
-						 &status)
-				: NULL;
+			n + 1 == unit->n_codes && hiding
+				? hidden(program, hiding)
+				: clCreateKernel(program, unit->codes[n].name,
+						 &status);
 		n += !status;
 	}
 	while (status && n)

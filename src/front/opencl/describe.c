@@ -203,43 +203,69 @@ out:
 	return status;
 }
 
-/* Of a kernel that it cannot run Oclgrind gives NULL, and says that all is
-   well. */
+static char *kernel_names(const cl_icd_dispatch *calls, cl_program program)
+{
+	size_t size = 0;
+	char *names;
+
+	if (calls->clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, NULL,
+				    &size) ||
+	    size > ANSWER_BYTES_MAX)
+		return NULL;
+	names = calloc(1, size + 1);
+	if (names && calls->clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES,
+					     size, names, NULL)) {
+		free(names);
+		names = NULL;
+	}
+	return names;
+}
+
+static enum kiln_status add_kernel_of_name(struct ki_bytes *all,
+					   const cl_icd_dispatch *calls,
+					   cl_program program, const char *name,
+					   const cl_device_id *devices,
+					   cl_uint n_devices, uint32_t *n)
+{
+	cl_int result = CL_SUCCESS;
+	cl_kernel kernel = calls->clCreateKernel(program, name, &result);
+	enum kiln_status status;
+
+	if (!kernel)
+		return result == CL_INVALID_KERNEL_NAME ? KILN_OK
+							: KILN_E_UNSUPPORTED;
+	status = add_kernel(all, calls, kernel, devices, n_devices);
+	(void)calls->clReleaseKernel(kernel);
+	return ++*n > KERNELS_MAX ? KILN_E_UNSUPPORTED : status;
+}
+
+/*
+ * One by one: of kernels that it cannot run Oclgrind's clCreateKernelsInProgram
+ * gives handles that crash when asked, and says that all is well.  What cannot
+ * be made by name is not described: no program has it either.
+ */
 static enum kiln_status add_kernels(struct ki_bytes *bytes,
 				    const cl_icd_dispatch *calls,
 				    cl_program program,
 				    const cl_device_id *devices,
 				    cl_uint n_devices)
 {
-	enum kiln_status status = KILN_OK;
-	cl_kernel *kernels = NULL;
-	cl_uint n = 0, n_made = 0, i;
+	char *names = kernel_names(calls, program), *rest = NULL, *name;
+	enum kiln_status status = names ? KILN_OK : KILN_E_UNSUPPORTED;
+	struct ki_bytes all;
+	uint32_t n = 0;
 
-	if (calls->clCreateKernelsInProgram(program, 0, NULL, &n) ||
-	    n > KERNELS_MAX)
-		return KILN_E_UNSUPPORTED;
-	if (!n) {
-		ki_bytes_add_u32(bytes, 0);
-		return KILN_OK;
-	}
-	kernels = calloc(n, sizeof(*kernels));
-	if (!kernels)
-		return KILN_E_NO_MEMORY;
-	if (calls->clCreateKernelsInProgram(program, n, kernels, NULL)) {
-		free(kernels);
-		return KILN_E_UNSUPPORTED;
-	}
-	for (i = 0; i < n; i++)
-		if (kernels[i])
-			kernels[n_made++] = kernels[i];
-	ki_bytes_add_u32(bytes, n_made);
-	for (i = 0; i < n_made; i++) {
-		if (!status)
-			status = add_kernel(bytes, calls, kernels[i], devices,
-					    n_devices);
-		(void)calls->clReleaseKernel(kernels[i]);
-	}
-	free(kernels);
+	ki_bytes_init(&all);
+	name = names ? strtok_r(names, ";", &rest) : NULL;
+	for (; name && !status; name = strtok_r(NULL, ";", &rest))
+		status = add_kernel_of_name(&all, calls, program, name, devices,
+					    n_devices, &n);
+	ki_bytes_add_u32(bytes, n);
+	ki_bytes_add(bytes, all.data, all.size);
+	if (!status && all.failed)
+		status = KILN_E_NO_MEMORY;
+	ki_bytes_fini(&all);
+	free(names);
 	return status;
 }
 

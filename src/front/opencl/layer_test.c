@@ -52,6 +52,8 @@ static const struct row rows[] = {
 	  1 },
 	{ "a kernel that the driver does not make", "everything", "-g",
 	  "HIDE_KERNEL=1", 0, 1 },
+	{ "a kernel that must not be asked", "notify", "-DK=2", "HIDE_KERNEL=2",
+	  0, 1 },
 	{ "two devices", "everything", "-g", "DEVICES=2", 0, 1 },
 	{ "two devices of different names (S05)", "everything", "-g",
 	  "DEVICES=2 NAMES=first,second", 0, 1 },
