@@ -475,12 +475,29 @@ static unsigned count(const char *text, const char *line)
 	return n;
 }
 
-/* Everything that was made: what was not found compares nothing. */
+/* Builds, compilations and links that came to kernels (one with a callback may
+   fail after it has returned). */
+static unsigned n_made(void)
+{
+	unsigned n = 0;
+	size_t i;
+
+	for (i = 0; i < LENGTH(ROWS); i++) {
+		char *part = part_of(all.native, ROWS[i].name);
+
+		if (strstr(part, "\ncount: 0\n"))
+			n += count(part, "\nbuild: 0\n") +
+			     count(part, "\ncompile: 0\n") +
+			     count(part, "\nlink: 0\n");
+		free(part);
+	}
+	return n;
+}
+
+/* What was not found compares nothing. */
 static void what_was_warm_was_found(void **state)
 {
-	unsigned n = count(all.native, "\nbuild: 0\n") +
-		     count(all.native, "\ncompile: 0\n") +
-		     count(all.native, "\nlink: 0\n");
+	unsigned n = n_made();
 
 	(void)state;
 	print_message(
