@@ -439,6 +439,7 @@ static cl_program linked_new(cl_context context, cl_uint n,
 	memcpy(program->devices, devices, n * sizeof(devices[0]));
 	for (cl_uint i = 0; i < n; i++)
 		program->builds[i].options = strdup(options);
+	icd_program_hold_devices(program);
 	return program;
 }
 

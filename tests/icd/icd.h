@@ -271,6 +271,7 @@ struct _cl_program {
 	size_t il_size;
 	cl_uint n_devices;
 	cl_device_id devices[ICD_DEVICES_MAX];
+	bool holds_devices;
 	/* Under icd_mutex. */
 	unsigned n_kernels;
 	struct icd_build builds[ICD_DEVICES_MAX];
@@ -281,6 +282,9 @@ struct _cl_program {
 	struct icd_callback *callbacks;
 };
 void icd_program_unref(cl_program program);
+/* With KILN_TEST_ICD_HOLD_DEVICES a program counts among its devices'
+   references; called once it has its devices. */
+void icd_program_hold_devices(cl_program program);
 /* With KILN_TEST_ICD_WHOLE_BUILDS, the device that answers for this one: of
    the last build, where this one had no part in it; under the mutex. */
 struct icd_build *icd_program_build(cl_program program, cl_uint index);

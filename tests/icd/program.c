@@ -47,6 +47,14 @@ static void build_fini(struct icd_build *build)
 	free(build->specialised);
 }
 
+void icd_program_hold_devices(cl_program program)
+{
+	program->holds_devices = icd_flag("HOLD_DEVICES", false);
+	for (cl_uint i = 0; program->holds_devices && i < program->n_devices;
+	     i++)
+		clRetainDevice(program->devices[i]);
+}
+
 void icd_program_unref(cl_program program)
 {
 	if (!icd_unref(program))
@@ -55,6 +63,9 @@ void icd_program_unref(cl_program program)
 	icd_count("destroy-program");
 	for (cl_uint i = 0; i < program->n_devices; i++)
 		build_fini(&program->builds[i]);
+	for (cl_uint i = 0; program->holds_devices && i < program->n_devices;
+	     i++)
+		clReleaseDevice(program->devices[i]);
 	while (program->constants) {
 		struct icd_constant *constant = program->constants;
 		program->constants = constant->next;
@@ -95,6 +106,7 @@ cl_program CL_API_CALL clCreateProgramWithSource(cl_context context,
 		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
 	}
 	program->source = source.data;
+	icd_program_hold_devices(program);
 	icd_count("create-source");
 	refuse(errcode_ret, CL_SUCCESS);
 	return program;
@@ -126,6 +138,7 @@ cl_program CL_API_CALL clCreateProgramWithIL(cl_context context, const void *il,
 		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
 	}
 	memcpy(program->il, il, length);
+	icd_program_hold_devices(program);
 	icd_count("create-il");
 	refuse(errcode_ret, CL_SUCCESS);
 	return program;
@@ -187,6 +200,7 @@ cl_program CL_API_CALL clCreateProgramWithBinary(
 		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
 	program->n_devices = n_devices;
 	memcpy(program->devices, devices, n_devices * sizeof(devices[0]));
+	icd_program_hold_devices(program);
 	status = read_binaries(program, lengths, binaries, binary_status);
 	icd_count("%s", status ? "create-binary-refused" : "create-binary");
 	if (status) {
@@ -239,6 +253,7 @@ cl_program CL_API_CALL clCreateProgramWithBuiltInKernels(
 		program->n_devices = n_devices;
 		memcpy(program->devices, devices,
 		       n_devices * sizeof(devices[0]));
+		icd_program_hold_devices(program);
 	}
 	for (cl_uint i = 0; !status && i < n_devices; i++) {
 		program->builds[i].unit = icd_parse(

@@ -1178,6 +1178,9 @@ static const struct script {
 	{ "some-devices", some_devices },
 	{ "some-fail", some_fail },
 	{ "one-of-two", one_of_two },
+	{ "equal-parts", equal_parts },
+	{ "counted-part", counted_part },
+	{ "many-contexts", many_contexts },
 };
 
 static int set_up(void)

@@ -94,5 +94,8 @@ void unknown_late(void);
 void some_devices(void);
 void some_fail(void);
 void one_of_two(void);
+void equal_parts(void);
+void counted_part(void);
+void many_contexts(void);
 
 #endif /* KI_TESTS_OPENCL_CALLS_H */

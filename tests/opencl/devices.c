@@ -7,6 +7,7 @@
 
 #include "opencl/calls.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,12 +203,14 @@ void unknown_late(void)
 
 static void run_on(cl_device_id device, cl_kernel kernel)
 {
+	cl_uint before = context_references();
 	cl_command_queue first = queue;
 
 	queue = clCreateCommandQueue(context, device, 0, NULL);
 	run_scale(kernel);
 	clReleaseCommandQueue(queue);
 	queue = first;
+	settle(before);
 }
 
 /* Which of the numbers were written, and how many there should be. */
@@ -356,4 +359,140 @@ void one_of_two(void)
 	say("release", clReleaseProgram(program));
 	say("release kernel", clReleaseKernel(kernel));
 	end();
+}
+
+/* ---- Parts of a device ----------------------------------------------------- */
+
+static void show_device(const char *what, cl_device_id device)
+{
+	cl_uint n = 0;
+
+	printf("%s: ", what);
+	say("device references",
+	    clGetDeviceInfo(device, CL_DEVICE_REFERENCE_COUNT, sizeof(n), &n,
+			    NULL)
+		    ? -1
+		    : (long long)n);
+}
+
+/* Two parts of the first device in a context of their own, in which all goes
+   on from then; 0 where devices can't be split. */
+static int split(const cl_device_partition_property *how, cl_uint n)
+{
+	cl_device_id parts[16], whole = devices[0];
+	cl_uint n_parts = 0, i;
+	cl_int code = clCreateSubDevices(whole, how, 16, parts, &n_parts);
+
+	say("split", code);
+	say("  parts", n_parts);
+	if (code || n_parts < n)
+		return 0;
+	while (n_parts > n)
+		clReleaseDevice(parts[--n_parts]);
+	clReleaseCommandQueue(queue);
+	clReleaseContext(context);
+	for (i = 0; i < n; i++)
+		devices[i] = parts[i];
+	n_devices = n;
+	context = clCreateContext(NULL, n, parts, NULL, NULL, &code);
+	say("context", code);
+	queue = clCreateCommandQueue(context, devices[0], 0, &code);
+	say("queue", code);
+	return 1;
+}
+
+static void use_parts(void)
+{
+	cl_program program = make(source), other = make(source);
+	cl_kernel kernel, other_kernel;
+	cl_uint i;
+
+	clSetContextDestructorCallback(context, on_context_release, "parts");
+	clSetProgramReleaseCallback(program, on_release, "program");
+	show_device("made", devices[0]);
+	build(program, options);
+	show_device("built", devices[0]);
+	show_program(program);
+	kernel = make_kernel(program, "scale");
+	show_device("kernel", devices[0]);
+	show_kernel(kernel, program);
+	run_scale(kernel);
+	build_for(other, 1, devices + n_devices - 1, options);
+	show_device("other", devices[n_devices - 1]);
+	other_kernel = make_kernel(other, "scale");
+	run_on(devices[n_devices - 1], other_kernel);
+	say("release kernel", clReleaseKernel(other_kernel));
+	say("release", clReleaseProgram(program));
+	show_device("program gone", devices[0]);
+	say("release kernel", clReleaseKernel(kernel));
+	show_device("kernel gone", devices[0]);
+	show_references(other);
+	end();
+	show_device("context gone", devices[0]);
+	say("release", clReleaseProgram(other));
+	/* Not all drivers keep the devices of a context. */
+	for (i = 0; i < n_devices; i++)
+		say("release device", clReleaseDevice(devices[i]));
+}
+
+/* Two equal parts. */
+void equal_parts(void)
+{
+	static const cl_device_partition_property how[] = {
+		CL_DEVICE_PARTITION_EQUALLY, 1, 0
+	};
+
+	if (split(how, 2))
+		use_parts();
+}
+
+/* One part of two that were counted. */
+void counted_part(void)
+{
+	static const cl_device_partition_property how[] = {
+		CL_DEVICE_PARTITION_BY_COUNTS, 1, 1, 0, 0
+	};
+
+	if (split(how, 1))
+		use_parts();
+}
+
+/* ---- Contexts --------------------------------------------------------------- */
+
+/* Many contexts with one source, released before what is in them. */
+void many_contexts(void)
+{
+	static const char *const names[] = { "first", "second", "third" };
+	cl_program programs[3];
+	cl_kernel kernels[3];
+	int i;
+
+	clReleaseCommandQueue(queue);
+	clReleaseContext(context);
+	for (i = 0; i < 3; i++) {
+		cl_int code = 1;
+
+		context = clCreateContext(NULL, n_devices, devices, NULL, NULL,
+					  &code);
+		say("context", code);
+		clSetContextDestructorCallback(context, on_context_release,
+					       (void *)(uintptr_t)names[i]);
+		queue = clCreateCommandQueue(context, devices[0], 0, NULL);
+		programs[i] = make(source);
+		clSetProgramReleaseCallback(programs[i], on_release,
+					    (void *)(uintptr_t)names[i]);
+		build(programs[i], options);
+		kernels[i] = make_kernel(programs[i], "scale");
+		run_scale(kernels[i]);
+		show_references(programs[i]);
+		end();
+	}
+	say("release program", clReleaseProgram(programs[1]));
+	say("release kernel", clReleaseKernel(kernels[2]));
+	say("release kernel", clReleaseKernel(kernels[1]));
+	say("release program", clReleaseProgram(programs[2]));
+	say("release kernel", clReleaseKernel(kernels[0]));
+	build(programs[0], "-DK=4");
+	say("kernel", make_kernel(programs[0], "zero") != NULL);
+	say("release program", clReleaseProgram(programs[0]));
 }

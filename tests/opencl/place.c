@@ -29,7 +29,7 @@ void set(struct place *place, const char *name, const char *value)
 	place->variables[place->n_variables++] = variable;
 }
 
-static void unset(struct place *place, const char *name)
+void unset(struct place *place, const char *name)
 {
 	size_t i, size = strlen(name);
 

@@ -28,6 +28,7 @@ void place_init(struct place *place);
 void place_fini(struct place *place);
 
 void set(struct place *place, const char *name, const char *value);
+void unset(struct place *place, const char *name);
 /* "NAME=VALUE NAME=VALUE": the stand-in's switches. */
 void set_all(struct place *place, const char *switches);
 

@@ -46,6 +46,7 @@ static uint64_t now_ns(void)
 /* Whether what is read and set is still what it was for this recipe. */
 static int is_unchanged(const struct ki_cl_guest *guest,
 			const struct ki_cl_program *program,
+			const struct ki_cl_targets *targets,
 			const struct ki_cl_recipe *recipe,
 			const struct kiln_key *key, uint64_t stamp)
 {
@@ -55,7 +56,8 @@ static int is_unchanged(const struct ki_cl_guest *guest,
 	cl_uint i;
 	int same;
 
-	if (ki_cl_recipe_key(guest, program, recipe, &now, &stamp_now, &reason))
+	if (ki_cl_recipe_key(guest, program, targets, recipe, &now, &stamp_now,
+			     &reason))
 		return 0;
 	same = stamp_now == stamp &&
 	       !memcmp(kiln_key_digest(now), kiln_key_digest(key),
@@ -64,9 +66,10 @@ static int is_unchanged(const struct ki_cl_guest *guest,
 	/* A link's key has those that its inputs had when they were made. */
 	for (i = 0; i < recipe->n_inputs && same; i++)
 		if (recipe->inputs[i].key)
-			same = is_unchanged(
-				guest, program, recipe->inputs[i].recipe,
-				recipe->inputs[i].key, recipe->inputs[i].stamp);
+			same = is_unchanged(guest, program, targets,
+					    recipe->inputs[i].recipe,
+					    recipe->inputs[i].key,
+					    recipe->inputs[i].stamp);
 	return same;
 }
 
@@ -78,8 +81,9 @@ static int is_still(const struct ki_cl_guest *guest,
 		    const struct ki_cl_capture *capture)
 {
 	return ki_cl_is_captured(program, capture) &&
-	       is_unchanged(guest, program, capture->made->recipe,
-			    capture->made->key, capture->made->stamp);
+	       is_unchanged(guest, program, capture->made->targets,
+			    capture->made->recipe, capture->made->key,
+			    capture->made->stamp);
 }
 
 /* Where the driver's binaries are good whenever they are fetched, nobody need
@@ -104,6 +108,9 @@ static void publish(const struct ki_cl_guest *guest,
 		    const struct ki_bytes *value, enum ki_cl_stage stage)
 {
 	char application[KI_PATH_MAX];
+	cl_uint n_devices;
+	const cl_device_id *devices =
+		ki_cl_devices_of(program, capture->made->targets, &n_devices);
 	struct kiln_metadata *metadata = kiln_metadata_new();
 	enum kiln_status status = KILN_E_NO_MEMORY;
 
@@ -124,8 +131,8 @@ static void publish(const struct ki_cl_guest *guest,
 					 guest->name_space);
 	/* Last: whatever was asked of the program must be of the build. */
 	if (metadata &&
-	    ki_cl_describe(&ki_cl_next, program->handle, program->devices,
-			   program->n_devices, metadata) != KILN_E_NO_MEMORY &&
+	    ki_cl_describe(&ki_cl_next, program->handle, devices, n_devices,
+			   metadata) != KILN_E_NO_MEMORY &&
 	    is_still(guest, program, capture))
 		status = ki_cl_publish(guest->kiln, capture->made->key,
 				       value->data, value->size, metadata,
@@ -144,9 +151,14 @@ void ki_cl_capture_fetched(struct ki_cl_program *program,
 	const struct ki_cl_guest *guest = ki_cl_guest();
 	struct ki_bytes value;
 	size_t *sizes = NULL, answered = 0;
+	const struct ki_cl_targets *targets = capture->made->targets;
+	const cl_device_id *devices;
+	cl_uint n_devices;
 
-	if (!guest)
+	/* In an order of the call's own, nobody can tell whose they are. */
+	if (!guest || (targets && !targets->is_in_order))
 		return;
+	devices = ki_cl_devices_of(program, targets, &n_devices);
 	sizes = calloc(program->n_devices, sizeof(*sizes));
 	if (!sizes ||
 	    ki_cl_next.clGetProgramInfo(
@@ -154,8 +166,7 @@ void ki_cl_capture_fetched(struct ki_cl_program *program,
 		    program->n_devices * sizeof(*sizes), sizes, &answered) ||
 	    answered > n * sizeof(*sizes))
 		goto out;
-	if (ki_cl_pack_fetched(&ki_cl_next, program->handle, program->devices,
-			       program->n_devices,
+	if (ki_cl_pack_fetched(&ki_cl_next, program->handle, devices, n_devices,
 			       (const unsigned char *const *)binaries, sizes,
 			       (cl_uint)(answered / sizeof(*sizes)), &value))
 		goto out;
@@ -173,10 +184,13 @@ static void fetch(struct ki_cl_program *program, struct ki_cl_capture *capture,
 {
 	const struct ki_cl_guest *guest = ki_cl_guest();
 	uint64_t began_ns = now_ns();
+	cl_uint n;
+	const cl_device_id *devices =
+		ki_cl_devices_of(program, capture->made->targets, &n);
 	struct ki_bytes value;
 
-	if (!guest || ki_cl_fetch(&ki_cl_next, program->handle,
-				  program->devices, program->n_devices, &value))
+	if (!guest ||
+	    ki_cl_fetch(&ki_cl_next, program->handle, devices, n, &value))
 		return;
 	if (now_ns() - began_ns > FETCH_NS_MAX)
 		ki_cl_platform_set(program->platform, KI_CL_FETCH_IS_SLOW);

@@ -13,7 +13,7 @@
  * A compiled object is not even made from its binary: few programs ask more
  * of it than an entry can tell, and a link that is found needs no inputs.
  *
- * A build that is not cached (another subset of devices, an include that
+ * A build that is not cached (for some devices after others, an include that
  * cannot be resolved, ...) is the driver's alone, and its reason is counted.
  * The driver's own checks stay in force: a call with arguments that it would
  * refuse is passed on, so that it does.
@@ -74,24 +74,25 @@ static enum kiln_counter why_new(struct kiln *kiln, const struct kiln_key *key)
 
 enum kiln_status ki_cl_recipe_key(const struct ki_cl_guest *guest,
 				  const struct ki_cl_program *program,
+				  const struct ki_cl_targets *targets,
 				  const struct ki_cl_recipe *recipe,
 				  struct kiln_key **out_key,
 				  uint64_t *out_stamp,
 				  enum kiln_counter *out_reason)
 {
-	const struct ki_cl_build build = {
+	struct ki_cl_build build = {
 		.platform = program->platform,
-		.devices = program->devices,
-		.n_devices = program->n_devices,
 		.recipe = recipe,
 		.out_stamp = out_stamp,
 	};
 
+	build.devices = ki_cl_devices_of(program, targets, &build.n_devices);
 	return ki_cl_key(guest->identities, &build, out_key, out_reason);
 }
 
 struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
 			      const struct ki_cl_program *program,
+			      struct ki_cl_targets *targets,
 			      const struct ki_cl_recipe *recipe)
 {
 	enum kiln_counter reason = KILN_COUNT_MISS_UNSUPPORTED;
@@ -105,13 +106,13 @@ struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
 				"an unknown extension is in use");
 	} else if (!recipe) {
 		ki_cl_pass_over(guest, reason, "a program is not known");
-	} else if (ki_cl_recipe_key(guest, program, recipe, &key, &stamp,
-				    &reason)) {
+	} else if (ki_cl_recipe_key(guest, program, targets, recipe, &key,
+				    &stamp, &reason)) {
 		(void)ki_cl_platform_status(guest->identities,
 					    program->platform, &why);
 		ki_cl_pass_over(guest, reason, why);
 	} else {
-		made = ki_cl_made_new(recipe, key, stamp);
+		made = ki_cl_made_new(recipe, key, stamp, targets);
 	}
 	kiln_key_free(key);
 	ki_cl_recipe_unref(recipe);
@@ -171,7 +172,11 @@ void ki_cl_answer_with(struct ki_cl_program *program,
 {
 	unsigned change = ki_cl_program_change(program);
 
+	const struct ki_cl_targets *targets = shadow->made->targets;
+
 	ki_cl_program_become(program, change, shadow->made);
+	ki_cl_mark_built(program, targets ? targets->n : 0,
+			 targets ? targets->devices : NULL);
 	ki_cl_program_shadow(program, shadow);
 	if (ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS)
 		(void)ki_cl_go_native(program);
@@ -229,31 +234,6 @@ static int is_plain(const struct ki_cl_request *request)
 	       !request->n_programs == !request->programs &&
 	       !request->n_programs == !request->names &&
 	       (request->notify || !request->user_data);
-}
-
-enum coverage { ALL_DEVICES, SOME_DEVICES, FOREIGN_DEVICES };
-
-static enum coverage coverage_of(const struct ki_cl_program *program,
-				 const struct ki_cl_request *request)
-{
-	cl_uint i, j, n_found = 0;
-
-	if (!request->n_devices)
-		return ALL_DEVICES;
-	for (i = 0; i < request->n_devices; i++) {
-		for (j = 0; j < program->n_devices; j++)
-			if (program->devices[j] == request->devices[i])
-				break;
-		if (j == program->n_devices)
-			return FOREIGN_DEVICES;
-	}
-	for (j = 0; j < program->n_devices; j++)
-		for (i = 0; i < request->n_devices; i++)
-			if (program->devices[j] == request->devices[i]) {
-				n_found++;
-				break;
-			}
-	return n_found == program->n_devices ? ALL_DEVICES : SOME_DEVICES;
 }
 
 int ki_cl_is_in_use(struct ki_cl_program *program,
@@ -359,7 +339,7 @@ static int make_alike(struct ki_cl_program *program,
 	if (ki_cl_program_claim(program))
 		return -1;
 	result = ki_cl_make_again(program, shadow->made->recipe,
-				  shadow->options);
+				  shadow->options, shadow->made->targets);
 	ki_cl_program_rest(program);
 	return result ? -1 : 0;
 }
@@ -371,7 +351,15 @@ static cl_int refuse(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 {
 	cl_int result = CL_INVALID_OPERATION;
 	struct ki_cl_shadow *twin = NULL;
+	struct ki_cl_request of_all = *request;
 
+	/* Its devices, which may be others than those of S, are known to be
+	   right. */
+	if (!ki_cl_is_usual(shadow)) {
+		of_all.n_devices = 0;
+		of_all.devices = NULL;
+		request = &of_all;
+	}
 	if (shadow->is_own) {
 		(void)ki_cl_make_twin(program);
 		result = refuse_by_another(ki_cl_answerer(program, &twin),
@@ -390,17 +378,33 @@ static cl_int refuse(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 	return result ? result : CL_INVALID_OPERATION;
 }
 
-/* A subset of its devices: the rest keeps what it has, so the driver must have
-   built it all. */
-static cl_int build_subset(const struct ki_cl_guest *guest,
-			   struct ki_cl_program *program,
-			   const struct ki_cl_request *request)
+/* The driver's alone, who first has what the shadow stands for; what it makes
+   may be of use to a program that begins with these devices. */
+static cl_int build_besides(const struct ki_cl_guest *guest,
+			    struct ki_cl_program *program,
+			    struct ki_cl_targets *targets,
+			    const struct ki_cl_request *request)
 {
+	const struct ki_cl_recipe *recipe = NULL;
+	struct ki_cl_made *made = NULL;
+	struct kiln_key *key = NULL;
+	enum kiln_counter unused;
+	uint64_t stamp = 0;
+	cl_int result;
+
+	ki_cl_pass_over(guest, KILN_COUNT_MISS_UNSUPPORTED,
+			"others of its devices have been built");
 	(void)ki_cl_go_native(program);
-	ki_mutex_lock(&ki_cl_lock);
-	program->native = 1;
-	ki_mutex_unlock(&ki_cl_lock);
-	return ki_cl_run(guest, program, request, NULL, NULL);
+	if (!(ki_cl_platform_bits(program->platform) & KI_CL_NO_SHADOWS))
+		recipe = recipe_of(program, request);
+	if (recipe && !ki_cl_recipe_key(guest, program, targets, recipe, &key,
+					&stamp, &unused))
+		made = ki_cl_made_new(recipe, key, stamp, targets);
+	result = ki_cl_run(guest, program, request, made, NULL);
+	ki_cl_made_unref(made);
+	kiln_key_free(key);
+	ki_cl_recipe_unref(recipe);
+	return result;
 }
 
 /* What was linked is no program that the driver linked; if that matters, there
@@ -420,13 +424,14 @@ static cl_int build_linked(const struct ki_cl_guest *guest,
 	return result;
 }
 
-static cl_int build_whole(const struct ki_cl_guest *guest,
+static cl_int build_alone(const struct ki_cl_guest *guest,
 			  struct ki_cl_program *program,
+			  struct ki_cl_targets *targets,
 			  const struct ki_cl_request *request,
 			  uint64_t began_ns)
 {
-	struct ki_cl_made *made =
-		ki_cl_plan(guest, program, recipe_of(program, request));
+	struct ki_cl_made *made = ki_cl_plan(guest, program, targets,
+					     recipe_of(program, request));
 	struct ki_cl_shadow *shadow =
 		made ? ki_cl_find(guest, program, made, request->options,
 				  began_ns)
@@ -450,34 +455,36 @@ static cl_int build_known(const struct ki_cl_guest *guest,
 			  const struct ki_cl_request *request)
 {
 	uint64_t began_ns = now_ns();
-	enum coverage coverage;
+	struct ki_cl_targets *targets = NULL;
 	struct ki_cl_shadow *shadow;
 	int is_native, is_in_use;
+	cl_int result;
 
 	if (!program->has_source) {
 		shadow = in_the_way(program, &is_in_use);
 		return shadow ? refuse(program, shadow, request)
 			      : build_linked(guest, program, request);
 	}
-	if (!is_plain(request) || ki_cl_program_devices(program))
-		return ki_cl_run(guest, program, request, NULL, NULL);
-	coverage = coverage_of(program, request);
-	if (coverage == FOREIGN_DEVICES)
+	if (is_plain(request) && !ki_cl_program_devices(program))
+		targets = ki_cl_targets_new(program, request->n_devices,
+					    request->devices);
+	if (!targets)
 		return ki_cl_run(guest, program, request, NULL, NULL);
 	shadow = in_the_way(program, &is_in_use);
-	if (shadow)
-		return refuse(program, shadow, request);
-	if (is_in_use)
-		return ki_cl_run(guest, program, request, NULL, NULL);
 	ki_mutex_lock(&ki_cl_lock);
 	is_native = program->native;
 	ki_mutex_unlock(&ki_cl_lock);
-	if (coverage == SOME_DEVICES || is_native) {
-		ki_cl_pass_over(guest, KILN_COUNT_MISS_UNSUPPORTED,
-				"some of the devices");
-		return build_subset(guest, program, request);
-	}
-	return build_whole(guest, program, request, began_ns);
+	if (shadow)
+		result = refuse(program, shadow, request);
+	else if (is_in_use || is_native)
+		result = ki_cl_run(guest, program, request, NULL, NULL);
+	else if (ki_cl_covers(program, targets))
+		result =
+			build_alone(guest, program, targets, request, began_ns);
+	else
+		result = build_besides(guest, program, targets, request);
+	ki_cl_targets_unref(targets);
+	return result;
 }
 
 static cl_int build(const struct ki_cl_request *request)

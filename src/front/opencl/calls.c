@@ -51,7 +51,7 @@ static void add_object(cl_program handle, cl_context context, cl_uint n,
 	const struct ki_cl_recipe *recipe = ki_cl_recipe_binary(
 		(const unsigned char *const *)binaries, sizes, n, 1, NULL);
 	struct ki_cl_made *made =
-		recipe ? ki_cl_made_new(recipe, NULL, 0) : NULL;
+		recipe ? ki_cl_made_new(recipe, NULL, 0, NULL) : NULL;
 	struct ki_cl_program *program =
 		made ? ki_cl_program_new(context, NULL) : NULL;
 

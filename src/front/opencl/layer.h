@@ -54,14 +54,26 @@ void ki_cl_guest_let_go(void) KI_NO_ANALYSIS;
 
 /* ---- Programs, shadows, kernels (program.c) ------------------------------ */
 
+/* The devices of one build.  Fixed after creation, but for `refs`. */
+struct ki_cl_targets {
+	unsigned refs; /* under the lock */
+	cl_uint n;
+	cl_device_id *devices; /* each once, in the program's order */
+	cl_uint n_given;
+	cl_device_id *given; /* as the call had them; NULL if it had none */
+	int is_partial;	     /* fewer than the program has */
+	int is_in_order;     /* given as they are, or none at all */
+};
+
 /*
  * What a program is now: the outcome of its last build, compilation or link,
- * if all its devices have it.  Immutable, counted under the lock.
+ * if all that were ever built have it.  Immutable, counted under the lock.
  */
 struct ki_cl_made {
 	const struct ki_cl_recipe *recipe; /* one reference */
 	struct kiln_key *key;		   /* NULL: of an object's binary */
-	uint64_t stamp; /* of the include files, as the key's */
+	uint64_t stamp;		       /* of the include files, as the key's */
+	struct ki_cl_targets *targets; /* one reference; NULL: all devices */
 	unsigned refs;
 };
 
@@ -89,6 +101,7 @@ struct ki_cl_shadow {
 	/* Under the lock. */
 	cl_program program; /* fixed once it is there */
 	unsigned refs;
+	int is_made_too;	    /* by the driver, of H */
 	struct ki_list link;	    /* of all shadows */
 	struct kiln_blob *binaries; /* the entry's value, once asked for */
 	int driver_has_told;	    /* it answers for binaries from now on */
@@ -136,6 +149,7 @@ struct ki_cl_program {
 	struct ki_cl_shadow *shadow;	 /* answers for the program, or NULL */
 	struct ki_cl_made *made;	 /* what it is, or NULL: not known */
 	struct ki_cl_capture *capture;	 /* of its last build, or NULL */
+	unsigned char *built; /* for each device: ever; NULL: linked */
 	unsigned n_runs;      /* builds by the driver, not over yet */
 	unsigned n_changes;   /* of what it is, so far */
 	int listed;	      /* can be found by handle */
@@ -217,9 +231,10 @@ struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n);
 
 /* ---- What a program is now (outcome.c) ----------------------------------- */
 
-/* Takes references of its own on recipe and key. */
+/* Takes references of its own on recipe, key and targets. */
 struct ki_cl_made *ki_cl_made_new(const struct ki_cl_recipe *recipe,
-				  struct kiln_key *key, uint64_t stamp);
+				  struct kiln_key *key, uint64_t stamp,
+				  struct ki_cl_targets *targets);
 struct ki_cl_made *ki_cl_made_ref(struct ki_cl_made *made);
 void ki_cl_made_unref(struct ki_cl_made *made);
 /* One reference, or NULL if that is not known. */
@@ -244,6 +259,8 @@ void ki_cl_shadow_add(struct ki_cl_shadow *shadow); /* refs: 1 */
 void ki_cl_shadow_unref(struct ki_cl_shadow *shadow);
 /* How many shadows a context has. */
 cl_uint ki_cl_shadows_in(cl_context context);
+/* How many are for a device: 0, or one reference to one of them as well. */
+cl_uint ki_cl_shadows_on(cl_device_id device, struct ki_cl_shadow **out_one);
 /* The build that may be captured: one reference, or NULL. */
 struct ki_cl_capture *ki_cl_capture_of(struct ki_cl_program *program);
 /* Whether it is that still: no other build has begun since. */
@@ -283,6 +300,40 @@ unsigned ki_cl_platform_bits(cl_platform_id platform);
 /* NULL: all platforms, those not seen yet included. */
 void ki_cl_platform_set(cl_platform_id platform, unsigned bits);
 
+/* ---- Devices of builds (targets.c) --------------------------------------- */
+
+/* One reference, or NULL if one of them is none of the program's (which knows
+   its devices), or without memory. */
+struct ki_cl_targets *ki_cl_targets_new(const struct ki_cl_program *program,
+					cl_uint n_given,
+					const cl_device_id *given);
+struct ki_cl_targets *ki_cl_targets_ref(struct ki_cl_targets *targets);
+void ki_cl_targets_unref(struct ki_cl_targets *targets);
+/* The targets' devices (NULL: all of the program's). */
+const cl_device_id *ki_cl_devices_of(const struct ki_cl_program *program,
+				     const struct ki_cl_targets *targets,
+				     cl_uint *out_n);
+
+/* Whether a build for these leaves nothing that was built before. */
+int ki_cl_covers(const struct ki_cl_program *program,
+		 const struct ki_cl_targets *targets);
+/* A build for these has begun, whoever did it. */
+void ki_cl_mark_built(struct ki_cl_program *program, cl_uint n_given,
+		      const cl_device_id *given);
+
+/* Of all devices, in their order: else drivers have their own ways of telling
+   how many binaries there are, and in which. */
+int ki_cl_is_usual(const struct ki_cl_shadow *shadow);
+/* Whether only the driver can answer about a device (NULL: about whichever):
+   it is one of the program's and none of the shadow's. */
+int ki_cl_is_other_device(const struct ki_cl_program *program,
+			  const struct ki_cl_shadow *shadow,
+			  cl_device_id device);
+/* The driver's own kernel for such a question, to be released; else NULL. */
+cl_kernel ki_cl_other_kernel(struct ki_cl_program *program,
+			     struct ki_cl_shadow *shadow, cl_device_id device,
+			     const char *name);
+
 /* ---- Building and compiling (build.c) ------------------------------------ */
 
 /* What clBuildProgram, clCompileProgram or clLinkProgram was given. */
@@ -302,10 +353,11 @@ struct ki_cl_request {
 	void *user_data;
 };
 
-/* The key of a recipe for all devices of a program, which are known; as
-   ki_cl_key(). */
+/* The key of a recipe for these devices (NULL: all) of a program, which are
+   known; as ki_cl_key(). */
 enum kiln_status ki_cl_recipe_key(const struct ki_cl_guest *guest,
 				  const struct ki_cl_program *program,
+				  const struct ki_cl_targets *targets,
 				  const struct ki_cl_recipe *recipe,
 				  struct kiln_key **out_key,
 				  uint64_t *out_stamp,
@@ -315,6 +367,7 @@ enum kiln_status ki_cl_recipe_key(const struct ki_cl_guest *guest,
    that is not known); NULL after having counted why it is not cached. */
 struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
 			      const struct ki_cl_program *program,
+			      struct ki_cl_targets *targets,
 			      const struct ki_cl_recipe *recipe);
 
 /* Look it up, count that, and have it made from what is found: one reference,
@@ -347,9 +400,11 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		 const struct ki_cl_request *request, struct ki_cl_made *made,
 		 cl_program *out_linked);
 
-/* Let the driver build or compile what the shadow answers for, then do without
-   it.  0, or -1 if it would not: the shadow stays.  What was linked is the
-   driver's own already. */
+/* Let the driver build or compile what the shadow answers for, which goes on
+   answering.  0, or -1 if it would not. */
+int ki_cl_make_too(struct ki_cl_program *program, struct ki_cl_shadow *shadow);
+/* The same, then do without the shadow, unless it has made kernels.  What was
+   linked is the driver's own already. */
 int ki_cl_go_native(struct ki_cl_program *program);
 
 /* A shadow does not answer while the driver is at work; if that was no build
@@ -367,9 +422,10 @@ void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result);
 /* The driver makes a new program by a recipe: NULL if it will not. */
 cl_program ki_cl_remake(const struct ki_cl_recipe *recipe, cl_context context,
 			cl_uint n_devices, const cl_device_id *devices);
-/* It builds or compiles one that is there, for all its devices. */
+/* It builds or compiles one that is there, for these devices (NULL: all). */
 cl_int ki_cl_make_again(struct ki_cl_program *program,
-			const struct ki_cl_recipe *recipe, const char *options);
+			const struct ki_cl_recipe *recipe, const char *options,
+			const struct ki_cl_targets *targets);
 
 /* ---- Shadows from entries (shadow.c) ------------------------------------- */
 
@@ -431,7 +487,9 @@ void ki_cl_background_forget(void);
 	X(clCreateKernel) X(clCreateKernelsInProgram) \
 	X(clRetainKernel) X(clReleaseKernel) X(clCloneKernel) \
 	X(clGetKernelInfo) X(clGetKernelArgInfo) \
-	X(clGetKernelWorkGroupInfo) X(clGetContextInfo) \
+	X(clGetKernelWorkGroupInfo) X(clGetKernelSubGroupInfo) \
+	X(clGetKernelSubGroupInfoKHR) \
+	X(clGetContextInfo) X(clGetDeviceInfo) \
 	X(clGetExtensionFunctionAddress) \
 	X(clGetExtensionFunctionAddressForPlatform)
 /* clang-format on */

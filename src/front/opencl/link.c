@@ -149,6 +149,7 @@ static const struct ki_cl_recipe *recipe_of(const struct inputs *inputs,
 		const struct ki_cl_made *made = inputs->made[i];
 
 		if (!made || !is_input(made->recipe) ||
+		    (made->targets && made->targets->is_partial) ||
 		    !covers(inputs->programs[i], program))
 			break;
 		parts[i].recipe = made->recipe;
@@ -180,7 +181,8 @@ static void choose(struct inputs *inputs, cl_uint i)
 
 	if (!shadow)
 		return;
-	if (shadow->made && shadow->made->recipe->kind == KI_CL_COMPILE)
+	if (shadow->made && shadow->made->recipe->kind == KI_CL_COMPILE &&
+	    ki_cl_is_usual(shadow))
 		loaded = ki_cl_shadow_load(shadow);
 	else if (shadow->is_own || !shadow->made)
 		loaded = shadow->program;
@@ -309,8 +311,9 @@ static cl_int link_known(const struct ki_cl_guest *guest,
 			 struct inputs *inputs, cl_program *out_linked)
 {
 	uint64_t began_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix);
-	struct ki_cl_made *made = ki_cl_plan(
-		guest, program, recipe_of(inputs, program, request->options));
+	struct ki_cl_made *made =
+		ki_cl_plan(guest, program, NULL,
+			   recipe_of(inputs, program, request->options));
 	struct ki_cl_shadow *shadow =
 		made ? ki_cl_find(guest, program, made, request->options,
 				  began_ns)

@@ -121,7 +121,6 @@ static void write_job(const struct ki_cl_guest *guest,
 	struct ki_cl_job job = {
 		.platform_name = platform,
 		.driver = driver->name,
-		.n_devices = program->n_devices,
 		.recipe = capture->made->recipe,
 		.directory = capture->directory,
 		.application = application,
@@ -138,6 +137,7 @@ static void write_job(const struct ki_cl_guest *guest,
 	if (!variables)
 		return;
 	job.environment = variables;
+	(void)ki_cl_devices_of(program, capture->made->targets, &job.n_devices);
 	job.record = kiln_key_record(capture->made->key, &job.record_size);
 	if (ki_executable(application) < 0)
 		application[0] = '\0';
@@ -165,6 +165,7 @@ static void keep(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		 uint64_t build_ns)
 {
 	const char *why;
+	int is_in_order;
 
 	/* What the driver has loaded meanwhile may not be what was asked. */
 	if (ki_cl_platform_status(guest->identities, program->platform, &why)) {
@@ -177,20 +178,24 @@ static void keep(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 	if (guest->spool && ki_cl_recipe_is_whole(capture->made->recipe))
 		write_job(guest, program, capture);
 	ki_cl_program_become(program, change, capture->made);
-	if (ki_cl_program_capture(program, change, capture) &&
+	is_in_order =
+		!capture->made->targets || capture->made->targets->is_in_order;
+	if (ki_cl_program_capture(program, change, capture) && is_in_order &&
 	    fetch_is_cheap(guest, program->platform))
 		ki_cl_background_add(program);
 }
 
 /* Whether all devices have it built. */
-static int is_built(const struct ki_cl_program *program)
+static int is_built(const struct ki_cl_program *program,
+		    const struct ki_cl_targets *targets)
 {
 	cl_build_status status;
-	cl_uint i;
+	cl_uint n, i;
+	const cl_device_id *devices = ki_cl_devices_of(program, targets, &n);
 
-	for (i = 0; i < program->n_devices; i++)
+	for (i = 0; i < n; i++)
 		if (ki_cl_next.clGetProgramBuildInfo(
-			    program->handle, program->devices[i],
+			    program->handle, devices[i],
 			    CL_PROGRAM_BUILD_STATUS, sizeof(status), &status,
 			    NULL) ||
 		    status != CL_BUILD_SUCCESS)
@@ -226,7 +231,8 @@ static void end_run(struct run *run, cl_int result)
 	if (program)
 		program->n_runs--;
 	ki_mutex_unlock(&ki_cl_lock);
-	has_failed = result || (run->notify && capture && !is_built(program));
+	has_failed = result || (run->notify && capture &&
+				!is_built(program, capture->made->targets));
 	if (run->guest)
 		count_build(run->guest, build_ns, has_failed);
 	if (capture && !has_failed)
@@ -276,44 +282,49 @@ static void park(struct run *run)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
-/* What the driver has on record of H's own last build. */
+/* What the driver has on record of H's own builds. */
 static uint64_t mark_of(struct ki_cl_program *program)
 {
-	cl_build_status status = CL_BUILD_NONE;
-	char options[4096] = "";
-	struct ki_piece pieces[] = { { &status, sizeof(status) },
-				     { options, sizeof(options) } };
+	uint64_t mark = 0;
+	cl_uint i;
 
 	if (ki_cl_program_devices(program))
 		return 0;
-	(void)ki_cl_next.clGetProgramBuildInfo(
-		program->handle, program->devices[0], CL_PROGRAM_BUILD_STATUS,
-		sizeof(status), &status, NULL);
-	(void)ki_cl_next.clGetProgramBuildInfo(
-		program->handle, program->devices[0], CL_PROGRAM_BUILD_OPTIONS,
-		sizeof(options) - 1, options, NULL);
-	return ki_xxh3_64_pieces(pieces, 2);
+	for (i = 0; i < program->n_devices; i++) {
+		cl_build_status status = CL_BUILD_NONE;
+		char options[4096] = "";
+		struct ki_piece pieces[] = { { &mark, sizeof(mark) },
+					     { &status, sizeof(status) },
+					     { options, sizeof(options) } };
+
+		(void)ki_cl_next.clGetProgramBuildInfo(
+			program->handle, program->devices[i],
+			CL_PROGRAM_BUILD_STATUS, sizeof(status), &status, NULL);
+		(void)ki_cl_next.clGetProgramBuildInfo(
+			program->handle, program->devices[i],
+			CL_PROGRAM_BUILD_OPTIONS, sizeof(options) - 1, options,
+			NULL);
+		mark = ki_xxh3_64_pieces(pieces, 3);
+	}
+	return mark;
 }
 
-/*
- * Arguments that are wrong are no build.  Of wrong options some drivers say
- * the same, for others the build has failed: then H remembers.
- */
+/* Arguments that are wrong are no build. */
+static int is_refusal(cl_int result)
+{
+	return result == CL_INVALID_VALUE || result == CL_INVALID_DEVICE ||
+	       result == CL_INVALID_OPERATION || result == CL_INVALID_PROGRAM;
+}
+
+/* Of wrong options some drivers say the same, for others the build has failed:
+   then H remembers. */
 static int never_began(struct ki_cl_program *program, cl_int result,
 		       uint64_t mark)
 {
-	switch (result) {
-	case CL_INVALID_VALUE:
-	case CL_INVALID_DEVICE:
-	case CL_INVALID_OPERATION:
-	case CL_INVALID_PROGRAM:
-		return 1;
-	case CL_INVALID_BUILD_OPTIONS:
-	case CL_INVALID_COMPILER_OPTIONS:
+	if (result == CL_INVALID_BUILD_OPTIONS ||
+	    result == CL_INVALID_COMPILER_OPTIONS)
 		return mark_of(program) == mark;
-	default:
-		return 0;
-	}
+	return is_refusal(result);
 }
 
 struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program)
@@ -417,6 +428,8 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 
 	result = call_driver(request, run, out_linked);
 
+	if (program && !is_refusal(result))
+		ki_cl_mark_built(program, request->n_devices, request->devices);
 	if (request->kind == KI_CL_LINK)
 		list_linked(run, *out_linked);
 	ki_cl_put_back(&aside, result);
@@ -440,26 +453,63 @@ static int needs_making(const struct ki_cl_shadow *shadow)
 	return shadow && !shadow->is_own && shadow->made;
 }
 
+/* The program is claimed. */
+static int make_too_claimed(struct ki_cl_program *program,
+			    struct ki_cl_shadow *shadow)
+{
+	const struct ki_cl_guest *guest = ki_cl_guest();
+	cl_int result;
+	int is_made;
+
+	ki_mutex_lock(&ki_cl_lock);
+	is_made = shadow->is_made_too;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (is_made)
+		return 0;
+	if (guest)
+		kiln_note_build(guest->kiln, 1);
+	result = ki_cl_make_again(program, shadow->made->recipe,
+				  shadow->options, shadow->made->targets);
+	if (guest)
+		kiln_note_build(guest->kiln, 0);
+	if (result)
+		return -1;
+	ki_mutex_lock(&ki_cl_lock);
+	shadow->is_made_too = 1;
+	ki_mutex_unlock(&ki_cl_lock);
+	return 0;
+}
+
+int ki_cl_make_too(struct ki_cl_program *program, struct ki_cl_shadow *shadow)
+{
+	int err;
+
+	if (!needs_making(shadow) || ki_cl_program_claim(program))
+		return -1;
+	err = make_too_claimed(program, shadow);
+	ki_cl_program_rest(program);
+	return err;
+}
+
 /* Other threads build, claim or release the program at the same time, or have
-   let another shadow answer. */
+   let another shadow answer.  Kernels leave their mark in variables of the
+   program they were made from: where a shadow's have been, it goes on making
+   them. */
 static int go_native_claimed(struct ki_cl_program *program)
 {
 	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program);
-	const struct ki_cl_guest *guest = ki_cl_guest();
-	cl_int result = CL_SUCCESS;
+	int err = 0, had_kernels;
 
 	if (needs_making(shadow)) {
-		if (guest)
-			kiln_note_build(guest->kiln, 1);
-		result = ki_cl_make_again(program, shadow->made->recipe,
-					  shadow->options);
-		if (guest)
-			kiln_note_build(guest->kiln, 0);
-		if (!result)
+		err = make_too_claimed(program, shadow);
+		ki_mutex_lock(&ki_cl_lock);
+		had_kernels = program->had_kernels;
+		ki_mutex_unlock(&ki_cl_lock);
+		if (!err && !had_kernels)
 			ki_cl_program_unshadow(program, shadow);
 	}
 	ki_cl_shadow_unref(shadow);
-	return result ? -1 : 0;
+	return err;
 }
 
 int ki_cl_go_native(struct ki_cl_program *program)

@@ -16,7 +16,8 @@ static struct ki_list shadows = { &shadows, &shadows };
 /* ---- Outcomes ------------------------------------------------------------ */
 
 struct ki_cl_made *ki_cl_made_new(const struct ki_cl_recipe *recipe,
-				  struct kiln_key *key, uint64_t stamp)
+				  struct kiln_key *key, uint64_t stamp,
+				  struct ki_cl_targets *targets)
 {
 	struct ki_cl_made *made = calloc(1, sizeof(*made));
 
@@ -26,6 +27,7 @@ struct ki_cl_made *ki_cl_made_new(const struct ki_cl_recipe *recipe,
 	made->recipe = ki_cl_recipe_ref(recipe);
 	made->key = key ? kiln_key_ref(key) : NULL;
 	made->stamp = stamp;
+	made->targets = targets ? ki_cl_targets_ref(targets) : NULL;
 	return made;
 }
 
@@ -52,6 +54,7 @@ void ki_cl_made_unref(struct ki_cl_made *made)
 		return;
 	ki_cl_recipe_unref(made->recipe);
 	kiln_key_free(made->key);
+	ki_cl_targets_unref(made->targets);
 	free(made);
 }
 
@@ -206,6 +209,32 @@ cl_uint ki_cl_shadows_in(cl_context context)
 		n += shadow->context == context && shadow->program &&
 		     !shadow->is_own;
 	}
+	ki_mutex_unlock(&ki_cl_lock);
+	return n;
+}
+
+cl_uint ki_cl_shadows_on(cl_device_id device, struct ki_cl_shadow **out_one)
+{
+	struct ki_list *link;
+	cl_uint n = 0, i;
+
+	ki_mutex_lock(&ki_cl_lock);
+	ki_list_for_each (link, &shadows) {
+		struct ki_cl_shadow *shadow =
+			ki_container(link, struct ki_cl_shadow, link);
+
+		if (!shadow->program || shadow->is_own)
+			continue;
+		for (i = 0; i < shadow->n_devices; i++)
+			if (shadow->devices[i] == device)
+				break;
+		if (i == shadow->n_devices)
+			continue;
+		*out_one = shadow;
+		n++;
+	}
+	if (n)
+		(*out_one)->refs++;
 	ki_mutex_unlock(&ki_cl_lock);
 	return n;
 }

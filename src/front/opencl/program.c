@@ -58,6 +58,7 @@ static void program_free(struct ki_cl_program *program)
 		free((void *)(uintptr_t)program->constants[i].value);
 	free(program->constants);
 	free(program->devices);
+	free(program->built);
 	free(program);
 }
 
@@ -261,6 +262,7 @@ int ki_cl_program_devices(struct ki_cl_program *program)
 {
 	cl_platform_id platform = NULL;
 	cl_device_id *devices = NULL;
+	unsigned char *built;
 	cl_uint n = 0;
 	int ours = 0, known;
 
@@ -271,18 +273,26 @@ int ki_cl_program_devices(struct ki_cl_program *program)
 		return 0;
 	if (ask_for_devices(program->handle, &platform, &devices, &n))
 		return -1;
+	built = calloc(n, 1);
+	if (!built) {
+		free(devices);
+		return -1;
+	}
 	ki_mutex_lock(&ki_cl_lock);
 	if (!program->n_devices) {
 		program->platform = platform;
 		program->devices = devices;
+		program->built = built;
 		program->n_devices = n;
 		ours = 1;
 	}
 	ki_mutex_unlock(&ki_cl_lock);
-	if (!ours)
-		free(devices);
-	else if (platform_calls_back(platform))
+	if (ours && platform_calls_back(platform))
 		ask_for_callback(program);
+	if (!ours) {
+		free(devices);
+		free(built);
+	}
 	return 0;
 }
 

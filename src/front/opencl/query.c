@@ -235,6 +235,11 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 	}
 	if (program && is_of_the_build(param_name))
 		shadow = ki_cl_shadow_of(program);
+	if (shadow && is_of_binaries(param_name) && !ki_cl_is_usual(shadow) &&
+	    !ki_cl_make_too(program, shadow)) {
+		ki_cl_shadow_unref(shadow);
+		shadow = NULL;
+	}
 	if (shadow && !tell(shadow, param_name, param_value_size, param_value,
 			    param_value_size_ret, &result))
 		goto out;
@@ -250,8 +255,7 @@ out:
 	return result;
 }
 
-/* The device's place in the shadow, -1 if it is none of its. */
-static int place_of(const struct ki_cl_shadow *shadow, cl_device_id device)
+static int find(const struct ki_cl_shadow *shadow, cl_device_id device)
 {
 	cl_uint i;
 
@@ -259,6 +263,21 @@ static int place_of(const struct ki_cl_shadow *shadow, cl_device_id device)
 		if (shadow->devices[i] == device)
 			return (int)i;
 	return -1;
+}
+
+/* The device's place in the shadow, -1 if it is none of its.  PoCL takes the
+   parts of a device for the whole. */
+static int place_of(const struct ki_cl_shadow *shadow, cl_device_id device)
+{
+	int place = find(shadow, device);
+	cl_device_id whole = NULL;
+
+	if (place < 0 && device &&
+	    !ki_cl_next.clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE,
+					sizeof(whole), &whole, NULL) &&
+	    whole)
+		place = find(shadow, whole);
+	return place;
 }
 
 static cl_program_binary_type type_of(const struct ki_cl_recipe *recipe)
@@ -334,8 +353,14 @@ cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 	cl_program who = handle;
 	cl_int result;
 
-	if (place >= 0 &&
-	    !build_answer(shadow, (cl_uint)place, param_name, &type, &kept)) {
+	if (shadow && device &&
+	    ki_cl_is_other_device(program, shadow, device)) {
+		(void)ki_cl_make_too(program, shadow);
+		result = ki_cl_next.clGetProgramBuildInfo(
+			handle, device, param_name, param_value_size,
+			param_value, param_value_size_ret);
+	} else if (place >= 0 && !build_answer(shadow, (cl_uint)place,
+					       param_name, &type, &kept)) {
 		result = answer_again(&kept, param_value_size, param_value,
 				      param_value_size_ret);
 		if (is_short(&kept, result, param_value_size_ret))
@@ -528,82 +553,105 @@ static int takes_no_device(cl_kernel kernel)
 		kernel, NULL, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, 0, NULL, NULL);
 }
 
+/* KILN_OK with an answer that was kept, or KILN_MISS: ask the driver. */
+static enum kiln_status tell_work_group(const struct owner *owner,
+					cl_kernel kernel, cl_device_id device,
+					struct ki_cl_answer *out_answer)
+{
+	const struct ki_cl_shadow *shadow = owner->shadow;
+	int place = !device && shadow->n_devices == 1 && takes_no_device(kernel)
+			    ? 0
+			    : place_of(shadow, device);
+
+	if (place < 0 ||
+	    ki_cl_described_work_group(shadow->kernels, shadow->kernels_size,
+				       owner->name, (cl_uint)place, out_answer))
+		return KILN_MISS;
+	return out_answer->result || out_answer->size == 24 ? KILN_OK
+							    : KILN_MISS;
+}
+
+static void other_fini(cl_kernel other)
+{
+	if (other)
+		(void)ki_cl_next.clReleaseKernel(other);
+}
+
 cl_int CL_API_CALL ki_clGetKernelWorkGroupInfo(
 	cl_kernel kernel, cl_device_id device,
 	cl_kernel_work_group_info param_name, size_t param_value_size,
 	void *param_value, size_t *param_value_size_ret)
 {
+	cl_kernel other = NULL;
 	struct ki_cl_answer kept;
 	struct owner owner;
-	int answered = 0, place;
+	int answered = 0;
 	cl_int result = CL_SUCCESS;
 
-	if (param_name == CL_KERNEL_COMPILE_WORK_GROUP_SIZE &&
-	    owner_init(&owner, kernel)) {
-		place = !device && owner.shadow->n_devices == 1 &&
-					takes_no_device(kernel)
-				? 0
-				: place_of(owner.shadow, device);
-		answered =
-			place >= 0 && !(param_value && param_value_size < 24) &&
-			!ki_cl_described_work_group(owner.shadow->kernels,
-						    owner.shadow->kernels_size,
-						    owner.name, (cl_uint)place,
-						    &kept) &&
-			(kept.result || kept.size == 24);
+	if (owner_init(&owner, kernel)) {
+		other = ki_cl_other_kernel(owner.program, owner.shadow, device,
+					   owner.name);
+		answered = !other &&
+			   param_name == CL_KERNEL_COMPILE_WORK_GROUP_SIZE &&
+			   !(param_value && param_value_size < 24) &&
+			   !tell_work_group(&owner, kernel, device, &kept);
 		if (answered)
 			result = answer_work_group(&kept, param_value_size,
 						   param_value,
 						   param_value_size_ret);
 		owner_fini(&owner);
 	}
-	return answered ? result
-			: ki_cl_next.clGetKernelWorkGroupInfo(
-				  kernel, device, param_name, param_value_size,
-				  param_value, param_value_size_ret);
-}
-
-/* ---- Contexts ------------------------------------------------------------ */
-
-/* Whether this driver's contexts count their programs: seen by making one.
-   Other threads can blur that, but then they blur the count as well. */
-static int counts_programs(cl_context context, cl_uint count)
-{
-	const char *nothing = "\n";
-	cl_program program = ki_cl_next.clCreateProgramWithSource(
-		context, 1, &nothing, NULL, NULL);
-	cl_uint with = count;
-
-	if (!program)
-		return 0;
-	(void)ki_cl_next.clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT,
-					  sizeof(with), &with, NULL);
-	(void)ki_cl_next.clReleaseProgram(program);
-	return with > count;
-}
-
-/* The count without shadows. */
-static void hide_shadows(cl_context context, void *count)
-{
-	cl_uint n_shadows = ki_cl_shadows_in(context), value;
-
-	memcpy(&value, count, sizeof(value));
-	if (n_shadows && counts_programs(context, value))
-		value -= n_shadows;
-	memcpy(count, &value, sizeof(value));
-}
-
-cl_int CL_API_CALL ki_clGetContextInfo(cl_context context,
-				       cl_context_info param_name,
-				       size_t param_value_size,
-				       void *param_value,
-				       size_t *param_value_size_ret)
-{
-	cl_int result = ki_cl_next.clGetContextInfo(
-		context, param_name, param_value_size, param_value,
-		param_value_size_ret);
-
-	if (!result && param_name == CL_CONTEXT_REFERENCE_COUNT && param_value)
-		hide_shadows(context, param_value);
+	if (!answered)
+		result = ki_cl_next.clGetKernelWorkGroupInfo(
+			other ? other : kernel, device, param_name,
+			param_value_size, param_value, param_value_size_ret);
+	other_fini(other);
 	return result;
+}
+
+static cl_int sub_group_info(cl_api_clGetKernelSubGroupInfo ask,
+			     cl_kernel kernel, cl_device_id device,
+			     cl_kernel_sub_group_info param_name,
+			     size_t input_value_size, const void *input_value,
+			     size_t param_value_size, void *param_value,
+			     size_t *param_value_size_ret)
+{
+	cl_kernel other = NULL;
+	struct owner owner;
+	cl_int result;
+
+	if (owner_init(&owner, kernel)) {
+		other = ki_cl_other_kernel(owner.program, owner.shadow, device,
+					   owner.name);
+		owner_fini(&owner);
+	}
+	result = ask(other ? other : kernel, device, param_name,
+		     input_value_size, input_value, param_value_size,
+		     param_value, param_value_size_ret);
+	other_fini(other);
+	return result;
+}
+
+cl_int CL_API_CALL ki_clGetKernelSubGroupInfo(
+	cl_kernel kernel, cl_device_id device,
+	cl_kernel_sub_group_info param_name, size_t input_value_size,
+	const void *input_value, size_t param_value_size, void *param_value,
+	size_t *param_value_size_ret)
+{
+	return sub_group_info(ki_cl_next.clGetKernelSubGroupInfo, kernel,
+			      device, param_name, input_value_size, input_value,
+			      param_value_size, param_value,
+			      param_value_size_ret);
+}
+
+cl_int CL_API_CALL ki_clGetKernelSubGroupInfoKHR(
+	cl_kernel kernel, cl_device_id device,
+	cl_kernel_sub_group_info param_name, size_t input_value_size,
+	const void *input_value, size_t param_value_size, void *param_value,
+	size_t *param_value_size_ret)
+{
+	return sub_group_info(ki_cl_next.clGetKernelSubGroupInfoKHR, kernel,
+			      device, param_name, input_value_size, input_value,
+			      param_value_size, param_value,
+			      param_value_size_ret);
 }

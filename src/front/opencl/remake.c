@@ -32,7 +32,8 @@ static void release(cl_program *programs, cl_uint n)
 }
 
 static cl_int compile(cl_program program, cl_context context,
-		      const struct ki_cl_recipe *recipe, const char *options)
+		      const struct ki_cl_recipe *recipe, const char *options,
+		      const struct ki_cl_targets *targets)
 {
 	cl_program *headers = calloc(recipe->n_headers + 1, sizeof(*headers));
 	const char **names = calloc(recipe->n_headers + 1, sizeof(*names));
@@ -48,7 +49,8 @@ static cl_int compile(cl_program program, cl_context context,
 			goto out;
 	}
 	result = ki_cl_next.clCompileProgram(
-		program, 0, NULL, options, recipe->n_headers,
+		program, targets ? targets->n_given : 0,
+		targets ? targets->given : NULL, options, recipe->n_headers,
 		recipe->n_headers ? headers : NULL,
 		recipe->n_headers ? names : NULL, NULL, NULL);
 out:
@@ -71,26 +73,30 @@ static cl_int set_constants(cl_program program,
 }
 
 static cl_int make(cl_program program, cl_context context,
-		   const struct ki_cl_recipe *recipe, const char *options)
+		   const struct ki_cl_recipe *recipe, const char *options,
+		   const struct ki_cl_targets *targets)
 {
 	cl_int result = set_constants(program, recipe);
 
 	if (result)
 		return result;
 	if (recipe->kind == KI_CL_COMPILE)
-		return compile(program, context, recipe, options);
-	return ki_cl_next.clBuildProgram(program, 0, NULL, options, NULL, NULL);
+		return compile(program, context, recipe, options, targets);
+	return ki_cl_next.clBuildProgram(
+		program, targets ? targets->n_given : 0,
+		targets ? targets->given : NULL, options, NULL, NULL);
 }
 
 cl_int ki_cl_make_again(struct ki_cl_program *program,
-			const struct ki_cl_recipe *recipe, const char *options)
+			const struct ki_cl_recipe *recipe, const char *options,
+			const struct ki_cl_targets *targets)
 {
 	const struct ki_cl_recipe *now =
 		recipe->n_constants ? ki_cl_program_recipe(program, KI_CL_BUILD,
 							   NULL, 0, NULL)
 				    : NULL;
-	cl_int result =
-		make(program->handle, program->context, recipe, options);
+	cl_int result = make(program->handle, program->context, recipe, options,
+			     targets);
 
 	/* Constants that were set since are for the next build. */
 	if (now)
@@ -162,7 +168,7 @@ cl_program ki_cl_remake(const struct ki_cl_recipe *recipe, cl_context context,
 	if (recipe->kind == KI_CL_BINARY)
 		return from_binaries(recipe, context, n_devices, devices);
 	program = from_source(context, recipe->source);
-	if (program && make(program, context, recipe, recipe->options)) {
+	if (program && make(program, context, recipe, recipe->options, NULL)) {
 		(void)ki_cl_next.clReleaseProgram(program);
 		program = NULL;
 	}

@@ -83,15 +83,17 @@ static void describe_shadow(struct ki_cl_shadow *shadow,
 
 /* Everything but the program: nothing may fail once the driver has built. */
 static struct ki_cl_shadow *prepare(const struct ki_cl_program *program,
+				    const struct ki_cl_targets *targets,
 				    const char *options)
 {
 	struct ki_cl_shadow *shadow = calloc(1, sizeof(*shadow));
-	size_t size = program->n_devices * sizeof(*shadow->devices);
+	const cl_device_id *devices;
 
 	if (!shadow)
 		return NULL;
 	shadow->context = program->context;
-	shadow->devices = malloc(size);
+	devices = ki_cl_devices_of(program, targets, &shadow->n_devices);
+	shadow->devices = malloc(shadow->n_devices * sizeof(*devices));
 	shadow->options = options ? strdup(options) : NULL;
 	if (!shadow->devices || (options && !shadow->options)) {
 		free(shadow->options);
@@ -99,8 +101,7 @@ static struct ki_cl_shadow *prepare(const struct ki_cl_program *program,
 		free(shadow);
 		return NULL;
 	}
-	memcpy(shadow->devices, program->devices, size);
-	shadow->n_devices = program->n_devices;
+	memcpy(shadow->devices, devices, shadow->n_devices * sizeof(*devices));
 	return shadow;
 }
 
@@ -142,7 +143,8 @@ static struct ki_cl_made *without_source(struct ki_cl_made *made)
 		recipe = ki_cl_recipe_build(source, NULL, 0,
 					    made->recipe->options);
 	if (recipe)
-		slim = ki_cl_made_new(recipe, made->key, made->stamp);
+		slim = ki_cl_made_new(recipe, made->key, made->stamp,
+				      made->targets);
 	ki_cl_recipe_unref(recipe);
 	ki_cl_source_unref(source);
 	return slim ? slim : ki_cl_made_ref(made);
@@ -154,7 +156,7 @@ struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
 				      struct kiln_blob *value,
 				      struct kiln_blob *metadata)
 {
-	struct ki_cl_shadow *shadow = prepare(program, options);
+	struct ki_cl_shadow *shadow = prepare(program, made->targets, options);
 
 	if (!shadow)
 		return NULL;
@@ -215,7 +217,7 @@ int ki_cl_make_twin(struct ki_cl_program *program)
 		ki_cl_shadow_unref(shadow);
 		return 0;
 	}
-	twin = prepare(program, NULL);
+	twin = prepare(program, NULL, NULL);
 	if (twin)
 		twin->program =
 			ki_cl_remake(shadow->made->recipe, program->context,
