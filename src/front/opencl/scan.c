@@ -256,6 +256,16 @@ static int is_letter_by_number(const char *text, size_t size)
 	return n > 2 && base == 16 ? 1 : value >= ' ';
 }
 
+/* Whether the last `length` characters, a dot first, go on a symbol:
+   "aligned.in" becomes a longer symbol, never a directive.  After a backslash
+   the symbol might be a macro's argument, and end there. */
+static int goes_on_a_symbol(const char *text, size_t size, size_t length)
+{
+	char before = size > length ? text[size - length - 1] : ' ';
+
+	return (is_word(before) || before == '.') && !memchr(text, '\\', size);
+}
+
 /* Whether an assembler might make a directive that reads of what is in quotes,
    perhaps together with the next string. */
 static int may_read(const char *text, size_t size)
@@ -266,7 +276,8 @@ static int may_read(const char *text, size_t size)
 	size_t i;
 
 	for (i = 0; ENDS[i]; i++)
-		if (ends_in(text, size, ENDS[i]))
+		if (ends_in(text, size, ENDS[i]) &&
+		    !goes_on_a_symbol(text, size, strlen(ENDS[i])))
 			return 1;
 	for (i = 0; PARTS[i]; i++)
 		if (has(text, size, PARTS[i]))
