@@ -704,6 +704,22 @@ static void binaries(void)
 	end();
 }
 
+/* The driver refuses a build between the first one and the fetch. */
+static void refused_then_fetched(void)
+{
+	cl_program program = make(source);
+	cl_kernel kernel;
+
+	build(program, options);
+	kernel = make_kernel(program, "scale");
+	run_scale(kernel);
+	say("again", clBuildProgram(program, 0, NULL, "-DK=8", NULL, NULL));
+	show_binaries(program, 0);
+	say("release kernel", clReleaseKernel(kernel));
+	say("release", clReleaseProgram(program));
+	end();
+}
+
 /* Whether the stand-in has had a call. */
 static int was_called(const char *what)
 {
@@ -1141,6 +1157,7 @@ static const struct script {
 	{ "forked", forked },
 	{ "threads", threads },
 	{ "binaries", binaries },
+	{ "refused-then-fetched", refused_then_fetched },
 	{ "idle", idle },
 	{ "brief", brief },
 	{ "from-file", from_file },

@@ -408,13 +408,16 @@ int ki_cl_make_too(struct ki_cl_program *program, struct ki_cl_shadow *shadow);
 int ki_cl_go_native(struct ki_cl_program *program);
 
 /* A shadow does not answer while the driver is at work; if that was no build
-   it answers again, else it goes.  `program` may be NULL. */
+   it answers again, else it goes, and with it what could be captured.
+   `program` may be NULL. */
 struct ki_cl_aside {
 	struct ki_cl_program *program;
 	struct ki_cl_shadow *shadow;
 	struct ki_cl_made *made;
+	struct ki_cl_capture *capture;
 	uint64_t mark;
 	unsigned change;
+	int had_kernels;
 };
 struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program);
 void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result);

@@ -1045,6 +1045,27 @@ static void fill_up(const struct place *place)
 	free(url);
 }
 
+/* A build that never began takes nothing from the one before. */
+static void a_refused_build_does_not_lose_the_capture(void **state)
+{
+	struct place place;
+	char *native, *cold, *warm;
+
+	place_init(&place);
+	set(&place, "KILN_SPOOL", "0");
+	native = run(&place, 0, "refused-then-fetched", "-DK=2");
+	cold = run(&place, 1, "refused-then-fetched", "-DK=2");
+	assert_string_equal(cold, native);
+	assert_int_equal(counter(&place, KILN_COUNT_MISS_NEW), 1);
+	warm = run(&place, 1, "refused-then-fetched", "-DK=2");
+	assert_string_equal(warm, native);
+	assert_int_equal(counter(&place, KILN_COUNT_HITS_STORE), 1);
+	free(native);
+	free(cold);
+	free(warm);
+	place_fini(&place);
+}
+
 static void a_full_store_is_counted(void **state)
 {
 	struct place place;
@@ -1122,6 +1143,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(every_look_up_is_traced_in_one_line),
 		cmocka_unit_test(a_link_of_what_is_no_object_is_counted),
 		cmocka_unit_test(an_unknown_layer_below_is_counted),
+		cmocka_unit_test(a_refused_build_does_not_lose_the_capture),
 		cmocka_unit_test(a_full_store_is_counted),
 		cmocka_unit_test(a_busy_store_is_counted),
 	};

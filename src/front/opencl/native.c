@@ -335,12 +335,30 @@ struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program)
 		return aside;
 	aside.shadow = ki_cl_shadow_of(program);
 	aside.made = ki_cl_made_of(program);
+	aside.capture = ki_cl_capture_of(program);
+	ki_mutex_lock(&ki_cl_lock);
+	aside.had_kernels = program->had_kernels;
+	ki_mutex_unlock(&ki_cl_lock);
 	if (aside.shadow || aside.made)
 		aside.mark = mark_of(program);
 	if (aside.shadow)
 		ki_cl_program_shadow(program, NULL);
 	aside.change = ki_cl_program_change(program);
 	return aside;
+}
+
+/* What could be captured before still can. */
+static void put_capture_back(const struct ki_cl_aside *aside)
+{
+	struct ki_cl_program *program = aside->program;
+
+	if (aside->capture)
+		(void)ki_cl_program_capture(program, aside->change,
+					    aside->capture);
+	ki_mutex_lock(&ki_cl_lock);
+	if (program->n_changes == aside->change)
+		program->had_kernels |= aside->had_kernels;
+	ki_mutex_unlock(&ki_cl_lock);
 }
 
 void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result)
@@ -355,6 +373,10 @@ void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result)
 		ki_cl_program_shadow(aside->program, aside->shadow);
 	else
 		ki_cl_shadow_unref(aside->shadow);
+	if (is_unchanged)
+		put_capture_back(aside);
+	else
+		ki_cl_capture_unref(aside->capture);
 	ki_cl_made_unref(aside->made);
 }
 
