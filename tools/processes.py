@@ -2,6 +2,7 @@
 """Programs run in directories of their own, and timed: what tools/demo,
 tools/bench_opencl and tools/programs share."""
 import datetime
+import glob
 import os
 import platform
 import re
@@ -145,3 +146,21 @@ def about_machine(build, root):
         "date": datetime.datetime.now(datetime.timezone.utc)
                 .isoformat(timespec="seconds"),
     }
+
+
+def darktable_kernels(build):
+    """Debian's darktable, unpacked but not installed: its OpenCL sources."""
+    root = os.path.join(build, "darktable")
+    kernels = os.path.join(root, "usr", "share", "darktable", "kernels")
+    if not os.path.exists(os.path.join(kernels, "basic.cl")):
+        os.makedirs(root, exist_ok=True)
+        print("downloading darktable's package for its kernels",
+              file=sys.stderr, flush=True)
+        download = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root",
+                    "download", "darktable"]
+        if subprocess.run(download, cwd=root, check=False).returncode:
+            subprocess.run(["apt-get", "-qq", "update"], check=True)
+            subprocess.run(download, cwd=root, check=True)
+        package = glob.glob(os.path.join(root, "darktable_*.deb"))[-1]
+        subprocess.run(["dpkg-deb", "-x", package, root], check=True)
+    return kernels

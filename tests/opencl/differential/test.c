@@ -14,6 +14,7 @@
 
 #include "harness/harness.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +27,8 @@
 #include <kiln/inspect.h>
 
 #define VARIABLES_MAX 32
-#define TIMEOUT_S     900
+#define TIMEOUT_S     1800
+#define ROWS_MAX      512
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- What is compared ----------------------------------------------------- */
@@ -178,7 +180,9 @@ static struct {
 	size_t n;
 	char *native, *again, *cold, *worker, *warm;
 	uint64_t n_hits;
-	unsigned n_cases;
+	/* The wanted ones of the table, and the corpus. */
+	struct row rows[ROWS_MAX];
+	size_t n_rows;
 } all;
 
 static void set(const char *name, const char *value)
@@ -242,6 +246,59 @@ static int is_wanted(const struct row *row)
 	if (row->is_long && !getenv("KILN_TEST_LONG"))
 		return 0;
 	return *row->files[0] != '/' || !access(row->files[0], R_OK);
+}
+
+/* A recorded source, with the options that it was built with. */
+static void add_recorded(const char *folder, const char *name)
+{
+	struct row row = { .is_launched = 1 };
+	size_t size = strlen(name);
+	char *path, *title, *options_path, *options;
+
+	if (size < 4 || strcmp(name + size - 3, ".cl") ||
+	    all.n_rows == ROWS_MAX)
+		return;
+	if (asprintf(&path, "%s/%s", folder, name) < 0 ||
+	    asprintf(&options_path, "%s/%.*s.options", folder, (int)size - 3,
+		     name) < 0 ||
+	    asprintf(&title, "%s %s", strrchr(folder, '/') + 1, name) < 0)
+		abort();
+	options = harness_read(options_path, NULL);
+	free(options_path);
+	row.name = title;
+	row.files[0] = path;
+	row.options = options ? options : "";
+	all.rows[all.n_rows++] = row;
+}
+
+/* The folders that tools/corpus has made. */
+static void add_corpus(const char *directory)
+{
+	struct dirent **folders, **names;
+	int n_folders = scandir(directory, &folders, NULL, alphasort);
+	int n_names, i, j;
+	char *path;
+
+	for (i = 0; i < n_folders; i++) {
+		if (*folders[i]->d_name == '.')
+			continue;
+		path = harness_path(directory, folders[i]->d_name);
+		n_names = scandir(path, &names, NULL, alphasort);
+		for (j = 0; j < n_names; j++)
+			add_recorded(path, names[j]->d_name);
+	}
+}
+
+static void gather(void)
+{
+	size_t i;
+
+	for (i = 0; i < LENGTH(ROWS); i++)
+		if (is_wanted(&ROWS[i]))
+			all.rows[all.n_rows++] = ROWS[i];
+	if (!driver->is_small && getenv("KILN_TEST_LONG") &&
+	    getenv("KILN_TEST_CORPUS"))
+		add_corpus(getenv("KILN_TEST_CORPUS"));
 }
 
 static void write_row(FILE *out, const struct row *row)
@@ -335,7 +392,7 @@ static void say(const char *what)
 {
 	if (getenv("KILN_TEST_LONG"))
 		fprintf(stderr, "differential on %s, %u cases: %s\n",
-			driver->name, all.n_cases, what);
+			driver->name, (unsigned)all.n_rows, what);
 }
 
 static int set_up(void **state)
@@ -352,11 +409,8 @@ static int set_up(void **state)
 	out = fopen(all.list, "w");
 	if (!out)
 		return -1;
-	for (i = 0; i < LENGTH(ROWS); i++)
-		if (is_wanted(&ROWS[i])) {
-			write_row(out, &ROWS[i]);
-			all.n_cases++;
-		}
+	for (i = 0; i < all.n_rows; i++)
+		write_row(out, &all.rows[i]);
 	if (fclose(out))
 		return -1;
 	say("natively");
@@ -482,8 +536,8 @@ static unsigned n_made(void)
 	unsigned n = 0;
 	size_t i;
 
-	for (i = 0; i < LENGTH(ROWS); i++) {
-		char *part = part_of(all.native, ROWS[i].name);
+	for (i = 0; i < all.n_rows; i++) {
+		char *part = part_of(all.native, all.rows[i].name);
 
 		if (strstr(part, "\ncount: 0\n"))
 			n += count(part, "\nbuild: 0\n") +
@@ -502,7 +556,7 @@ static void what_was_warm_was_found(void **state)
 	(void)state;
 	print_message(
 		"# %u cases, %u made, %llu hits, %u launches, %zu lines\n",
-		all.n_cases, n, (unsigned long long)all.n_hits,
+		(unsigned)all.n_rows, n, (unsigned long long)all.n_hits,
 		count(all.native, "\n  launch: 0\n"),
 		(size_t)count(all.native, "\n"));
 	if (all.n_hits < n)
@@ -515,7 +569,7 @@ static void what_was_warm_was_found(void **state)
 
 int main(int argc, char **argv)
 {
-	struct CMUnitTest tests[LENGTH(ROWS) + 1];
+	static struct CMUnitTest tests[ROWS_MAX + 1];
 	size_t i, n = 0;
 
 	for (i = 0; i < LENGTH(DRIVERS); i++)
@@ -533,14 +587,13 @@ int main(int argc, char **argv)
 		printf("1..0 # SKIP only in ./dev test differential\n");
 		return 0;
 	}
-	for (i = 0; i < LENGTH(ROWS); i++)
-		if (is_wanted(&ROWS[i]))
-			tests[n++] = (struct CMUnitTest){
-				.name = ROWS[i].name,
-				.test_func =
-					no_answer_tells_whether_there_is_a_cache,
-				.initial_state = (void *)(uintptr_t)&ROWS[i],
-			};
+	gather();
+	for (i = 0; i < all.n_rows; i++)
+		tests[n++] = (struct CMUnitTest){
+			.name = all.rows[i].name,
+			.test_func = no_answer_tells_whether_there_is_a_cache,
+			.initial_state = &all.rows[i],
+		};
 	tests[n++] = (struct CMUnitTest){
 		.name = "what_was_warm_was_found",
 		.test_func = what_was_warm_was_found,
