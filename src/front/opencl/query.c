@@ -13,6 +13,8 @@
 
 #include "front/opencl/capture.h"
 
+#define BLANKS " \t\n\r\v\f"
+
 /* Answer as drivers do. */
 static cl_int answer(const void *data, size_t size, size_t param_value_size,
 		     void *param_value, size_t *param_value_size_ret)
@@ -289,6 +291,48 @@ static cl_program_binary_type type_of(const struct ki_cl_recipe *recipe)
 		       : CL_PROGRAM_BINARY_TYPE_LIBRARY;
 }
 
+static int same_words(const char *a, const char *b)
+{
+	size_t size;
+
+	do {
+		a += strspn(a, BLANKS);
+		b += strspn(b, BLANKS);
+		size = strcspn(a, BLANKS);
+		if (size != strcspn(b, BLANKS) || memcmp(a, b, size))
+			return 0;
+		a += size;
+		b += size;
+	} while (size);
+	return 1;
+}
+
+/* Whether S tells the options that it was built with: then it tells them as
+   its driver spells them (PoCL with one blank between them), while others
+   forget them of what comes from a binary. */
+static int tells_options(const struct ki_cl_shadow *shadow, cl_device_id device)
+{
+	size_t size = 0;
+	char *text;
+	int same;
+
+	if (shadow->made->recipe->kind != KI_CL_BUILD || !shadow->program ||
+	    ki_cl_next.clGetProgramBuildInfo(shadow->program, device,
+					     CL_PROGRAM_BUILD_OPTIONS, 0, NULL,
+					     &size))
+		return 0;
+	text = calloc(1, size + 1);
+	if (!text || ki_cl_next.clGetProgramBuildInfo(shadow->program, device,
+						      CL_PROGRAM_BUILD_OPTIONS,
+						      size, text, NULL)) {
+		free(text);
+		return 0;
+	}
+	same = same_words(text, shadow->made->recipe->options);
+	free(text);
+	return same;
+}
+
 /* KILN_OK with an answer to give, or KILN_MISS: the driver has to. */
 static enum kiln_status build_answer(const struct ki_cl_shadow *shadow,
 				     cl_uint place, cl_program_build_info what,
@@ -311,8 +355,9 @@ static enum kiln_status build_answer(const struct ki_cl_shadow *shadow,
 		out_answer->size = sizeof(*type);
 		return KILN_OK;
 	case CL_PROGRAM_BUILD_OPTIONS:
-		if (!shadow->options &&
-		    ki_cl_recipe_has_kernels(shadow->made->recipe))
+		if ((!shadow->options &&
+		     ki_cl_recipe_has_kernels(shadow->made->recipe)) ||
+		    tells_options(shadow, shadow->devices[place]))
 			return KILN_MISS;
 		out_answer->data = shadow->made->recipe->options;
 		out_answer->size = strlen(shadow->made->recipe->options) + 1;
