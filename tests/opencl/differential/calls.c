@@ -181,6 +181,28 @@ static void show(const struct question *q, enum shown shown,
 	putchar('"');
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* rusticl lists its kernels in another order in each process. */
+static void sort_names(char *text)
+{
+	char *copy = strdup(text), *rest = copy, *names[KERNELS_MAX], *name;
+	size_t n = 0, i;
+
+	while (n < KERNELS_MAX && (name = strsep(&rest, ";")))
+		names[n++] = name;
+	qsort(names, n, sizeof(names[0]), by_text);
+	for (*text = '\0', i = 0; i < n; i++) {
+		if (i)
+			strcat(text, ";");
+		strcat(text, names[i]);
+	}
+	free(copy);
+}
+
 /* In every way there is: whole, its size only, one byte short, and no room. */
 static void ask(const struct question *q, const char *name, cl_uint what,
 		enum shown shown)
@@ -195,6 +217,8 @@ static void ask(const struct question *q, const char *name, cl_uint what,
 	data = calloc(1, size + 64);
 	result = q->ask(q, what, size + 64, data, &told);
 	printf("  whole %d, %zu:", result, told);
+	if (!result && is_rusticl && what == CL_PROGRAM_KERNEL_NAMES)
+		sort_names((char *)data);
 	if (!result)
 		show(q, shown, data, size);
 	printf("\n");
