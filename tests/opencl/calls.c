@@ -1195,6 +1195,7 @@ static const struct script {
 	{ "some-devices", some_devices },
 	{ "some-fail", some_fail },
 	{ "one-of-two", one_of_two },
+	{ "built-within", built_within },
 	{ "equal-parts", equal_parts },
 	{ "counted-part", counted_part },
 	{ "many-contexts", many_contexts },

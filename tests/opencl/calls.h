@@ -94,6 +94,7 @@ void unknown_late(void);
 void some_devices(void);
 void some_fail(void);
 void one_of_two(void);
+void built_within(void);
 void equal_parts(void);
 void counted_part(void);
 void many_contexts(void);

@@ -361,6 +361,31 @@ void one_of_two(void)
 	end();
 }
 
+static void CL_CALLBACK build_the_other(cl_program program, void *arg)
+{
+	say("notified", arg == &devices[1]);
+	build_for(program, 1, &devices[1], options);
+}
+
+/* A build of one device is not over when that of the other begins: by the
+   first's notification. */
+void built_within(void)
+{
+	cl_program other = make(source), program = make(source);
+	cl_kernel kernel;
+
+	build_for(other, 1, &devices[1], options);
+	say("release", clReleaseProgram(other));
+	say("build", clBuildProgram(program, 1, devices, "-DK=41",
+				    build_the_other, &devices[1]));
+	kernel = make_kernel(program, "scale");
+	run_on(devices[0], kernel);
+	run_on(devices[1], kernel);
+	clReleaseKernel(kernel);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
 /* ---- Parts of a device ----------------------------------------------------- */
 
 static void show_device(const char *what, cl_device_id device)

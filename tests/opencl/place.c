@@ -151,6 +151,29 @@ unsigned calls(const struct place *place, const char *what)
 	return lines(place->calls, what);
 }
 
+int living(const struct place *place)
+{
+	static const char *const births[] = { "create-source", "create-il",
+					      "create-binary",
+					      "create-built-in", "link" };
+	int n = 0;
+	size_t i;
+
+	for (i = 0; i < sizeof(births) / sizeof(births[0]); i++)
+		n += (int)calls(place, births[i]);
+	return n - (int)calls(place, "create-binary-refused") -
+	       (int)calls(place, "destroy-program");
+}
+
+int lets_go(const struct place *place, int n_native)
+{
+	int n = living(place);
+
+	if (n < n_native || n > 2 * n_native)
+		print_error("%d programs are left, natively %d\n", n, n_native);
+	return n >= n_native && n <= 2 * n_native;
+}
+
 int log_has(const struct place *place, const char *words)
 {
 	char *text = harness_read(place->log, NULL);

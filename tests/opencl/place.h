@@ -42,6 +42,10 @@ char *run(struct place *place, int with_layer, const char *script,
 /* How many lines of a file, or calls of the driver, begin with this. */
 unsigned lines(const char *path, const char *what);
 unsigned calls(const struct place *place, const char *what);
+/* Programs that the stand-in has not seen the end of. */
+int living(const struct place *place);
+/* Whether no more are left than natively, but for a shadow for each. */
+int lets_go(const struct place *place, int n_native);
 int log_has(const struct place *place, const char *words);
 /* Lines of the log, but for those about the stand-in's own variables. */
 unsigned n_complaints(const struct place *place);

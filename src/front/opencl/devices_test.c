@@ -37,6 +37,8 @@ static const struct row rows[] = {
 	  "DEVICES=2 WHOLE_BUILDS=1", 0, 3 },
 	{ "one of two devices of different names", "one-of-two", "-DK=2",
 	  "DEVICES=2 NAMES=first,second", 0, 3 },
+	{ "one device after the other's notification (S57)", "built-within",
+	  "-DK=2", "DEVICES=2", 2, 1 },
 	{ "two equal parts of a device", "equal-parts", "-DK=2", NULL, 0, 2 },
 	{ "two equal parts, which programs hold", "equal-parts", "-DK=2",
 	  "HOLD_DEVICES=1", 0, 2 },
@@ -52,16 +54,20 @@ static void a_program_cannot_tell(void **state)
 	const struct row *row = *state;
 	struct place place;
 	char *native, *cold, *warm;
+	int n_living;
 
 	place_init(&place);
 	set_all(&place, row->switches);
 	native = run(&place, 0, row->script, row->options);
+	n_living = living(&place);
 	assert_non_null(strstr(native, "exit 0\n"));
 	cold = run(&place, 1, row->script, row->options);
 	same(native, cold);
+	assert_true(lets_go(&place, n_living));
 	prime_with(&place, row->script, row->options);
 	warm = run(&place, 1, row->script, row->options);
 	same(native, warm);
+	assert_true(lets_go(&place, n_living));
 	if (calls(&place, "build-source") != row->n_from_source ||
 	    calls(&place, "build-binary") != row->n_from_binary)
 		print_error("%u from source, %u from binary\n",

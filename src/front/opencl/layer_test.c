@@ -80,16 +80,20 @@ static void a_program_cannot_tell_cold_from_warm_from_native(void **state)
 	const struct row *row = *state;
 	struct place place;
 	char *native, *cold, *warm;
+	int n_living;
 
 	place_init(&place);
 	set_all(&place, row->switches);
 	native = run(&place, 0, row->script, row->options);
+	n_living = living(&place);
 	assert_non_null(strstr(native, "exit 0\n"));
 	cold = run(&place, 1, row->script, row->options);
 	same(native, cold);
+	assert_true(lets_go(&place, n_living));
 	prime(&place, row->options);
 	warm = run(&place, 1, row->script, row->options);
 	same(native, warm);
+	assert_true(lets_go(&place, n_living));
 	assert_int_equal(calls(&place, "build-source"), row->n_from_source);
 	if (row->n_from_binary != ANY)
 		assert_int_equal(calls(&place, "build-binary"),

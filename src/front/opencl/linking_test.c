@@ -83,16 +83,20 @@ static void a_program_cannot_tell(void **state)
 	const struct row *row = *state;
 	struct place place;
 	char *native, *cold, *warm;
+	int n_living;
 
 	place_init(&place);
 	set_all(&place, row->switches);
 	native = run(&place, 0, row->script, "-DK=2");
+	n_living = living(&place);
 	assert_non_null(strstr(native, "exit 0\n"));
 	cold = run(&place, 1, row->script, "-DK=2");
 	same(native, cold);
+	assert_true(lets_go(&place, n_living));
 	fill(&place, row->script);
 	warm = run(&place, 1, row->script, "-DK=2");
 	same(native, warm);
+	assert_true(lets_go(&place, n_living));
 	check(&place, "compile", row->n_compile);
 	check(&place, "link", row->n_link);
 	check(&place, "build-source", row->n_from_source);

@@ -448,6 +448,10 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 	if (guest)
 		kiln_note_build(guest->kiln, 1);
 
+	/* Whoever is notified may build for others at once. */
+	if (program && request->notify)
+		ki_cl_mark_built(program, request->n_devices, request->devices);
+
 	result = call_driver(request, run, out_linked);
 
 	if (program && !is_refusal(result))
