@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +26,16 @@ static const char *const environment[] = { "POCL_DEVICES=pthread", "A=" };
 /* Of all tests, until the last has ended. */
 static struct ki_cl_recipe *recipes[1024];
 static size_t n_recipes;
+static pthread_mutex_t recipes_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct ki_cl_recipe *keep(struct ki_cl_recipe *recipe)
 {
-	assert_non_null(recipe);
-	assert_true(n_recipes < sizeof(recipes) / sizeof(recipes[0]));
-	return recipes[n_recipes++] = recipe;
+	pthread_mutex_lock(&recipes_mutex);
+	if (!recipe || n_recipes == sizeof(recipes) / sizeof(recipes[0]))
+		abort();
+	recipes[n_recipes++] = recipe;
+	pthread_mutex_unlock(&recipes_mutex);
+	return recipe;
 }
 
 static struct ki_cl_recipe *recipe_of(cl_uint n, const char *const *texts,
