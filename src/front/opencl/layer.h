@@ -145,7 +145,7 @@ struct ki_cl_program {
 	cl_uint n_constants;
 	unsigned n_kernels;		 /* living, of either program */
 	unsigned n_shadow_kernels;	 /* of these, those of a shadow */
-	struct ki_cl_shadow *of_kernels; /* their shadow; they hold it */
+	struct ki_cl_shadow *of_kernels; /* their shadow: one reference */
 	struct ki_cl_shadow *shadow;	 /* answers for the program, or NULL */
 	struct ki_cl_made *made;	 /* what it is, or NULL: not known */
 	struct ki_cl_capture *capture;	 /* of its last build, or NULL */

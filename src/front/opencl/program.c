@@ -626,6 +626,7 @@ int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 		     cl_kernel handle, const char *name)
 {
 	struct ki_cl_kernel *kernel = calloc(1, sizeof(*kernel));
+	struct ki_cl_shadow *before = NULL;
 
 	if (!kernel)
 		return -ENOMEM;
@@ -649,9 +650,13 @@ int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 	if (shadow) {
 		shadow->refs++;
 		program->n_shadow_kernels++;
+		/* A thread that was late may add one of an earlier shadow. */
+		before = program->of_kernels;
+		shadow->refs++;
 		program->of_kernels = shadow;
 	}
 	ki_mutex_unlock(&ki_cl_lock);
+	ki_cl_shadow_unref(before);
 	return 0;
 no_memory:
 	kernel_free(kernel);
@@ -700,6 +705,7 @@ cl_int ki_cl_kernel_retain(cl_kernel handle)
 cl_int ki_cl_kernel_release(cl_kernel handle)
 {
 	struct ending ending = { 0 };
+	struct ki_cl_shadow *of_kernels = NULL;
 	struct ki_cl_program *program;
 	struct ki_cl_kernel *kernel;
 	cl_int result;
@@ -713,13 +719,16 @@ cl_int ki_cl_kernel_release(cl_kernel handle)
 	ki_map_remove(&kernels, (uintptr_t)handle);
 	program = kernel->program;
 	program->n_kernels--;
-	if (kernel->shadow && !--program->n_shadow_kernels)
+	if (kernel->shadow && !--program->n_shadow_kernels) {
+		of_kernels = program->of_kernels;
 		program->of_kernels = NULL;
+	}
 	end_locked(program, &ending);
 	ki_mutex_unlock(&ki_cl_lock);
 
 	result = ki_cl_next.clReleaseKernel(handle);
 	(void)finish_ending(program, &ending);
+	ki_cl_shadow_unref(of_kernels);
 	ki_cl_shadow_unref(kernel->shadow);
 	ki_cl_program_unref(program);
 	kernel_free(kernel);
