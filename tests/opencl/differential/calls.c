@@ -467,6 +467,9 @@ static const char *set_argument(cl_kernel kernel, cl_uint i, cl_mem *out_buffer)
 	    clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_NAME,
 			       sizeof(type) - 1, type, NULL))
 		return "nothing is told";
+	/* CLBlast's names of its own, in single precision. */
+	if (!strncmp(type, "real", 4))
+		strcpy(type, strchr(type, '*') ? "float*" : "float");
 	if (where == CL_KERNEL_ARG_ADDRESS_LOCAL)
 		return clSetKernelArg(kernel, i, 4096, NULL) ? "local" : NULL;
 	if (where == CL_KERNEL_ARG_ADDRESS_PRIVATE) {

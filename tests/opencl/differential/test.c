@@ -264,27 +264,44 @@ static int is_wanted(const struct row *row)
 	return *row->files[0] != '/' || !access(row->files[0], R_OK);
 }
 
-/* A recorded source, with the options that it was built with. */
+static void add_row(const char *folder, const char *name, const char *more,
+		    const char *path, const char *options)
+{
+	struct row row = { .files = { path }, .is_launched = 1 };
+	char *title, *all_options;
+
+	if (all.n_rows == ROWS_MAX ||
+	    asprintf(&title, "%s %s%s", strrchr(folder, '/') + 1, name,
+		     *more ? ", told" : "") < 0 ||
+	    asprintf(&all_options, "%s%s", options, more) < 0)
+		abort();
+	row.name = title;
+	row.options = all_options;
+	all.rows[all.n_rows++] = row;
+}
+
+/*
+ * A recorded source, with the options that it was built with, and with one
+ * more: drivers such as PoCL tell of arguments only then, and what is not told
+ * cannot be launched.
+ */
 static void add_recorded(const char *folder, const char *name)
 {
-	struct row row = { .is_launched = 1 };
 	size_t size = strlen(name);
-	char *path, *title, *options_path, *options;
+	char *path, *options_path, *options;
 
-	if (size < 4 || strcmp(name + size - 3, ".cl") ||
-	    all.n_rows == ROWS_MAX)
+	if (size < 4 || strcmp(name + size - 3, ".cl"))
 		return;
 	if (asprintf(&path, "%s/%s", folder, name) < 0 ||
 	    asprintf(&options_path, "%s/%.*s.options", folder, (int)size - 3,
-		     name) < 0 ||
-	    asprintf(&title, "%s %s", strrchr(folder, '/') + 1, name) < 0)
+		     name) < 0)
 		abort();
 	options = harness_read(options_path, NULL);
+	add_row(folder, name, "", path, options ? options : "");
+	add_row(folder, name, " -cl-kernel-arg-info", path,
+		options ? options : "");
+	free(options);
 	free(options_path);
-	row.name = title;
-	row.files[0] = path;
-	row.options = options ? options : "";
-	all.rows[all.n_rows++] = row;
 }
 
 /* The folders that tools/corpus has made. */
