@@ -1,0 +1,738 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The native store's protocols (docs/formats/log.md, docs/locking.md) as a
+ * model for spin: create-only and replacing puts, remove, roll with eviction,
+ * index growth, wipe, and a reader, each of which may be stopped anywhere and
+ * some killed.  `check` beside this file runs every scenario; -D picks one:
+ *
+ *	CREATORS n	create-only puts of key 0
+ *	REPLACERS n	replacing puts of key 0
+ *	OTHERS n	create-only puts of key 1, which shares the buckets
+ *	REMOVERS n, ROLLERS n, GROWERS n, WIPERS n, READERS n
+ *	KILLS n		how many puts may die on the way
+ *	BEFORE		an entry of key 0 is there from the start
+ *
+ * Create-only puts are modelled without the publication lock that the store
+ * takes today, with a mark in the word until its put has settled: that this is
+ * exact is what the model shows.  All else is as the store does it.
+ *
+ * What is left out: contents (a record is whole or it is not; checksums are
+ * taken to work), the medium, and time limits: a lock is waited for until it
+ * comes, so that waiting for ever would be seen as a deadlock.
+ *
+ * One step of the model is one access to what processes share.
+ */
+
+#ifndef CREATORS
+#define CREATORS 0
+#endif
+#ifndef REPLACERS
+#define REPLACERS 0
+#endif
+#ifndef OTHERS
+#define OTHERS 0
+#endif
+#ifndef REMOVERS
+#define REMOVERS 0
+#endif
+#ifndef ROLLERS
+#define ROLLERS 0
+#endif
+#ifndef GROWERS
+#define GROWERS 0
+#endif
+#ifndef WIPERS
+#define WIPERS 0
+#endif
+#ifndef READERS
+#define READERS 0
+#endif
+#ifndef KILLS
+#define KILLS 0
+#endif
+
+#define SLOTS	 2	/* both buckets of both keys */
+#define SEGMENTS 6
+#define UNITS	 2	/* records that a segment holds */
+#define PLACES	 14	/* (SEGMENTS + 1) * UNITS */
+#define TRIES	 2
+
+/* A word: 0, or the place of a record and whether its put has not settled. */
+#define WORD(place, tentative) ((place) * 2 + (tentative))
+#define PLACE(word)	       ((word) / 2)
+#define IS_TENTATIVE(word)     ((word) % 2)
+#define SEGMENT(place)	       ((place) / UNITS)
+
+typedef Index {
+	byte word[SLOTS];
+	bit mark[SLOTS];
+	byte tail;	/* the next place; 0: closed */
+	byte min_live;	/* segments before are dead */
+	byte retired;	/* 0, GROWN, WIPED */
+};
+#define GROWN 1
+#define WIPED 2
+
+Index indexes[3];	/* each store and each growth takes the next */
+byte current = 0;	/* what the path leads to */
+byte n_indexes = 1;
+
+bit whole[PLACES];	/* a record was written here */
+byte key_of[PLACES];
+bit replaces[PLACES];	/* by a replacing put */
+bit file[SEGMENTS + 1];	/* the path leads to it */
+byte next_number = 2;
+
+bit structure = 0;	/* byte 0 */
+
+/* For the judge. */
+byte n_created = 0;	/* create-only puts of key 0 that said OK */
+byte n_exists = 0;
+byte n_replaced = 0;
+byte n_other = 0;
+byte n_killed = 0;
+byte n_given_up = 0;	/* TIMEOUT: nothing was promised */
+byte n_dropped = 0;	/* entries of key 0 that eviction let go */
+bit is_removed = 0;	/* a remove of key 0 is over, no put began since */
+byte n_running = 0;
+
+#define IS_LIVE(ix, w) \
+	((w) != 0 && SEGMENT(PLACE(w)) >= indexes[ix].min_live)
+
+/* What verifies: a whole record of this key whose file can be opened. */
+#define IS_OF(w, k) \
+	((w) != 0 && file[SEGMENT(PLACE(w))] && whole[PLACE(w)] && \
+	 key_of[PLACE(w)] == (k))
+
+/* ---- Put ------------------------------------------------------------------ */
+
+#define MAY_DIE if :: n_killed < KILLS -> n_killed++; goto dead :: true fi
+
+/* A word is read, then verified; one that has changed meanwhile was perhaps
+   swung to another place of the same record, so it is read again. */
+inline find(ix, k, slot, w)
+{
+	slot = 0;
+	do
+	:: slot == SLOTS -> w = 0; break
+	:: else ->
+		w = indexes[ix].word[slot];
+		if
+		:: IS_LIVE(ix, w) && IS_OF(w, k) -> break
+		:: else ->
+			if
+			:: indexes[ix].word[slot] == w -> slot++
+			:: else -> skip
+			fi
+		fi
+	od
+}
+
+inline swap(ix, slot, from, to, did)
+{
+	atomic {
+		did = (indexes[ix].word[slot] == from);
+		if
+		:: did -> indexes[ix].word[slot] = to
+		:: else -> skip
+		fi
+	}
+}
+
+/* A new tail, and the oldest segment goes. */
+inline roll(ix)
+{
+	atomic { structure == 0 -> structure = 1 }
+	if
+	:: current != ix || indexes[ix].retired -> skip
+	:: else -> roll_locked(ix)
+	fi;
+	structure = 0
+}
+
+inline roll_locked(ix)
+{
+	if
+	:: next_number > SEGMENTS -> skip	/* the model's end */
+	:: else ->
+		r_new = next_number;
+		next_number++;
+		file[r_new] = 1;
+		indexes[ix].tail = r_new * UNITS;
+		r_old = indexes[ix].min_live;
+		if
+		:: r_old + 1 < r_new -> evict(ix)
+		:: else -> skip
+		fi
+	fi
+}
+
+inline evict(ix)
+{
+	r_slot = 0;
+	do
+	:: r_slot == SLOTS -> break
+	:: else ->
+		r_word = indexes[ix].word[r_slot];
+		if
+		:: r_word == 0 || SEGMENT(PLACE(r_word)) != r_old -> skip
+		:: else ->
+			/* Used and settled ones are copied to the tail. */
+			r_did = 0;
+			if
+			:: indexes[ix].mark[r_slot] &&
+			   !IS_TENTATIVE(r_word) && whole[PLACE(r_word)] ->
+				r_place = 0;
+				atomic {
+					if
+					:: indexes[ix].tail != 0 &&
+					   indexes[ix].tail / UNITS == r_new ->
+						r_place = indexes[ix].tail;
+						indexes[ix].tail =
+						    (((r_place + 1) / UNITS ==
+						      r_new) -> r_place + 1 : 0)
+					:: else -> skip
+					fi
+				}
+				if
+				:: r_place != 0 ->
+					assert(!whole[r_place]);
+					key_of[r_place] =
+						key_of[PLACE(r_word)];
+					whole[r_place] = 1;
+					swap(ix, r_slot, r_word,
+					     WORD(r_place, 0), r_did);
+					indexes[ix].mark[r_slot] = 0
+				:: else -> skip
+				fi
+			:: else -> skip
+			fi;
+			if
+			:: r_did -> skip
+			:: else ->
+				atomic {
+					swap(ix, r_slot, r_word, 0, r_did);
+					if
+					:: r_did && whole[PLACE(r_word)] &&
+					   key_of[PLACE(r_word)] == 0 ->
+						n_dropped++
+					:: else -> skip
+					fi
+				}
+			fi
+		fi;
+		r_slot++
+	od;
+	/* What came here since the pass goes, too. */
+	atomic {
+		r_slot = 0;
+		do
+		:: r_slot == SLOTS -> break
+		:: else ->
+			r_word = indexes[ix].word[r_slot];
+			if
+			:: r_word != 0 && SEGMENT(PLACE(r_word)) == r_old &&
+			   key_of[PLACE(r_word)] == 0 -> n_dropped++
+			:: else -> skip
+			fi;
+			r_slot++
+		od;
+		indexes[ix].min_live = r_old + 1
+	}
+	file[r_old] = 0
+}
+
+/* Reserve and write; place 0: not now. */
+inline write_record(ix, k, is_replacing, place)
+{
+	place = 0;
+	atomic {
+		if
+		:: indexes[ix].tail != 0 ->
+			place = indexes[ix].tail;
+			indexes[ix].tail =
+				(((place + 1) % UNITS) -> place + 1 : 0)
+		:: else -> skip
+		fi
+	}
+	if
+	:: place == 0 -> roll(ix)
+	:: else ->
+		MAY_DIE;
+		/* Nobody ever writes where something is. */
+		assert(!whole[place]);
+		atomic {
+			key_of[place] = k;
+			replaces[place] = is_replacing;
+			whole[place] = 1
+		}
+	fi
+}
+
+#define OK     1
+#define EXISTS 2
+#define AGAIN  3
+#define GIVE_UP 4
+
+#define LOOKS 6
+
+/*
+ * One look at both buckets.  Of the other words of the key: is one settled, is
+ * a tentative one lower than ours, where is one that ours beats.  A word that
+ * has changed meanwhile was perhaps swung to another place of the same record,
+ * so it is read again.
+ */
+inline scan(ix, k, place)
+{
+	own = SLOTS;
+	beaten = SLOTS;
+	unused = SLOTS;
+	has_settled = 0;
+	has_lower = 0;
+	has_newer = 0;
+	slot = 0;
+	do
+	:: slot == SLOTS -> break
+	:: else ->
+		w = indexes[ix].word[slot];
+		if
+		:: IS_LIVE(ix, w) && IS_OF(w, k) ->
+			if
+			:: PLACE(w) == place -> own = slot; own_word = w
+			:: else ->
+				if
+				:: IS_TENTATIVE(w) && PLACE(w) < place ->
+					has_lower = 1
+				:: IS_TENTATIVE(w) && PLACE(w) > place ->
+					beaten = slot;
+					beaten_word = w
+				:: !IS_TENTATIVE(w) -> has_settled = 1
+				fi;
+				if
+				:: replaces[PLACE(w)] && PLACE(w) > place ->
+					has_newer = 1
+				:: else ->
+					other = slot;
+					other_word = w
+				fi
+			fi;
+			slot++
+		:: else ->
+			if
+			:: indexes[ix].word[slot] == w ->
+				if
+				:: !IS_LIVE(ix, w) ->
+					unused = slot;
+					unused_word = w
+				:: else -> skip
+				fi;
+				slot++
+			:: else -> skip
+			fi
+		fi
+	od
+}
+
+/* Into a free or dead slot, else the last one: what is there goes. */
+inline publish(ix, k, fresh)
+{
+	if
+	:: unused != SLOTS ->
+		own = unused;
+		w = unused_word
+	:: else ->
+		own = SLOTS - 1;
+		w = indexes[ix].word[own]
+	fi;
+	if
+	:: unused == SLOTS && w != 0 && key_of[PLACE(w)] == k -> did = 0
+	:: else -> swap(ix, own, w, fresh, did)
+	fi;
+	if
+	:: did -> indexes[ix].mark[own] = 0
+	:: else -> skip
+	fi
+}
+
+/*
+ * Create-only, without a lock.  The word is tentative until its writer has
+ * looked at both buckets after it was out, and found:
+ *
+ *	another's settled word		ours goes: EXISTS
+ *	a lower tentative one		ours goes: EXISTS; the lowest one wins
+ *	a higher tentative one		it is cleared; look again
+ *	none				ours is settled by compare-and-swap; that
+ *					fails if a lower one has cleared it
+ */
+inline create(ix, k, place, answer)
+{
+	answer = 0;
+	looks = 0;
+	do
+	:: answer != 0 -> break
+	:: answer == 0 && looks == LOOKS -> answer = GIVE_UP
+	:: else ->
+		looks++;
+		scan(ix, k, place);
+		MAY_DIE;
+		if
+		:: own != SLOTS && !IS_TENTATIVE(own_word) -> answer = OK
+		:: (own == SLOTS || IS_TENTATIVE(own_word)) &&
+		   (has_settled || has_lower) ->
+			if
+			:: own != SLOTS ->
+				swap(ix, own, own_word, 0, did)
+			:: else -> did = 1
+			fi;
+			if
+			:: did -> answer = EXISTS
+			:: else -> skip
+			fi
+		:: own == SLOTS && !has_settled && !has_lower ->
+			if
+			:: beaten != SLOTS ->
+				swap(ix, beaten, beaten_word, WORD(place, 1),
+				     did)
+			:: else -> publish(ix, k, WORD(place, 1))
+			fi
+		:: own != SLOTS && IS_TENTATIVE(own_word) && !has_settled &&
+		   !has_lower ->
+			if
+			:: beaten != SLOTS ->
+				swap(ix, beaten, beaten_word, 0, did)
+			:: else ->
+				swap(ix, own, own_word, WORD(place, 0), did);
+				if
+				:: did -> answer = OK
+				:: else -> skip
+				fi
+			fi
+		fi
+	od
+}
+
+/*
+ * Replacing: settled at once, where a word of the key is in its place if it
+ * beats that one.  It beats all but a replacing put at a higher place.
+ */
+inline replace(ix, k, place, answer)
+{
+	answer = 0;
+	looks = 0;
+	published = 0;
+	do
+	:: answer != 0 -> break
+	:: answer == 0 && looks == LOOKS -> answer = GIVE_UP
+	:: else ->
+		looks++;
+		other = SLOTS;
+		scan(ix, k, place);
+		MAY_DIE;
+		if
+		:: has_newer ->
+			if
+			:: own != SLOTS -> swap(ix, own, own_word, 0, did)
+			:: else -> skip
+			fi;
+			answer = OK
+		:: !has_newer && own == SLOTS && published -> answer = OK
+		:: !has_newer && own == SLOTS && !published ->
+			if
+			:: other != SLOTS ->
+				swap(ix, other, other_word, WORD(place, 0), did)
+			:: else -> publish(ix, k, WORD(place, 0))
+			fi;
+			published = did
+		:: !has_newer && own != SLOTS ->
+			published = 1;
+			if
+			:: other != SLOTS ->
+				swap(ix, other, other_word, 0, did)
+			:: else -> answer = OK
+			fi
+		fi
+	od
+}
+
+/* Wait for whoever grows or wipes; one who died on the way left the mark. */
+inline mend(ix)
+{
+	atomic { structure == 0 -> structure = 1 }
+	if
+	:: current == ix && indexes[ix].retired == GROWN ->
+		indexes[ix].retired = 0
+	:: else -> skip
+	fi;
+	structure = 0
+}
+
+/* What both do around it. */
+inline put(k, is_replacing)
+{
+	tries = 0;
+	place = 0;
+	answer = AGAIN;
+	do
+	:: answer != AGAIN -> break
+	:: answer == AGAIN && tries == 3 * TRIES -> answer = GIVE_UP; break
+	:: else ->
+		tries++;
+		ix = current;
+		if
+		:: indexes[ix].retired -> mend(ix)
+		:: else ->
+			if
+			:: place != 0 &&
+			   SEGMENT(place) < indexes[ix].min_live -> place = 0
+			:: else -> skip
+			fi;
+			if
+			:: place == 0 -> write_record(ix, k, is_replacing, place)
+			:: else -> skip
+			fi;
+			if
+			:: SEGMENT(place) < indexes[ix].min_live -> place = 0
+			:: else ->
+				if
+				:: is_replacing -> replace(ix, k, place, answer)
+				:: else -> create(ix, k, place, answer)
+				fi;
+				if
+				:: indexes[ix].retired ->
+					/* Published again in the next. */
+					if
+					:: indexes[ix].retired == WIPED ->
+						place = 0
+					:: else -> skip
+					fi;
+					if
+					:: answer == OK -> answer = AGAIN
+					:: else -> skip
+					fi
+				:: else ->
+					if
+					:: answer == OK && SEGMENT(place) <
+						       indexes[ix].min_live ->
+						swap(ix, own, WORD(place, 0), 0,
+						     did);
+						place = 0;
+						answer = AGAIN
+					:: else -> skip
+					fi
+				fi
+			fi
+		fi
+	od
+}
+
+proctype putter(byte k; bit is_replacing)
+{
+	byte ix, place, answer, slot, own, own_word, w, tries, looks;
+	byte beaten, beaten_word, other, other_word, unused, unused_word;
+	bit has_settled, has_lower, has_newer, published;
+	byte r_new, r_old, r_slot, r_word, r_place;
+	bit did, r_did;
+
+	put(k, is_replacing);
+	atomic {
+		if
+		:: answer == GIVE_UP -> n_given_up++
+		:: answer == OK && k == 1 -> n_other++
+		:: answer == OK && k == 0 && is_replacing -> n_replaced++
+		:: answer == OK && k == 0 && !is_replacing -> n_created++
+		:: answer == EXISTS && k == 0 -> n_exists++
+		:: answer == EXISTS && k == 1 -> skip
+		fi
+	};
+dead:	skip;
+	n_running--
+}
+
+/* ---- The others ------------------------------------------------------------- */
+
+proctype roller()
+{
+	byte ix;
+	byte r_new, r_old, r_slot, r_word, r_place;
+	bit r_did;
+
+	ix = current;
+	roll(ix);
+	n_running--
+}
+
+inline carry(ix, next)
+{
+	c_slot = 0;
+	do
+	:: c_slot == SLOTS -> break
+	:: else ->
+		c_word = indexes[ix].word[c_slot];
+		if
+		:: c_word == copied[c_slot] -> skip
+		:: else ->
+			/* The new one is nobody else's yet. */
+			indexes[next].word[c_slot] = c_word;
+			indexes[next].mark[c_slot] = indexes[ix].mark[c_slot];
+			copied[c_slot] = c_word
+		fi;
+		c_slot++
+	od
+}
+
+proctype grower()
+{
+	byte ix, next, tail, c_slot, c_word;
+	byte copied[SLOTS];
+
+	atomic { structure == 0 -> structure = 1 }
+	ix = current;
+	if
+	:: indexes[ix].retired || n_indexes == 3 -> skip
+	:: else ->
+		atomic { next = n_indexes; n_indexes++ }
+		atomic { tail = indexes[ix].tail; indexes[ix].tail = 0 }
+		carry(ix, next);
+		MAY_DIE;
+		indexes[ix].retired = GROWN;
+		MAY_DIE;
+		carry(ix, next);
+		MAY_DIE;
+		indexes[next].min_live = indexes[ix].min_live;
+		indexes[next].tail = tail;
+		current = next
+	fi;
+dead:
+	structure = 0;
+	n_running--
+}
+
+proctype wiper()
+{
+	byte ix, next, number;
+
+	atomic { structure == 0 -> structure = 1 }
+	ix = current;
+	if
+	:: n_indexes == 3 -> skip
+	:: else ->
+		indexes[ix].retired = WIPED;
+		number = 1;
+		do
+		:: number > SEGMENTS -> break
+		:: else -> file[number] = 0; number++
+		od;
+		atomic {
+			next = n_indexes;
+			n_indexes++;
+			indexes[next].min_live = next_number;
+			indexes[next].tail = 0
+		}
+		current = next
+	fi;
+	structure = 0;
+	n_running--
+}
+
+/* Clear every word of the key; again where the index was retired. */
+proctype remover()
+{
+	byte ix, slot, w;
+	bit did, again;
+
+	/* Only a remove that begins after all puts promises anything. */
+	do
+	:: again = 0;
+	   ix = current;
+	   do
+	   :: find(ix, 0, slot, w);
+	      if
+	      :: w == 0 -> break
+	      :: else -> swap(ix, slot, w, 0, did)
+	      fi
+	   od;
+	   again = indexes[ix].retired != 0;
+	   if
+	   :: again -> skip
+	   :: else -> break
+	   fi
+	od;
+	is_removed = 1;
+	n_running--
+}
+
+proctype reader(byte k)
+{
+	byte ix, slot, w;
+
+	ix = current;
+	find(ix, k, slot, w);
+	if
+	:: w != 0 ->
+		/* The bytes are another access. */
+		assert(whole[PLACE(w)] && key_of[PLACE(w)] == k);
+		indexes[ix].mark[slot] = 1
+	:: else -> skip
+	fi;
+	n_running--
+}
+
+/* ---- Begin and end ----------------------------------------------------------- */
+
+init {
+	byte slot, w, n;
+
+	atomic {
+		indexes[0].min_live = 1;
+		indexes[0].tail = 1 * UNITS;
+		file[1] = 1;
+#ifdef BEFORE
+		whole[UNITS] = 1;
+		key_of[UNITS] = 0;
+		indexes[0].word[0] = WORD(UNITS, 0);
+		indexes[0].mark[0] = 1;
+		indexes[0].tail = UNITS + 1;
+#endif
+		n = 0;
+		do :: n == CREATORS -> break
+		   :: else -> n_running++; run putter(0, 0); n++ od;
+		n = 0;
+		do :: n == REPLACERS -> break
+		   :: else -> n_running++; run putter(0, 1); n++ od;
+		n = 0;
+		do :: n == OTHERS -> break
+		   :: else -> n_running++; run putter(1, 0); n++ od;
+		n = 0;
+		do :: n == ROLLERS -> break
+		   :: else -> n_running++; run roller(); n++ od;
+		n = 0;
+		do :: n == GROWERS -> break
+		   :: else -> n_running++; run grower(); n++ od;
+		n = 0;
+		do :: n == WIPERS -> break
+		   :: else -> n_running++; run wiper(); n++ od;
+		n = 0;
+		do :: n == REMOVERS -> break
+		   :: else -> n_running++; run remover(); n++ od;
+		n = 0;
+		do :: n == READERS -> break
+		   :: else -> n_running++; run reader(0); n++ od
+	}
+	n_running == 0;
+
+	/* What a look-up finds now. */
+	find(current, 0, slot, w);
+
+	/* One create-only put wins, whoever dies; none where one was there. */
+#ifdef BEFORE
+	assert(n_created == 0 || REMOVERS || WIPERS || n_dropped);
+#else
+	assert(n_created <= 1 || REMOVERS || WIPERS || n_dropped);
+#endif
+	/* Those who were told that it is there find it, if nothing let it go. */
+	assert(!(n_created + n_replaced + n_exists > 0) || w != 0 || REMOVERS ||
+	       WIPERS || n_dropped || OTHERS || n_given_up || n_killed);
+	/* What was removed does not come back (no put runs beside removers). */
+	assert(!is_removed || w == 0 || CREATORS || REPLACERS);
+}
