@@ -248,11 +248,19 @@ cl_int CL_API_CALL clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size,
 
 /* ---- Questions ---------------------------------------------------------- */
 
+/* A handle that stands for a kernel that cannot be made. */
+static void crash_if_hidden(cl_kernel kernel)
+{
+	if (!kernel->code)
+		abort();
+}
+
 cl_int CL_API_CALL clGetKernelInfo(cl_kernel kernel, cl_kernel_info what,
 				   size_t size, void *value, size_t *out_size)
 {
 	if (!icd_is(kernel, ICD_KERNEL))
 		return CL_INVALID_KERNEL;
+	crash_if_hidden(kernel);
 	switch (what) {
 	case CL_KERNEL_FUNCTION_NAME:
 		return icd_answer_string(kernel->code->name, size, value,
@@ -293,6 +301,7 @@ cl_int CL_API_CALL clGetKernelArgInfo(cl_kernel kernel, cl_uint index,
 
 	if (!icd_is(kernel, ICD_KERNEL))
 		return CL_INVALID_KERNEL;
+	crash_if_hidden(kernel);
 	if (index >= kernel->code->n_arguments)
 		return CL_INVALID_ARG_INDEX;
 	if (!tells_arguments(kernel))
@@ -340,6 +349,7 @@ cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel,
 
 	if (!icd_is(kernel, ICD_KERNEL))
 		return CL_INVALID_KERNEL;
+	crash_if_hidden(kernel);
 	if (!device)
 		index = only_device(kernel);
 	for (cl_uint i = 0; device && i < kernel->program->n_devices; i++)

@@ -513,6 +513,23 @@ static void notify(void)
 	end();
 }
 
+/* Only the first of the kernels that are made together is asked anything. */
+static void made_together(void)
+{
+	cl_program program = make(source);
+	cl_kernel kernels[4] = { NULL };
+	cl_uint n = 0, i;
+
+	build(program, options);
+	say("kernels", clCreateKernelsInProgram(program, 4, kernels, &n));
+	say("  n", n);
+	show_kernel(kernels[0], program);
+	for (i = 0; i < n; i++)
+		say("release kernel", clReleaseKernel(kernels[i]));
+	say("release", clReleaseProgram(program));
+	end();
+}
+
 /* The context goes first, then the program, then the kernel. */
 static void context_first(void)
 {
@@ -1150,6 +1167,7 @@ static const struct script {
 	{ "errors", errors },
 	{ "in-use", in_use },
 	{ "notify", notify },
+	{ "made-together", made_together },
 	{ "context-first", context_first },
 	{ "subsets", subsets },
 	{ "linked", linked },

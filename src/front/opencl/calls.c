@@ -148,34 +148,14 @@ cl_int CL_API_CALL ki_clReleaseProgram(cl_program handle)
 	return result;
 }
 
-/* The driver's name of a kernel, from malloc(). */
-static char *kernel_name(cl_kernel kernel)
-{
-	size_t size = 0;
-	char *name;
-
-	if (ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, 0, NULL,
-				       &size))
-		return NULL;
-	name = calloc(1, size + 1);
-	if (name && ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME,
-					       size, name, NULL)) {
-		free(name);
-		name = NULL;
-	}
-	return name;
-}
-
 /* Remember a new kernel.  A native one may do without, one of a shadow must
-   then not be given out. */
+   then not be given out.  It is not asked anything: Oclgrind gives handles of
+   kernels that it cannot run, and crashes when one of them is. */
 static cl_int take_kernel(struct ki_cl_program *program,
 			  struct ki_cl_shadow *shadow, cl_kernel kernel)
 {
-	char *name = shadow ? kernel_name(kernel) : NULL;
-	int lost = (shadow && !name) ||
-		   ki_cl_kernel_add(program, shadow, kernel, name);
+	int lost = ki_cl_kernel_add(program, shadow, kernel);
 
-	free(name);
 	return lost && shadow ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
 }
 
@@ -252,15 +232,12 @@ cl_kernel CL_API_CALL ki_clCloneKernel(cl_kernel source_kernel,
 	struct ki_cl_program *program;
 	struct ki_cl_shadow *shadow;
 	cl_int result = CL_SUCCESS;
-	char *name;
 	cl_kernel kernel = ki_cl_next.clCloneKernel(source_kernel, &result);
 
-	if (kernel &&
-	    ki_cl_kernel_of(source_kernel, &program, &shadow, &name)) {
+	if (kernel && ki_cl_kernel_of(source_kernel, &program, &shadow)) {
 		result = take_kernel(program, shadow, kernel);
 		ki_cl_shadow_unref(shadow);
 		ki_cl_program_unref(program);
-		free(name);
 	}
 	if (kernel && result) {
 		(void)ki_cl_next.clReleaseKernel(kernel);

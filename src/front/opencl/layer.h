@@ -165,7 +165,6 @@ struct ki_cl_kernel {
 	cl_kernel handle;
 	struct ki_cl_program *program; /* one reference */
 	struct ki_cl_shadow *shadow;   /* one reference; NULL: native */
-	char *name;		       /* of shadows' kernels */
 	unsigned app_refs;	       /* under the lock */
 };
 
@@ -277,13 +276,16 @@ void ki_cl_capture_unref(struct ki_cl_capture *capture);
 
 /* ---- Kernels (program.c) -------------------------------------------------- */
 
-/* Remember a kernel (`name`: of shadows' only): 0 or -ENOMEM. */
+/* Remember a kernel: 0 or -ENOMEM. */
 int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
-		     cl_kernel handle, const char *name);
+		     cl_kernel handle);
 /* What a kernel belongs to: 1, with one reference to each (the shadow is NULL
-   for a native one) and a copy of the name to free(); 0 if not known. */
+   for a native one); 0 if not known. */
 int ki_cl_kernel_of(cl_kernel handle, struct ki_cl_program **out_program,
-		    struct ki_cl_shadow **out_shadow, char **out_name);
+		    struct ki_cl_shadow **out_shadow);
+/* The driver's name of a kernel, from malloc(), or NULL.  To be asked only
+   where the program has asked something of this kernel. */
+char *ki_cl_kernel_name(cl_kernel kernel);
 cl_int ki_cl_kernel_retain(cl_kernel handle);
 cl_int ki_cl_kernel_release(cl_kernel handle);
 
@@ -329,10 +331,11 @@ int ki_cl_is_usual(const struct ki_cl_shadow *shadow);
 int ki_cl_is_other_device(const struct ki_cl_program *program,
 			  const struct ki_cl_shadow *shadow,
 			  cl_device_id device);
-/* The driver's own kernel for such a question, to be released; else NULL. */
+/* The driver's own kernel of the same name for such a question, to be released;
+   else NULL. */
 cl_kernel ki_cl_other_kernel(struct ki_cl_program *program,
 			     struct ki_cl_shadow *shadow, cl_device_id device,
-			     const char *name);
+			     cl_kernel kernel);
 
 /* ---- Building and compiling (build.c) ------------------------------------ */
 

@@ -54,6 +54,8 @@ static const struct row rows[] = {
 	  "HIDE_KERNEL=1", 0, 1 },
 	{ "a kernel that must not be asked", "notify", "-DK=2", "HIDE_KERNEL=2",
 	  0, 1 },
+	{ "a kernel that must not be asked, made with others", "made-together",
+	  "-DK=2", "HIDE_KERNEL=2", 0, 1 },
 	{ "two devices", "everything", "-g", "DEVICES=2", 0, 1 },
 	{ "two devices of different names (S05)", "everything", "-g",
 	  "DEVICES=2 NAMES=first,second", 0, 1 },
@@ -304,7 +306,6 @@ static void damaged_entries_never_reach_the_driver(void **state)
 	place_fini(&place);
 }
 
-/* S04, S05: the same driver from another build. */
 /* The driver runs the first of PATH: in another environment, another. */
 static void a_linker_from_another_folder_gets_no_entry(void **state)
 {
@@ -328,6 +329,7 @@ static void a_linker_from_another_folder_gets_no_entry(void **state)
 	place_fini(&place);
 }
 
+/* S04, S05: the same driver from another build. */
 static void a_driver_from_another_build_gets_no_entry(void **state)
 {
 	struct place place;

@@ -616,14 +616,8 @@ struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n)
 
 /* ---- Kernels ------------------------------------------------------------- */
 
-static void kernel_free(struct ki_cl_kernel *kernel)
-{
-	free(kernel->name);
-	free(kernel);
-}
-
 int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
-		     cl_kernel handle, const char *name)
+		     cl_kernel handle)
 {
 	struct ki_cl_kernel *kernel = calloc(1, sizeof(*kernel));
 	struct ki_cl_shadow *before = NULL;
@@ -634,15 +628,11 @@ int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 	kernel->program = program;
 	kernel->shadow = shadow;
 	kernel->app_refs = 1;
-	if (shadow) {
-		kernel->name = strdup(name);
-		if (!kernel->name)
-			goto no_memory;
-	}
 	ki_mutex_lock(&ki_cl_lock);
 	if (ki_map_put(&kernels, (uintptr_t)handle, kernel)) {
 		ki_mutex_unlock(&ki_cl_lock);
-		goto no_memory;
+		free(kernel);
+		return -ENOMEM;
 	}
 	program->refs++;
 	program->n_kernels++;
@@ -658,33 +648,24 @@ int ki_cl_kernel_add(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 	ki_mutex_unlock(&ki_cl_lock);
 	ki_cl_shadow_unref(before);
 	return 0;
-no_memory:
-	kernel_free(kernel);
-	return -ENOMEM;
 }
 
 int ki_cl_kernel_of(cl_kernel handle, struct ki_cl_program **out_program,
-		    struct ki_cl_shadow **out_shadow, char **out_name)
+		    struct ki_cl_shadow **out_shadow)
 {
 	struct ki_cl_kernel *kernel;
-	char *name = NULL;
-	int known;
 
 	ki_mutex_lock(&ki_cl_lock);
 	kernel = ki_map_get(&kernels, (uintptr_t)handle);
-	if (kernel && kernel->shadow)
-		name = strdup(kernel->name);
-	known = kernel && (name || !kernel->shadow);
-	if (known) {
+	if (kernel) {
 		kernel->program->refs++;
 		if (kernel->shadow)
 			kernel->shadow->refs++;
 		*out_program = kernel->program;
 		*out_shadow = kernel->shadow;
-		*out_name = name;
 	}
 	ki_mutex_unlock(&ki_cl_lock);
-	return known;
+	return kernel != NULL;
 }
 
 cl_int ki_cl_kernel_retain(cl_kernel handle)
@@ -731,7 +712,7 @@ cl_int ki_cl_kernel_release(cl_kernel handle)
 	ki_cl_shadow_unref(of_kernels);
 	ki_cl_shadow_unref(kernel->shadow);
 	ki_cl_program_unref(program);
-	kernel_free(kernel);
+	free(kernel);
 	return result;
 }
 

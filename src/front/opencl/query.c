@@ -437,14 +437,39 @@ cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 struct owner {
 	struct ki_cl_program *program;
 	struct ki_cl_shadow *shadow;
-	char *name;
+	char *name; /* once it was needed */
 };
+
+char *ki_cl_kernel_name(cl_kernel kernel)
+{
+	size_t size = 0;
+	char *name;
+
+	if (ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, 0, NULL,
+				       &size))
+		return NULL;
+	name = calloc(1, size + 1);
+	if (name && ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME,
+					       size, name, NULL)) {
+		free(name);
+		name = NULL;
+	}
+	return name;
+}
+
+/* Without memory it is a name that no entry has: the driver is asked. */
+static const char *name_of(struct owner *owner, cl_kernel kernel)
+{
+	if (!owner->name)
+		owner->name = ki_cl_kernel_name(kernel);
+	return owner->name ? owner->name : "";
+}
 
 /* 1 if it is of a shadow; then owner_fini() must follow. */
 static int owner_init(struct owner *owner, cl_kernel kernel)
 {
-	if (!ki_cl_kernel_of(kernel, &owner->program, &owner->shadow,
-			     &owner->name))
+	owner->name = NULL;
+	if (!ki_cl_kernel_of(kernel, &owner->program, &owner->shadow))
 		return 0;
 	if (owner->shadow)
 		return 1;
@@ -492,8 +517,8 @@ cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
 					param_value, param_value_size_ret);
 		} else if (!ki_cl_described_attributes(
 				   owner.shadow->kernels,
-				   owner.shadow->kernels_size, owner.name,
-				   &kept)) {
+				   owner.shadow->kernels_size,
+				   name_of(&owner, kernel), &kept)) {
 			answered = 1;
 			result =
 				answer_again(&kept, param_value_size,
@@ -523,17 +548,16 @@ static void tell_short_arg(cl_kernel kernel, cl_uint arg,
 }
 
 /* Answers for an argument of a shadow's kernel, asked of the entry first. */
-static cl_int arg_of_shadow(const struct owner *owner, cl_kernel kernel,
-			    cl_uint arg, cl_kernel_arg_info what,
-			    size_t param_value_size, void *param_value,
-			    size_t *param_value_size_ret)
+static cl_int arg_of_shadow(struct owner *owner, cl_kernel kernel, cl_uint arg,
+			    cl_kernel_arg_info what, size_t param_value_size,
+			    void *param_value, size_t *param_value_size_ret)
 {
 	const struct ki_cl_shadow *shadow = owner->shadow;
 	struct ki_cl_answer kept;
 	cl_int result;
 
 	if (!ki_cl_described_arg(shadow->kernels, shadow->kernels_size,
-				 owner->name, arg, what, &kept)) {
+				 name_of(owner, kernel), arg, what, &kept)) {
 		result = answer_again(&kept, param_value_size, param_value,
 				      param_value_size_ret);
 		if (is_short(&kept, result, param_value_size_ret))
@@ -547,8 +571,8 @@ static cl_int arg_of_shadow(const struct owner *owner, cl_kernel kernel,
 	/* Where there was information, the question must be the fault. */
 	if (result == CL_KERNEL_ARG_INFO_NOT_AVAILABLE &&
 	    !ki_cl_described_arg(shadow->kernels, shadow->kernels_size,
-				 owner->name, arg, CL_KERNEL_ARG_TYPE_NAME,
-				 &kept) &&
+				 name_of(owner, kernel), arg,
+				 CL_KERNEL_ARG_TYPE_NAME, &kept) &&
 	    !kept.result)
 		result = CL_INVALID_VALUE;
 	return result;
@@ -599,8 +623,8 @@ static int takes_no_device(cl_kernel kernel)
 }
 
 /* KILN_OK with an answer that was kept, or KILN_MISS: ask the driver. */
-static enum kiln_status tell_work_group(const struct owner *owner,
-					cl_kernel kernel, cl_device_id device,
+static enum kiln_status tell_work_group(struct owner *owner, cl_kernel kernel,
+					cl_device_id device,
 					struct ki_cl_answer *out_answer)
 {
 	const struct ki_cl_shadow *shadow = owner->shadow;
@@ -610,7 +634,8 @@ static enum kiln_status tell_work_group(const struct owner *owner,
 
 	if (place < 0 ||
 	    ki_cl_described_work_group(shadow->kernels, shadow->kernels_size,
-				       owner->name, (cl_uint)place, out_answer))
+				       name_of(owner, kernel), (cl_uint)place,
+				       out_answer))
 		return KILN_MISS;
 	return out_answer->result || out_answer->size == 24 ? KILN_OK
 							    : KILN_MISS;
@@ -635,7 +660,7 @@ cl_int CL_API_CALL ki_clGetKernelWorkGroupInfo(
 
 	if (owner_init(&owner, kernel)) {
 		other = ki_cl_other_kernel(owner.program, owner.shadow, device,
-					   owner.name);
+					   kernel);
 		answered = !other &&
 			   param_name == CL_KERNEL_COMPILE_WORK_GROUP_SIZE &&
 			   !(param_value && param_value_size < 24) &&
@@ -667,7 +692,7 @@ static cl_int sub_group_info(cl_api_clGetKernelSubGroupInfo ask,
 
 	if (owner_init(&owner, kernel)) {
 		other = ki_cl_other_kernel(owner.program, owner.shadow, device,
-					   owner.name);
+					   kernel);
 		owner_fini(&owner);
 	}
 	result = ask(other ? other : kernel, device, param_name,

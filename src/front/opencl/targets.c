@@ -148,12 +148,19 @@ int ki_cl_is_other_device(const struct ki_cl_program *program,
 
 cl_kernel ki_cl_other_kernel(struct ki_cl_program *program,
 			     struct ki_cl_shadow *shadow, cl_device_id device,
-			     const char *name)
+			     cl_kernel kernel)
 {
+	cl_kernel other = NULL;
 	cl_int result;
+	char *name;
 
 	if (!ki_cl_is_other_device(program, shadow, device) ||
 	    ki_cl_make_too(program, shadow))
 		return NULL;
-	return ki_cl_next.clCreateKernel(program->handle, name, &result);
+	name = ki_cl_kernel_name(kernel);
+	if (name)
+		other = ki_cl_next.clCreateKernel(program->handle, name,
+						  &result);
+	free(name);
+	return other;
 }
