@@ -560,6 +560,11 @@ static void a_fresh_file_is_read_again(void **state)
 	assert_int_equal(ki_cl_includes_read(includes), 2);
 	assert_true(same(before, after));
 	kiln_key_free(after);
+
+	write_text("x.h", "int b;\n"); /* as long */
+	after = key_of(includes, "", SOURCE);
+	assert_false(same(before, after));
+	kiln_key_free(after);
 	kiln_key_free(before);
 	now_ns = 0;
 	ki_cl_includes_free(includes);

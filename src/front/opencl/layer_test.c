@@ -77,6 +77,7 @@ static const struct row rows[] = {
 	{ "interrupted all the time (S43)", "alarms", "-DK=2", NULL, 1, 4 },
 };
 
+/* S56 */
 static void a_program_cannot_tell_cold_from_warm_from_native(void **state)
 {
 	const struct row *row = *state;
