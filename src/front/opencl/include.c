@@ -537,6 +537,7 @@ static void look_for(struct walk *walk, char mark, const char *name,
 {
 	const struct ki_cl_search *search = walk->search;
 	const struct ki_cl_words *words;
+	char driver_label[32] = "(driver)";
 	size_t i;
 
 	if (*name == '/') {
@@ -554,9 +555,13 @@ static void look_for(struct walk *walk, char mark, const char *name,
 	for (i = 0; i < words->n; i++)
 		look_in(walk, DOUBTFUL, words->words[i], words->words[i], name,
 			depth);
-	for (i = 0; i < search->n_driver_folders; i++)
-		look_in(walk, DOUBTFUL, search->driver_folders[i], "(driver)",
+	for (i = 0; i < search->n_driver_folders; i++) {
+		if (i)
+			snprintf(driver_label, sizeof(driver_label),
+				 "(driver %zu)", i + 1);
+		look_in(walk, DOUBTFUL, search->driver_folders[i], driver_label,
 			name, depth);
+	}
 }
 
 static void check_flags(struct walk *walk, const struct ki_cl_scan *scan)

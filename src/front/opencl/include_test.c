@@ -501,6 +501,46 @@ static void the_drivers_folders_count_where_they_have_the_file(void **state)
 	free(directory);
 }
 
+static void each_of_the_drivers_folders_is_looked_into(void **state)
+{
+	static const char *const labels[] = { "include (driver)/c.h",
+					      "include (driver 2)/c.h" };
+	const char *folders[] = { "nowhere", "inc" },
+		   *swapped[] = { "inc", "none" };
+	const char *const *lists[] = { swapped, folders };
+	struct ki_cl_includes *includes = ki_cl_includes_new(&test_sys);
+	struct ki_cl_options options = { 0 };
+	char *directory = enter(FILES);
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		struct ki_cl_search search = { .options = &options,
+					       .driver_folders = lists[i],
+					       .n_driver_folders = 2 };
+		struct kiln_key *key = kiln_key_new();
+		enum kiln_counter reason;
+		struct kiln_field field;
+		const void *record;
+		size_t size;
+
+		assert_int_equal(ki_cl_includes_add(includes, &search,
+						    "#include \"c.h\"", 14, key,
+						    &reason),
+				 KILN_OK);
+		assert_int_equal(kiln_key_finish(key), KILN_OK);
+		record = kiln_key_record(key, &size);
+		assert_int_equal(
+			kiln_record_find(record, size, labels[i], &field),
+			KILN_OK);
+		assert_int_equal(
+			kiln_record_find(record, size, labels[!i], &field),
+			KILN_MISS);
+		kiln_key_free(key);
+	}
+	ki_cl_includes_free(includes);
+	free(directory);
+}
+
 /* ---- Changes (S06) --------------------------------------------------- */
 
 static void a_change_anywhere_changes_the_key(void **state)
@@ -823,6 +863,7 @@ int main(void)
 		cmocka_unit_test(a_fifo_is_not_waited_for),
 		cmocka_unit_test(
 			the_drivers_folders_count_where_they_have_the_file),
+		cmocka_unit_test(each_of_the_drivers_folders_is_looked_into),
 		cmocka_unit_test(a_change_anywhere_changes_the_key),
 		cmocka_unit_test(a_fresh_file_is_read_again),
 		cmocka_unit_test(a_settled_file_is_read_once),
