@@ -306,53 +306,60 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  POCL_PARTS,
 	  LENGTH(POCL_PARTS),
 	  POCL_OPTIONS,
-	  POCL_REFUSED },
+	  POCL_REFUSED,
+	  NULL },
 	{ { "rusticl", 1, 0, RUSTICL_CODE, RUSTICL_PLACE },
 	  "libRusticlOpenCL.so",
 	  "rusticl",
 	  RUSTICL_PARTS,
 	  LENGTH(RUSTICL_PARTS),
 	  NONE,
-	  NONE },
+	  NONE,
+	  "$TMPDIR/openclon12" },
 	{ { "clover", 1, 0, CLOVER_CODE, CLOVER_PLACE },
 	  "libMesaOpenCL.so",
 	  "Clover",
 	  CLOVER_PARTS,
 	  LENGTH(CLOVER_PARTS),
 	  CLOVER_OPTIONS,
-	  NONE },
+	  NONE,
+	  "/tmp/clover" },
 	{ { "oclgrind", 0, 1, OCLGRIND_CODE, OCLGRIND_PLACE },
 	  "liboclgrind-rt-icd.so",
 	  "Oclgrind",
 	  OCLGRIND_PARTS,
 	  LENGTH(OCLGRIND_PARTS),
 	  OCLGRIND_OPTIONS,
-	  OCLGRIND_REFUSED },
+	  OCLGRIND_REFUSED,
+	  "/remapped" },
 	{ { "neo", 1, 0, NEO_CODE, NEO_PLACE },
 	  "libigdrcl.so",
 	  "Intel(R) OpenCL HD Graphics",
 	  NEO_PARTS,
 	  LENGTH(NEO_PARTS),
 	  NONE,
-	  NEO_REFUSED },
+	  NEO_REFUSED,
+	  NULL },
 	{ { "kiln-test", 1, 1, TEST_CODE, TEST_PLACE },
 	  "libkiln-test-icd.so",
 	  NULL,
 	  TEST_PARTS,
 	  LENGTH(TEST_PARTS),
 	  TEST_OPTIONS,
-	  NONE },
+	  NONE,
+	  "$TMPDIR/kiln-test-headers" },
 	{ { "kiln-test", 1, 1, TEST_CODE, TEST_PLACE },
 	  "libkiln-test-icd-twin.so",
 	  NULL,
 	  TEST_PARTS,
 	  LENGTH(TEST_PARTS),
 	  TEST_OPTIONS,
-	  NONE },
+	  NONE,
+	  "$TMPDIR/kiln-test-headers" },
 };
 
 static const struct ki_cl_driver_row UNKNOWN = {
-	{ "unknown", 0, 0, NONE, NONE }, "", NULL, NULL, 0, NONE, NONE
+	{ "unknown", 0, 0, NONE, NONE }, "", NULL, NULL, 0, NONE, NONE, NULL
 };
 
 const struct ki_cl_driver_row *ki_cl_driver_of_library(const char *name)
@@ -449,4 +456,36 @@ size_t ki_cl_driver_folders(const struct ki_cl_driver_row *row,
 	if (ki_path_join(out[1], out[0], "_UNCACHED"))
 		return 1;
 	return 2;
+}
+
+/* As LLVM finds it. */
+static const char *temporary_folder(void)
+{
+	static const char *const variables[] = { "TMPDIR", "TMP", "TEMP",
+						 "TEMPDIR" };
+	const char *folder = NULL;
+	size_t i;
+
+	for (i = 0; i < LENGTH(variables) && !folder; i++)
+		folder = ki_environment(variables[i]);
+	if (!folder)
+		return "/tmp";
+	return *folder ? folder : ".";
+}
+
+int ki_cl_driver_header_folder(const struct ki_cl_driver_row *row,
+			       char out[KI_PATH_MAX])
+{
+	static const char temporary[] = "$TMPDIR";
+	size_t size = sizeof(temporary) - 1;
+	int n;
+
+	if (!row->header_folder)
+		return 0;
+	if (strncmp(row->header_folder, temporary, size) != 0)
+		n = snprintf(out, KI_PATH_MAX, "%s", row->header_folder);
+	else
+		n = snprintf(out, KI_PATH_MAX, "%s%s", temporary_folder(),
+			     row->header_folder + size);
+	return n > 0 && n < KI_PATH_MAX;
 }

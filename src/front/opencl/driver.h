@@ -46,6 +46,10 @@ struct ki_cl_driver_row {
 	/* Variables that, set, end caching: they switch things that have no
 	   row here. */
 	const char *const *refused_variables;
+	/* Where header programs are, in name only: the driver makes no file
+	   there, but reads what others put there, before all else.
+	   "$TMPDIR/NAME" is in the folder for temporary files.  NULL: none. */
+	const char *header_folder;
 };
 
 /* By a library's last path part; the row of unknown drivers if none fits. */
@@ -68,5 +72,9 @@ int ki_cl_driver_uses(const struct ki_cl_part *part, const char *file,
 #define KI_CL_DRIVER_FOLDERS_MAX 2
 size_t ki_cl_driver_folders(const struct ki_cl_driver_row *row,
 			    char out[KI_CL_DRIVER_FOLDERS_MAX][KI_PATH_MAX]);
+
+/* That of its row, now: whether it has one. */
+int ki_cl_driver_header_folder(const struct ki_cl_driver_row *row,
+			       char out[KI_PATH_MAX]);
 
 #endif /* KI_FRONT_OPENCL_DRIVER_H */

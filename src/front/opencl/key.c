@@ -13,6 +13,7 @@
 
 #include "front/opencl/key.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +246,22 @@ static int has_headers_of_il(const struct ki_cl_recipe *recipe)
 	return 0;
 }
 
+/* What is there comes before what the walk would find, and may be included
+   from anywhere: nobody has such a folder. */
+static int has_real_headers(struct ki_cl_identities *identities,
+			    const struct ki_cl_build *build)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	char folder[KI_PATH_MAX];
+	struct ki_file_info info;
+
+	return build->recipe->n_headers &&
+	       ki_cl_driver_header_folder(
+		       ki_cl_identities_row(identities, build->platform),
+		       folder) &&
+	       sys->lstat(sys, folder, &info) != -ENOENT;
+}
+
 /* IL includes nothing, and nobody knows what it would do with headers. */
 static enum kiln_status fill_from_source(struct ki_cl_identities *identities,
 					 const struct ki_cl_build *build,
@@ -256,6 +273,8 @@ static enum kiln_status fill_from_source(struct ki_cl_identities *identities,
 	if (has_headers_of_il(recipe) ||
 	    (recipe->source->il && recipe->n_headers))
 		return refuse(KILN_COUNT_MISS_UNSUPPORTED, out_reason);
+	if (has_real_headers(identities, build))
+		return refuse(KILN_COUNT_MISS_UNRESOLVED, out_reason);
 	if (!recipe->source->il)
 		return fill_from_texts(identities, build, key, out_reason);
 	il_to_key(recipe, key);

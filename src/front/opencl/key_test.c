@@ -557,6 +557,65 @@ static void a_recipe_that_cannot_be_known_has_no_key(void **state)
 	}
 }
 
+/* S15: drivers read what is where header programs are in name only. */
+static void where_headers_are_in_name_only_nothing_may_be(void **state)
+{
+	static const struct made_of with =
+		COMPILE(.text = "#include \"x.h\"\n", .headers = { "h", "1" });
+	static const struct made_of without =
+		COMPILE(.text = "#include \"x.h\"\n");
+	char *directory = harness_directory();
+	char *folder = harness_path(directory, "kiln-test-headers");
+	struct ki_cl_build build = build_of_recipe(recipe_of(&with));
+	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
+	struct kiln_key *before, *key;
+
+	assert_int_equal(setenv("TMPDIR", directory, 1), 0);
+	before = key_made_of(&with);
+	kiln_key_free(key_made_of(&without));
+	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(ki_cl_key(identities, &build, &key, &reason),
+			 KILN_E_UNSUPPORTED);
+	assert_int_equal(reason, KILN_COUNT_MISS_UNRESOLVED);
+	kiln_key_free(key_made_of(&without));
+	assert_int_equal(rmdir(folder), 0);
+	assert_true(same(before, key_made_of(&with)));
+	assert_int_equal(unsetenv("TMPDIR"), 0);
+	free(folder);
+	free(directory);
+}
+
+static void header_folders_are_where_drivers_have_them(void **state)
+{
+	static const struct {
+		const char *variable, *value, *library, *folder;
+	} rows[] = {
+		{ "TMPDIR", "/a", "libRusticlOpenCL.so", "/a/openclon12" },
+		{ "TEMPDIR", "/b", "libRusticlOpenCL.so", "/b/openclon12" },
+		{ "TMPDIR", "", "libRusticlOpenCL.so", "./openclon12" },
+		{ NULL, NULL, "libRusticlOpenCL.so", "/tmp/openclon12" },
+		{ "TMPDIR", "/a", "liboclgrind-rt-icd.so", "/remapped" },
+		{ "TMPDIR", "/a", "libpocl.so", NULL },
+	};
+	char folder[KI_PATH_MAX];
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct ki_cl_driver_row *row =
+			ki_cl_driver_of_library(rows[i].library);
+
+		if (rows[i].variable)
+			assert_int_equal(
+				setenv(rows[i].variable, rows[i].value, 1), 0);
+		assert_int_equal(ki_cl_driver_header_folder(row, folder),
+				 rows[i].folder != NULL);
+		if (rows[i].folder)
+			assert_string_equal(folder, rows[i].folder);
+		if (rows[i].variable)
+			assert_int_equal(unsetenv(rows[i].variable), 0);
+	}
+}
+
 /* Each a link of the one before, twice: the tree doubles. */
 static void recipes_beyond_the_limits_are_not_made(void **state)
 {
@@ -1376,6 +1435,8 @@ int main(int argc, char **argv)
 			what_cannot_be_known_is_refused_with_its_reason),
 		cmocka_unit_test(what_a_program_is_made_of_is_its_key),
 		cmocka_unit_test(headers_and_inputs_include_files),
+		cmocka_unit_test(where_headers_are_in_name_only_nothing_may_be),
+		cmocka_unit_test(header_folders_are_where_drivers_have_them),
 		cmocka_unit_test(an_input_counts_as_it_was_when_it_was_made),
 		cmocka_unit_test(a_recipe_that_cannot_be_known_has_no_key),
 		cmocka_unit_test(recipes_beyond_the_limits_are_not_made),
