@@ -1190,6 +1190,7 @@ static const struct script {
 	{ "separate", separate },
 	{ "separate-asked", separate_asked },
 	{ "separate-binaries", separate_binaries },
+	{ "separate-kernel", separate_kernel },
 	{ "separate-context-first", separate_context_first },
 	{ "separate-notified", separate_notified },
 	{ "relinked", relinked },

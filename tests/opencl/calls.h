@@ -70,6 +70,7 @@ void end(void);
 /* Scripts of linking.c. */
 void separate(void);
 void separate_asked(void);
+void separate_kernel(void);
 void separate_binaries(void);
 void separate_context_first(void);
 void separate_notified(void);

@@ -132,6 +132,21 @@ void separate(void)
 	end();
 }
 
+/* The kernel is asked, the objects are not. */
+void separate_kernel(void)
+{
+	cl_program parts[2], linked;
+	cl_kernel kernel;
+
+	make_objects(parts, options);
+	linked = link_some(NULL, 2, parts);
+	kernel = make_kernel(linked, "scale");
+	show_kernel(kernel, linked);
+	run_scale(kernel);
+	say("release kernel", clReleaseKernel(kernel));
+	end();
+}
+
 /* The same with everything asked of everything. */
 void separate_asked(void)
 {

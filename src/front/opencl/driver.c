@@ -300,7 +300,7 @@ static const char *const TEST_PLACE[] = { "KILN_TEST_ICD_ASYNC",
 /* ---- The table ------------------------------------------------------- */
 
 static const struct ki_cl_driver_row ROWS[] = {
-	{ { "pocl", 0, 1, POCL_CODE, POCL_PLACE },
+	{ { "pocl", 0, 1, 1, POCL_CODE, POCL_PLACE },
 	  "libpocl.so",
 	  "Portable Computing Language",
 	  POCL_PARTS,
@@ -308,7 +308,7 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  POCL_OPTIONS,
 	  POCL_REFUSED,
 	  NULL },
-	{ { "rusticl", 1, 0, RUSTICL_CODE, RUSTICL_PLACE },
+	{ { "rusticl", 1, 0, 1, RUSTICL_CODE, RUSTICL_PLACE },
 	  "libRusticlOpenCL.so",
 	  "rusticl",
 	  RUSTICL_PARTS,
@@ -316,7 +316,7 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  NONE,
 	  NONE,
 	  "$TMPDIR/openclon12" },
-	{ { "clover", 1, 0, CLOVER_CODE, CLOVER_PLACE },
+	{ { "clover", 1, 0, 0, CLOVER_CODE, CLOVER_PLACE },
 	  "libMesaOpenCL.so",
 	  "Clover",
 	  CLOVER_PARTS,
@@ -324,7 +324,7 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  CLOVER_OPTIONS,
 	  NONE,
 	  "/tmp/clover" },
-	{ { "oclgrind", 0, 1, OCLGRIND_CODE, OCLGRIND_PLACE },
+	{ { "oclgrind", 0, 1, 1, OCLGRIND_CODE, OCLGRIND_PLACE },
 	  "liboclgrind-rt-icd.so",
 	  "Oclgrind",
 	  OCLGRIND_PARTS,
@@ -332,7 +332,7 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  OCLGRIND_OPTIONS,
 	  OCLGRIND_REFUSED,
 	  "/remapped" },
-	{ { "neo", 1, 0, NEO_CODE, NEO_PLACE },
+	{ { "neo", 1, 0, 0, NEO_CODE, NEO_PLACE },
 	  "libigdrcl.so",
 	  "Intel(R) OpenCL HD Graphics",
 	  NEO_PARTS,
@@ -340,7 +340,7 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  NONE,
 	  NEO_REFUSED,
 	  NULL },
-	{ { "kiln-test", 1, 1, TEST_CODE, TEST_PLACE },
+	{ { "kiln-test", 1, 1, 0, TEST_CODE, TEST_PLACE },
 	  "libkiln-test-icd.so",
 	  NULL,
 	  TEST_PARTS,
@@ -348,7 +348,8 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  TEST_OPTIONS,
 	  NONE,
 	  "$TMPDIR/kiln-test-headers" },
-	{ { "kiln-test", 1, 1, TEST_CODE, TEST_PLACE },
+	/* Told apart for tests: this one is to be run with POOR_BINARIES=0. */
+	{ { "kiln-test", 1, 1, 1, TEST_CODE, TEST_PLACE },
 	  "libkiln-test-icd-twin.so",
 	  NULL,
 	  TEST_PARTS,
@@ -359,7 +360,7 @@ static const struct ki_cl_driver_row ROWS[] = {
 };
 
 static const struct ki_cl_driver_row UNKNOWN = {
-	{ "unknown", 0, 0, NONE, NONE }, "", NULL, NULL, 0, NONE, NONE, NULL
+	{ "unknown", 0, 0, 0, NONE, NONE }, "", NULL, NULL, 0, NONE, NONE, NULL
 };
 
 const struct ki_cl_driver_row *ki_cl_driver_of_library(const char *name)

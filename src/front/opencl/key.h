@@ -47,6 +47,9 @@ struct ki_cl_driver {
 	const char *name;     /* "pocl", "rusticl", ...; never NULL */
 	int fetch_is_cheap;   /* binaries may be fetched in passing */
 	int worker_may_build; /* kiln-worker may run it */
+	/* What is linked from objects' binaries tells of its kernels what it
+	   would tell if they had just been compiled. */
+	int objects_tell_all;
 	/* Environment: names that change code, and names that only place
 	   caches and logs (they travel in jobs); both NULL-ended. */
 	const char *const *code_variables;

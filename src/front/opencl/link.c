@@ -4,10 +4,10 @@
  * clLinkProgram.  What is found is a program made from its binary, and that is
  * the application's handle: nobody else has to answer for it.
  *
- * What is not found is linked by the driver from what it compiled itself and
- * from objects whose binaries are in the store.  If it will not have those,
- * they are compiled, and it links again: only then is the application's callback
- * the driver's to call.
+ * What is not found is linked by the driver from what it compiled itself and,
+ * where it loses nothing that way, from objects whose binaries are in the store.
+ * If it will not have those, they are compiled, and it links again: only then is
+ * the application's callback the driver's to call.
  */
 
 #include "front/opencl/layer.h"
@@ -172,8 +172,21 @@ static int is_plain(const struct ki_cl_request *request)
 
 /* ---- The driver's link --------------------------------------------------- */
 
+/* Whether an object may come from its entry. */
+static int is_as_good(const struct ki_cl_guest *guest,
+		      const struct ki_cl_program *program,
+		      const struct ki_cl_shadow *shadow)
+{
+	return guest && shadow->made &&
+	       shadow->made->recipe->kind == KI_CL_COMPILE &&
+	       ki_cl_is_usual(shadow) &&
+	       ki_cl_driver(guest->identities, program->platform)
+		       ->objects_tell_all;
+}
+
 /* What the driver is given for an input that something else answers for. */
-static void choose(struct inputs *inputs, cl_uint i)
+static void choose(const struct ki_cl_guest *guest, struct inputs *inputs,
+		   cl_uint i)
 {
 	struct ki_cl_program *program = inputs->programs[i];
 	struct ki_cl_shadow *shadow = program ? ki_cl_shadow_of(program) : NULL;
@@ -181,8 +194,7 @@ static void choose(struct inputs *inputs, cl_uint i)
 
 	if (!shadow)
 		return;
-	if (shadow->made && shadow->made->recipe->kind == KI_CL_COMPILE &&
-	    ki_cl_is_usual(shadow))
+	if (is_as_good(guest, program, shadow))
 		loaded = ki_cl_shadow_load(shadow);
 	else if (shadow->is_own || !shadow->made)
 		loaded = shadow->program;
@@ -280,7 +292,7 @@ static cl_int link_natively(const struct ki_cl_guest *guest,
 	cl_uint i;
 
 	for (i = 0; i < inputs->n; i++)
-		choose(inputs, i);
+		choose(guest, inputs, i);
 	if (inputs->n)
 		given.programs = inputs->handles;
 	if (!inputs->any_from_entry)

@@ -29,6 +29,8 @@ static const struct row rows[] = {
 	{ "compiled and linked", "separate", NULL, 0, 0, 0, 1 },
 	{ "compiled and linked, two devices", "separate", "DEVICES=2", 0, 0, 0,
 	  1 },
+	{ "compiled and linked, a kernel asked", "separate-kernel", NULL, 0, 0,
+	  0, 1 },
 	{ "compiled and linked, everything asked", "separate-asked", NULL, 2, 0,
 	  0, 1 },
 	{ "compiled and linked, with warnings", "separate-asked", "WARN=1", 2,
@@ -148,6 +150,13 @@ static void what_a_driver_refuses_it_makes_itself(void **state)
 		}
 }
 
+/* A driver whose objects' binaries are as good as the objects. */
+static void use_rich_objects(struct place *place)
+{
+	set(place, "OCL_ICD_VENDORS", getenv("KILN_TEST_ICD_TWIN"));
+	set_all(place, "POOR_BINARIES=0");
+}
+
 /* The objects are the driver's own in the second run, and are there again in
    the third. */
 static void objects_that_a_driver_will_not_link_are_dropped(void **state)
@@ -161,6 +170,7 @@ static void objects_that_a_driver_will_not_link_are_dropped(void **state)
 
 	for (i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
 		place_init(&place);
+		use_rich_objects(&place);
 		native = run(&place, 0, scripts[i], "-DK=2");
 		/* Objects alone are there. */
 		set(&place, "KILN_TEST_CAPTURE", "objects");
@@ -188,6 +198,7 @@ static void an_object_is_linked_without_compiling(void **state)
 	char *native, *text;
 
 	place_init(&place);
+	use_rich_objects(&place);
 	native = run(&place, 0, "separate", "-DK=2");
 	set(&place, "KILN_TEST_CAPTURE", "objects");
 	free(run(&place, 1, "separate", "-DK=2"));
@@ -198,6 +209,30 @@ static void an_object_is_linked_without_compiling(void **state)
 	assert_int_equal(calls(&place, "create-binary"), 2);
 	assert_int_equal(calls(&place, "link"), 1);
 	free(text);
+	free(native);
+	place_fini(&place);
+}
+
+/* Binaries of objects may lose what kernels would tell: then the driver links
+   what it compiles itself, and nothing poorer is kept. */
+static void objects_that_lose_something_are_compiled_for_a_link(void **state)
+{
+	struct place place;
+	static const char with[] = "-DK=2 -cl-kernel-arg-info";
+	char *native, *text;
+	int i;
+
+	place_init(&place);
+	native = run(&place, 0, "separate-kernel", with);
+	set(&place, "KILN_TEST_CAPTURE", "objects");
+	free(run(&place, 1, "separate-kernel", with));
+	set(&place, "KILN_TEST_CAPTURE", "1");
+	for (i = 0; i < 3; i++) {
+		text = run(&place, 1, "separate-kernel", with);
+		same(native, text);
+		assert_int_equal(calls(&place, "link"), i ? 0 : 1);
+		free(text);
+	}
 	free(native);
 	place_fini(&place);
 }
@@ -322,6 +357,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			objects_that_a_driver_will_not_link_are_dropped),
 		cmocka_unit_test(an_object_is_linked_without_compiling),
+		cmocka_unit_test(
+			objects_that_lose_something_are_compiled_for_a_link),
 		cmocka_unit_test(compiling_and_linking_leave_jobs),
 		cmocka_unit_test(
 			what_objects_include_is_the_same_or_nothing_is_kept),

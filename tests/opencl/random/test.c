@@ -7,7 +7,8 @@
  *
  *	test				some seeds on the stand-in, as a test
  *	test pocl|oclgrind|rusticl ...	on another driver: `test pocl seed 3`
- *	test campaign SECONDS		seeds that nobody has tried yet
+ *	test campaign SECONDS [SEED]	seeds that nobody has tried yet, or from
+ *					this one on
  *	test seed SEED [STEPS [THREADS [ONLY [STEP,STEP,...]]]]
  *
  * The last two say what differs, and how to see it in as few steps as will
@@ -128,6 +129,19 @@ static void set_switches(struct place *place, uint64_t seed)
 	}
 }
 
+/* One whose objects' binaries are as good as the objects, as others' are. */
+static void use_twin(struct place *place, uint64_t seed)
+{
+	uint64_t dice = seed * 55 + 3;
+	size_t at = strlen(place->switches);
+
+	if (harness_random(&dice) % 3)
+		return;
+	set(place, "OCL_ICD_VENDORS", "%s", getenv("KILN_TEST_ICD_TWIN"));
+	set(place, "KILN_TEST_ICD_POOR_BINARIES", "0");
+	snprintf(place->switches + at, sizeof(place->switches) - at, " twin");
+}
+
 static struct run run_of(uint64_t seed, const char *vendors)
 {
 	uint64_t dice = seed * 99 + 1;
@@ -185,6 +199,7 @@ static void place_init(struct place *place, const struct run *run)
 	} else {
 		set(place, "KILN_TEST_ICD_CALLS", "%s", place->calls);
 		set_switches(place, run->seed);
+		use_twin(place, run->seed);
 	}
 }
 
@@ -539,10 +554,14 @@ static int test(const char *vendors, uint64_t first, unsigned n)
 
 /* ---- The campaign --------------------------------------------------------- */
 
-static int campaign(const char *vendors, unsigned seconds)
+static uint64_t new_seed(void)
+{
+	return (uint64_t)time(NULL) % 100000000 * 100;
+}
+
+static int campaign(const char *vendors, unsigned seconds, uint64_t seed)
 {
 	time_t end = time(NULL) + seconds;
-	uint64_t seed = (uint64_t)time(NULL) % 100000000 * 100;
 	unsigned n = 0, n_failed = 0;
 	unsigned long n_native = 0, n_warm = 0, n_found = 0;
 
@@ -614,7 +633,9 @@ int main(int argc, char **argv)
 			break;
 		}
 	if (argc > 2 && !strcmp(argv[1], "campaign"))
-		return campaign(vendors, (unsigned)atoi(argv[2]));
+		return campaign(vendors, (unsigned)atoi(argv[2]),
+				argc > 3 ? strtoull(argv[3], NULL, 10)
+					 : new_seed());
 	if (argc > 2 && !strcmp(argv[1], "seed"))
 		return one_seed(vendors, argc - 2, argv + 2);
 	return vendors == getenv("KILN_TEST_ICD") ? test(vendors, 1, 16)
