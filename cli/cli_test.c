@@ -536,6 +536,101 @@ static void verify_finds_damage_and_puts_it_aside(void **state)
 	free(directory);
 }
 
+/* S49 */
+static void verify_can_count_without_reading(void **state)
+{
+	char *directory = filled();
+	struct spawn spawn = tool(directory, "verify", "--json");
+	struct ended ended;
+	json_t *json;
+
+	damage(directory);
+	spawn.arguments[2] = "--accounting";
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	json = json_loads(ended.out, 0, NULL);
+	assert_int_equal(number_of(json, "entries"), 0);
+	assert_int_equal(number_of(json, "entries_noted"), 3);
+	assert_int_equal(number_of(json, "entries_counted"), 3);
+	assert_int_equal(number_of(json, "bytes_noted"),
+			 number_of(json, "bytes_counted"));
+	json_decref(json);
+	ended_free(&ended);
+	free(directory);
+}
+
+/* An index beyond repair is a finding; writing makes it anew. */
+static void verify_finds_a_damaged_index(void **state)
+{
+	char *directory = filled(), *path = harness_path(directory, "kiln.idx");
+	struct ended ended;
+	size_t size;
+	char *data = harness_read(path, &size);
+	json_t *json;
+
+	memset(data, 0x55, 4096);
+	harness_write(path, data, size);
+	json = ask_json(directory, "verify", 4);
+	assert_int_equal(number_of(json, "entries"), 0);
+	assert_int_equal(number_of(json, "damaged"), 1);
+	json_decref(json);
+	ended = ask(directory, "verify", "--repair");
+	assert_int_equal(status_of(&ended), 0);
+	ended_free(&ended);
+	json = ask_json(directory, "verify", 0);
+	assert_int_equal(number_of(json, "entries"), 3);
+	json_decref(json);
+	free(data);
+	free(path);
+	free(directory);
+}
+
+static void talk_to_terminal(void *arg)
+{
+	if (dup2(*(int *)arg, 2) != 2)
+		_exit(99);
+}
+
+/* S61 */
+static void progress_is_for_terminals_and_leaves_nothing(void **state)
+{
+	static const struct {
+		const char *term;
+		int is_shown;
+	} rows[] = { { "TERM=xterm", 1 }, { "TERM=dumb", 0 } };
+	char *directory = filled();
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct spawn spawn = tool(directory, "verify", NULL);
+		int master, terminal;
+		struct ended ended;
+		char *text;
+
+		assert_int_equal(openpty(&master, &terminal, NULL, NULL, NULL),
+				 0);
+		spawn.variables[4] = rows[i].term;
+		spawn.before = talk_to_terminal;
+		spawn.arg = &terminal;
+		ended = spawn_run(&spawn);
+		close(terminal);
+		text = read_to_end(master);
+		assert_int_equal(status_of(&ended), 0);
+		assert_memory_equal(ended.out, "3 entries whole", 15);
+		if (rows[i].is_shown) {
+			assert_non_null(strstr(text, " %"));
+			assert_non_null(strstr(text, "\r\033[K"));
+			assert_string_equal(text + strlen(text) - 4,
+					    "\r\033[K");
+		} else {
+			assert_string_equal(text, "");
+		}
+		free(text);
+		ended_free(&ended);
+	}
+	free(directory);
+}
+
 /* ---- Circumstances -------------------------------------------------------------------- */
 
 /* A verb, and its exit status where there never was a cache. */
@@ -815,6 +910,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(clear_says_what_went),
 		cmocka_unit_test(verify_counts_entries),
 		cmocka_unit_test(verify_finds_damage_and_puts_it_aside),
+		cmocka_unit_test(verify_can_count_without_reading),
+		cmocka_unit_test(verify_finds_a_damaged_index),
+		cmocka_unit_test(progress_is_for_terminals_and_leaves_nothing),
 		cmocka_unit_test(a_closed_pipe_is_no_failure),
 		cmocka_unit_test(closed_and_full_outputs_are_failures),
 		cmocka_unit_test(nothing_is_made_by_looking),

@@ -22,7 +22,10 @@
 	X(WAIT, "wait", 'w', NULL,                                             \
 	  "return when the jobs of the program are done")                      \
 	X(ZERO, "zero", 'z', NULL, "set the counters to 0 after showing them") \
-	X(REPAIR, "repair", 0, NULL, "put damaged entries aside")
+	X(REPAIR, "repair", 0, NULL,                                           \
+	  "put damaged entries aside, and the account right")                  \
+	X(ACCOUNTING, "accounting", 0, NULL,                                   \
+	  "read no entry: put right what is kept count of")
 
 enum ki_option {
 #define KI_OPTION_ENUM(id, name, letter, argument, help) KI_OPTION_##id,

@@ -69,8 +69,14 @@ const struct ki_verb ki_verbs[] = {
 	{ .name = "verify",
 	  .arguments = "",
 	  .summary = "read and check every entry",
-	  .about = "Damaged entries are findings: exit status 4.\n",
-	  .options = COMMON | KI_HAS(STORE) | KI_HAS(REPAIR),
+	  .about = "Damaged entries are findings: exit status 4.  Looking "
+		   "changes nothing;\n"
+		   "--repair moves damaged ones to the store's quarantine, "
+		   "where 'kiln gc'\n"
+		   "leaves them for 30 days.  Programs may go on using the "
+		   "store meanwhile.\n",
+	  .options =
+		  COMMON | KI_HAS(STORE) | KI_HAS(REPAIR) | KI_HAS(ACCOUNTING),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_verify },
 	{ .name = "clear",

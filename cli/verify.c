@@ -1,80 +1,131 @@
 /* SPDX-License-Identifier: MIT */
 
-/* kiln verify: read and check every entry. */
-
-#include <unistd.h>
+/* kiln verify: read and check every entry, or only what is kept count of. */
 
 #include "base/json.h"
 #include "base/text.h"
 #include "out.h"
+#include "progress.h"
 #include "store.h"
 #include "verbs.h"
 
-static void show_progress(void *arg, uint64_t done, uint64_t total)
+static void print_json(struct ki_bytes *out, unsigned flags,
+		       const struct kiln_verify_report *report)
 {
-	int *percent = arg, now = total ? (int)(done * 100 / total) : 0;
+	struct ki_json json;
 
-	if (now == *percent)
-		return;
-	*percent = now;
-	dprintf(STDERR_FILENO, "\r%d %%\033[K", now);
+	ki_json_begin(&json, out);
+	ki_json_object(&json, NULL);
+	ki_json_number(&json, "schema", 1);
+	ki_json_number(&json, "entries", report->n_entries);
+	ki_json_number(&json, "bytes", report->bytes);
+	ki_json_number(&json, "damaged", report->n_damaged);
+	ki_json_number(&json, "repaired", report->n_repaired);
+	ki_json_number(&json, "dead", report->n_dead);
+	ki_json_number(&json, "dead_bytes", report->bytes_dead);
+	if (flags) {
+		ki_json_number(&json, "entries_noted", report->n_noted);
+		ki_json_number(&json, "entries_counted", report->n_counted);
+		ki_json_number(&json, "bytes_noted", report->bytes_noted);
+		ki_json_number(&json, "bytes_counted", report->bytes_counted);
+	}
+	ki_json_end(&json);
 }
 
-static int print(const struct ki_command *command,
+static void print_entries(struct ki_bytes *out,
+			  const struct kiln_verify_report *report)
+{
+	char size[32];
+
+	ki_bytes_printf(out, "%llu entr%s whole (%s), %llu damaged",
+			(unsigned long long)report->n_entries,
+			report->n_entries == 1 ? "y" : "ies",
+			ki_format_size(report->bytes, size, sizeof(size)),
+			(unsigned long long)report->n_damaged);
+	if (report->n_damaged)
+		ki_bytes_printf(out, ", %llu put aside",
+				(unsigned long long)report->n_repaired);
+	ki_bytes_add_string(out, "\n");
+	if (report->n_dead)
+		ki_bytes_printf(
+			out, "%s are of entries replaced or removed\n",
+			ki_format_size(report->bytes_dead, size, sizeof(size)));
+}
+
+static void print_account(struct ki_bytes *out,
+			  const struct kiln_verify_report *report)
+{
+	char noted[32], counted[32];
+
+	ki_format_size(report->bytes_noted, noted, sizeof(noted));
+	ki_format_size(report->bytes_counted, counted, sizeof(counted));
+	if (report->bytes_noted == report->bytes_counted &&
+	    report->n_noted == report->n_counted)
+		ki_bytes_printf(out, "the account was right: %s\n", counted);
+	else if (report->n_noted || report->n_counted)
+		ki_bytes_printf(out,
+				"the account said %llu entries (%s), "
+				"there are %llu (%s)\n",
+				(unsigned long long)report->n_noted, noted,
+				(unsigned long long)report->n_counted, counted);
+	else
+		ki_bytes_printf(out, "the account said %s, there are %s\n",
+				noted, counted);
+}
+
+static int print(const struct ki_command *command, unsigned flags,
 		 const struct kiln_verify_report *report)
 {
 	struct ki_bytes out;
-	struct ki_json json;
-	char size[32];
 
 	ki_bytes_init(&out);
 	if (ki_given(command, KI_OPTION_JSON)) {
-		ki_json_begin(&json, &out);
-		ki_json_object(&json, NULL);
-		ki_json_number(&json, "schema", 1);
-		ki_json_number(&json, "entries", report->n_entries);
-		ki_json_number(&json, "bytes", report->bytes);
-		ki_json_number(&json, "damaged", report->n_damaged);
-		ki_json_number(&json, "repaired", report->n_repaired);
-		ki_json_end(&json);
+		print_json(&out, flags, report);
 	} else {
-		ki_bytes_printf(
-			&out,
-			"%llu entries (%s), %llu damaged, "
-			"%llu put aside\n",
-			(unsigned long long)report->n_entries,
-			ki_format_size(report->bytes, size, sizeof(size)),
-			(unsigned long long)report->n_damaged,
-			(unsigned long long)report->n_repaired);
+		if (flags != KILN_VERIFY_ACCOUNTING)
+			print_entries(&out, report);
+		if (flags)
+			print_account(&out, report);
 	}
 	return ki_out_write(&out,
 			    report->n_damaged ? KI_EXIT_FINDINGS : KI_EXIT_OK);
 }
 
+static enum kiln_status verify(struct kiln *kiln, unsigned flags,
+			       struct kiln_verify_report *report)
+{
+	struct ki_progress progress;
+	enum kiln_status status;
+
+	ki_progress_begin(&progress);
+	status = kiln_verify(kiln, flags, ki_progress_step, &progress, report);
+	ki_progress_finish(&progress);
+	return status;
+}
+
 int ki_verb_verify(const struct ki_command *command)
 {
-	int is_repairing = ki_given(command, KI_OPTION_REPAIR);
-	int has_progress = ki_out_has_progress(), percent = -1;
 	struct kiln_verify_report report = { 0 };
 	enum kiln_status result = KILN_OK;
 	struct ki_settings settings;
 	struct kiln *kiln = NULL;
+	unsigned flags = 0;
 	int status;
 
+	if (ki_given(command, KI_OPTION_REPAIR))
+		flags |= KILN_VERIFY_REPAIR;
+	if (ki_given(command, KI_OPTION_ACCOUNTING))
+		flags |= KILN_VERIFY_ACCOUNTING;
 	status = ki_settings_load(&settings, command);
 	if (!status)
-		status = ki_store_open(&settings,
-				       is_repairing ? 0 : KI_STORE_LOOK, &kiln);
+		status = ki_store_open(&settings, flags ? 0 : KI_STORE_LOOK,
+				       &kiln);
 	if (!status && kiln)
-		result = kiln_verify(
-			kiln, is_repairing ? KILN_VERIFY_REPAIR : 0,
-			has_progress ? show_progress : NULL, &percent, &report);
-	if (percent >= 0)
-		dprintf(STDERR_FILENO, "\r\033[K");
+		result = verify(kiln, flags, &report);
 	if (result)
 		status = ki_store_failed(result, "cannot verify");
 	if (!status)
-		status = print(command, &report);
+		status = print(command, flags, &report);
 	kiln_close(kiln);
 	ki_settings_fini(&settings);
 	return status;

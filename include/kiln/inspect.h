@@ -107,21 +107,34 @@ KILN_API void kiln_count_lookup(struct kiln *kiln, enum kiln_counter outcome,
 
 /* ---- Verify --------------------------------------------------------------- */
 
+/* Bytes that were looked at, and that there are. */
 typedef void kiln_progress_fn(void *arg, uint64_t done, uint64_t total);
 
 #define KILN_VERIFY_REPAIR (1u << 0) /* damaged ones go to quarantine */
+#define KILN_VERIFY_ACCOUNTING                                                 \
+	(1u << 1) /* only count anew what is kept count of */
 
 struct kiln_verify_report {
-	uint64_t n_entries;
-	uint64_t n_damaged;
+	uint64_t n_entries; /* that are whole */
+	uint64_t n_damaged; /* that are not, or cannot be read */
 	uint64_t n_repaired;
-	uint64_t bytes;
+	uint64_t bytes; /* of the entries that are whole */
+	/* Whole, but led to no more: replaced, removed or crowded out. */
+	uint64_t n_dead;
+	uint64_t bytes_dead;
+	/* The store's own account, before it was put right, and what is true.
+	   0 unless it was asked for, by either flag. */
+	uint64_t n_noted;
+	uint64_t n_counted;
+	uint64_t bytes_noted;
+	uint64_t bytes_counted;
 };
 
 /*
  * Read and check every entry.  `progress` may be NULL.  Damage is no error: the
- * report counts it.  Errors: READONLY (to repair), UNSUPPORTED, IO, INVALID,
- * FORKED, or why the store is not used.
+ * report counts it.  REPAIR puts aside what is damaged and the account right;
+ * ACCOUNTING alone reads no entry.  Errors: READONLY (with either), UNSUPPORTED,
+ * IO, TIMEOUT, INVALID, FORKED, or why the store is not used.
  */
 KILN_API enum kiln_status kiln_verify(struct kiln *kiln, unsigned flags,
 				      kiln_progress_fn *progress, void *arg,

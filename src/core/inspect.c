@@ -56,9 +56,9 @@ enum kiln_status kiln_verify(struct kiln *kiln, unsigned flags,
 
 	if (status)
 		return status;
-	if (flags & ~KILN_VERIFY_REPAIR)
+	if (flags & ~(KILN_VERIFY_REPAIR | KILN_VERIFY_ACCOUNTING))
 		status = KILN_E_INVALID;
-	else if ((flags & KILN_VERIFY_REPAIR) && !ki_kiln_writes(kiln))
+	else if (flags && !ki_kiln_writes(kiln))
 		status = KILN_E_READONLY;
 	else if (!store->ops->verify)
 		status = KILN_E_UNSUPPORTED;

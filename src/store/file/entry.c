@@ -249,7 +249,9 @@ int ki_file_quarantine(const struct ki_file_store *store,
 	err = sys->rename(sys, from, to);
 	if (err == -ENOENT && !ki_file_make_directory(store, directory))
 		err = sys->rename(sys, from, to);
-	if (err && err != -ENOENT)
+	if (!err)
+		(void)sys->touch(sys, to); /* since when it is there */
+	else if (err != -ENOENT)
 		err = sys->unlink(sys, from);
 	if (!err)
 		ki_file_say(store, KILN_LOG_ERROR, from,

@@ -331,7 +331,7 @@ static enum kiln_status file_wipe(struct kiln_tier *tier)
 		err = ki_file_walk(store, path, unlink_entry, store);
 	if (!err)
 		err = ki_file_walk_all(store, unlink_entry, store);
-	return err ? ki_status_from_errno(err) : ki_file_sweep(store);
+	return err ? ki_status_from_errno(err) : ki_file_sweep(store, NULL);
 }
 
 static enum kiln_status file_set_limit(struct kiln_tier *tier,
@@ -348,7 +348,7 @@ static enum kiln_status file_set_limit(struct kiln_tier *tier,
 	settings = ki_file_settings_now(store);
 	settings.bytes_max = bytes_max;
 	status = ki_file_settings_set(store, &settings);
-	return status ? status : ki_file_sweep(store);
+	return status ? status : ki_file_sweep(store, NULL);
 }
 
 /* ---- Locks and counters ------------------------------------------------------ */

@@ -159,8 +159,11 @@ struct ki_file_access {
 	struct ki_file_usage usage;
 };
 
-/* TIMEOUT: another process has it for longer than 20 ms. */
+/* TIMEOUT: another process has it for longer. */
+#define KI_FILE_PUT_NS	((uint64_t)20 * 1000000)
+#define KI_FILE_TOOL_NS ((uint64_t)2000 * 1000000)
 enum kiln_status ki_file_access_begin(const struct ki_file_store *store,
+				      uint64_t wait_ns,
 				      struct ki_file_access *access);
 void ki_file_access_end(const struct ki_file_store *store,
 			struct ki_file_access *access);
@@ -186,8 +189,23 @@ void ki_file_room_finish(struct ki_file_store *store, struct ki_file_room *room,
 /* At close: give back what is left. */
 void ki_file_return_reserve(struct ki_file_store *store);
 
-/* Count all files anew and evict until the bound holds. */
-enum kiln_status ki_file_sweep(struct ki_file_store *store);
+/* What is asked of a sweep beyond keeping the bound, and what it did. */
+struct ki_file_sweep {
+	uint64_t bytes_max;	/* 0: as the settings say */
+	int64_t aside_since_ns; /* damaged ones put aside before then go */
+	uint64_t noted;		/* 0: the total was not known */
+	uint64_t counted;
+	uint64_t left;
+	uint64_t n_evicted;
+	uint64_t n_expired;
+	uint64_t n_aside;
+	uint64_t n_temporaries;
+};
+
+/* Count all files anew and evict until the bound holds; waits for its turn.
+   `sweep` may be NULL. */
+enum kiln_status ki_file_sweep(struct ki_file_store *store,
+			       struct ki_file_sweep *sweep);
 
 /* When the last sweep was, by the file system's clock; INT64_MIN: never. */
 int64_t ki_file_swept_ns(const struct ki_file_store *store);

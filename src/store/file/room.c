@@ -39,6 +39,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -46,7 +47,6 @@
 
 #define USAGE_BYTES   48
 #define CHUNKS	      256
-#define LOCK_NS	      ((uint64_t)20 * 1000000)
 #define BLOCK_BYTES   4096
 #define TOTAL_UNKNOWN UINT64_MAX
 
@@ -144,6 +144,7 @@ void ki_file_access_end(const struct ki_file_store *store,
 }
 
 enum kiln_status ki_file_access_begin(const struct ki_file_store *store,
+				      uint64_t wait_ns,
 				      struct ki_file_access *access)
 {
 	const struct ki_sys *sys = store->sys;
@@ -154,7 +155,7 @@ enum kiln_status ki_file_access_begin(const struct ki_file_store *store,
 		return ki_status_from_errno(access->fd);
 	ki_fork_close_add(&access->place, access->fd);
 	err = ki_lock_until(sys, access->fd, KI_LOCK_EXCLUSIVE, 0, 1,
-			    sys->monotonic_ns(sys) + LOCK_NS);
+			    sys->monotonic_ns(sys) + wait_ns);
 	if (err == -ETIMEDOUT) {
 		ki_file_access_end(store, access);
 		return KILN_E_TIMEOUT;
@@ -190,14 +191,15 @@ struct candidate {
 
 struct sweep {
 	const struct ki_file_store *store;
+	struct ki_file_sweep *report;
 	int64_t now_ns;
+	int64_t used_since_ns; /* what was not has expired */
 	int in_quarantine;
 	struct ki_evictable *evictable;
 	struct candidate *candidates;
 	size_t n, capacity;
 	uint64_t total;
 	uint64_t fixed; /* of what cannot be evicted */
-	uint64_t n_evicted;
 };
 
 static int grow(struct sweep *sweep)
@@ -220,23 +222,52 @@ static int grow(struct sweep *sweep)
 	return 0;
 }
 
+/* A temporary: abandoned ones go. */
+static void count_temporary(struct sweep *sweep, const char *path,
+			    const char *name, const struct ki_file_info *info)
+{
+	const struct ki_file_store *store = sweep->store;
+
+	if (ki_temporary_is_abandoned(store->sys, &store->writer, name,
+				      info->mtime_ns, sweep->now_ns) &&
+	    !store->sys->unlink(store->sys, path)) {
+		sweep->report->n_temporaries++;
+		return;
+	}
+	sweep->total += ki_file_charge(info);
+	sweep->fixed += ki_file_charge(info);
+}
+
+/* 1: it was too old, and is gone. */
+static int drop_old(struct sweep *sweep, const char *path,
+		    const struct ki_file_info *info)
+{
+	const struct ki_sys *sys = sweep->store->sys;
+	int64_t since_ns = sweep->in_quarantine ? sweep->report->aside_since_ns
+						: sweep->used_since_ns;
+
+	if (info->mtime_ns >= since_ns || sys->unlink(sys, path))
+		return 0;
+	if (sweep->in_quarantine)
+		sweep->report->n_aside++;
+	else
+		sweep->report->n_expired++;
+	return 1;
+}
+
 static int count_file(void *arg, enum ki_file_kind kind,
 		      const uint8_t digest[KILN_DIGEST_BYTES], const char *path,
 		      const char *name, const struct ki_file_info *info)
 {
 	struct sweep *sweep = arg;
-	const struct ki_file_store *store = sweep->store;
 	int err;
 
 	if (kind == KI_FILE_TEMPORARY) {
-		if (ki_temporary_is_abandoned(store->sys, &store->writer, name,
-					      info->mtime_ns, sweep->now_ns) &&
-		    !store->sys->unlink(store->sys, path))
-			return 0;
-		sweep->total += ki_file_charge(info);
-		sweep->fixed += ki_file_charge(info);
+		count_temporary(sweep, path, name, info);
 		return 0;
 	}
+	if (drop_old(sweep, path, info))
+		return 0;
 	err = grow(sweep);
 	if (err)
 		return err;
@@ -252,6 +283,33 @@ static int count_file(void *arg, enum ki_file_kind kind,
 	return 0;
 }
 
+/* Temporaries of the files that stand in the root itself. */
+static int count_root(struct sweep *sweep)
+{
+	const struct ki_file_store *store = sweep->store;
+	const struct ki_sys *sys = store->sys;
+	const size_t suffix = sizeof(KI_TEMPORARY_SUFFIX) - 1;
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+	struct ki_dir *dir;
+	const char *name;
+	int more, err = sys->opendir(sys, store->root, &dir);
+
+	if (err)
+		return err;
+	while ((more = sys->readdir(sys, dir, &name)) > 0) {
+		size_t size = strlen(name);
+
+		if (size > suffix &&
+		    !strcmp(name + size - suffix, KI_TEMPORARY_SUFFIX) &&
+		    !ki_path_join(path, store->root, name) &&
+		    !sys->lstat(sys, path, &info) && S_ISREG(info.mode))
+			count_temporary(sweep, path, name, &info);
+	}
+	sys->closedir(sys, dir);
+	return more;
+}
+
 static int count_all(struct sweep *sweep)
 {
 	const struct ki_file_store *store = sweep->store;
@@ -259,6 +317,8 @@ static int count_all(struct sweep *sweep)
 	int err = ki_path_join(path, store->root, "quarantine");
 
 	sweep->fixed = sweep->total = ki_file_fixed_bytes(store);
+	if (!err)
+		err = count_root(sweep);
 	sweep->in_quarantine = 1;
 	if (!err)
 		err = ki_file_walk(store, path, count_file, sweep);
@@ -288,29 +348,34 @@ static int remove_victim(const struct ki_file_store *store,
 	return err == -ENOENT ? 0 : err;
 }
 
-static void evict(struct sweep *sweep, uint64_t bytes_left,
-		  int64_t used_before_ns)
+/* Damaged ones first, then what was not used for longest. */
+static void evict(struct sweep *sweep, uint64_t bytes_left)
 {
 	size_t i, n = ki_evict_choose(sweep->evictable, sweep->n, bytes_left,
-				      used_before_ns);
+				      INT64_MIN);
 
 	for (i = 0; i < n; i++) {
 		const struct ki_evictable *victim = &sweep->evictable[i];
+		const struct candidate *candidate =
+			&sweep->candidates[victim->id];
 
-		if (remove_victim(sweep->store, &sweep->candidates[victim->id]))
+		if (remove_victim(sweep->store, candidate))
 			continue;
 		sweep->total -= victim->bytes;
-		sweep->n_evicted++;
+		if (candidate->is_quarantined)
+			sweep->report->n_aside++;
+		else
+			sweep->report->n_evicted++;
 	}
 }
 
-/* Everything unused since then goes: damaged entries always. */
+/* What was not used since then has expired. */
 static int64_t oldest_use(const struct ki_file_settings *settings,
 			  int64_t now_ns)
 {
 	if (!settings->age_max_s ||
 	    settings->age_max_s > (uint64_t)INT64_MAX / 1000000000)
-		return INT64_MIN + 1;
+		return INT64_MIN;
 	return now_ns - (int64_t)settings->age_max_s * 1000000000;
 }
 
@@ -326,39 +391,55 @@ static uint64_t still_pending(const struct ki_sys *sys,
 	return 0;
 }
 
+static void count_evicted(const struct ki_file_store *store, uint64_t n)
+{
+	uint64_t deltas[KILN_N_COUNTERS] = { 0 };
+
+	deltas[KILN_COUNT_EVICTED] = n;
+	if (n)
+		(void)ki_counters_add(store->sys, store->stats, deltas);
+}
+
 /* Under the lock: make `need` bytes fit and write the true total. */
 static enum kiln_status sweep_locked(const struct ki_file_store *store,
 				     const struct ki_file_settings *settings,
 				     struct ki_file_access *access,
-				     uint64_t need)
+				     uint64_t need,
+				     struct ki_file_sweep *report)
 {
-	struct sweep sweep = { .store = store };
+	struct sweep sweep = { .store = store, .report = report };
 	uint64_t limit = settings->bytes_max ? usable(settings->bytes_max)
 					     : UINT64_MAX / 2;
 	const uint64_t pending = still_pending(store->sys, access);
-	uint64_t bytes_left = UINT64_MAX;
+	const int refuse =
+		(store->flags & KILN_OPEN_REFUSE_FULL) && !report->bytes_max;
 	enum kiln_status status = KILN_OK;
 	int err = write_usage(store->sys, access); /* for its time */
 
+	if (report->bytes_max && report->bytes_max < limit)
+		limit = report->bytes_max;
 	sweep.now_ns = access->now_ns;
+	sweep.used_since_ns = oldest_use(settings, sweep.now_ns);
 	if (!err)
 		err = count_all(&sweep);
 	if (err) {
 		status = ki_status_from_errno(err);
 		goto out;
 	}
+	if (access->usage.total != TOTAL_UNKNOWN)
+		report->noted = access->usage.total;
 	sweep.total += pending;
 	sweep.fixed += pending;
+	report->counted = sweep.total;
 	if (sweep.fixed > limit || need > limit - sweep.fixed)
 		status = KILN_E_TOO_LARGE;
-	else if (sweep.total + need > limit &&
-		 !(store->flags & KILN_OPEN_REFUSE_FULL))
-		bytes_left = limit - sweep.fixed - need < limit / 8 * 7
-				     ? limit - sweep.fixed - need
-				     : limit / 8 * 7;
-	evict(&sweep, bytes_left, oldest_use(settings, sweep.now_ns));
+	else if (sweep.total + need > limit && !refuse)
+		evict(&sweep, limit - sweep.fixed - need < limit / 8 * 7
+				      ? limit - sweep.fixed - need
+				      : limit / 8 * 7);
 	if (!status && sweep.total + need > limit)
 		status = KILN_E_FULL;
+	report->left = sweep.total;
 	access->usage =
 		(struct ki_file_usage){ .total = sweep.total,
 					.pending = pending,
@@ -367,27 +448,26 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 	err = write_usage(store->sys, access);
 	if (err && !status)
 		status = ki_status_from_errno(err);
-	if (sweep.n_evicted) {
-		uint64_t deltas[KILN_N_COUNTERS] = { 0 };
-
-		deltas[KILN_COUNT_EVICTED] = sweep.n_evicted;
-		(void)ki_counters_add(store->sys, store->stats, deltas);
-	}
+	count_evicted(store, report->n_evicted + report->n_expired);
 out:
 	free(sweep.evictable);
 	free(sweep.candidates);
 	return status;
 }
 
-enum kiln_status ki_file_sweep(struct ki_file_store *store)
+enum kiln_status ki_file_sweep(struct ki_file_store *store,
+			       struct ki_file_sweep *sweep)
 {
 	const struct ki_file_settings settings = ki_file_settings_now(store);
+	struct ki_file_sweep report = { .aside_since_ns = INT64_MIN };
 	struct ki_file_access access;
-	enum kiln_status status = ki_file_access_begin(store, &access);
+	enum kiln_status status =
+		ki_file_access_begin(store, KI_FILE_TOOL_NS, &access);
 
 	if (status)
 		return status;
-	status = sweep_locked(store, &settings, &access, 0);
+	status = sweep_locked(store, &settings, &access, 0,
+			      sweep ? sweep : &report);
 	ki_file_access_end(store, &access);
 	return status;
 }
@@ -430,13 +510,14 @@ static enum kiln_status speak_for(const struct ki_file_store *store,
 				  uint64_t *chunk)
 {
 	const uint64_t limit = usable(settings->bytes_max);
+	struct ki_file_sweep report = { .aside_since_ns = INT64_MIN };
 	struct ki_file_usage *usage = &access->usage;
 	enum kiln_status status;
 
 	if (need > limit)
 		return KILN_E_TOO_LARGE;
 	if (usage->total > limit || *chunk > limit - usage->total) {
-		status = sweep_locked(store, settings, access, need);
+		status = sweep_locked(store, settings, access, need, &report);
 		if (status)
 			return status;
 		if (*chunk > limit - usage->total)
@@ -452,7 +533,8 @@ static enum kiln_status begin_small(struct ki_file_store *store,
 {
 	uint64_t chunk = settings->bytes_max / CHUNKS;
 	struct ki_file_access access;
-	enum kiln_status status = ki_file_access_begin(store, &access);
+	enum kiln_status status =
+		ki_file_access_begin(store, KI_FILE_PUT_NS, &access);
 
 	if (status)
 		return status;
@@ -472,7 +554,8 @@ static enum kiln_status begin_large(struct ki_file_store *store,
 	const struct ki_sys *sys = store->sys;
 	struct ki_file_access *access = &room->access;
 	uint64_t chunk = room->need;
-	enum kiln_status status = ki_file_access_begin(store, access);
+	enum kiln_status status =
+		ki_file_access_begin(store, KI_FILE_PUT_NS, access);
 
 	if (status)
 		return status;
@@ -521,7 +604,7 @@ static void finish_large(const struct ki_file_store *store,
 
 	if (access->has_locks &&
 	    ki_lock_until(sys, access->fd, KI_LOCK_EXCLUSIVE, 0, 1,
-			  sys->monotonic_ns(sys) + LOCK_NS))
+			  sys->monotonic_ns(sys) + KI_FILE_PUT_NS))
 		goto out;
 	*usage = read_usage(sys, access->fd);
 	if (usage->total == TOTAL_UNKNOWN)
@@ -554,7 +637,7 @@ void ki_file_return_reserve(struct ki_file_store *store)
 	struct ki_file_access access;
 
 	store->reserve = 0;
-	if (!reserve || ki_file_access_begin(store, &access))
+	if (!reserve || ki_file_access_begin(store, KI_FILE_PUT_NS, &access))
 		return;
 	if (access.usage.epoch == store->reserve_epoch &&
 	    access.usage.total != TOTAL_UNKNOWN &&

@@ -328,11 +328,11 @@ enum kiln_status ki_file_list(struct kiln_tier *tier,
 
 struct verification {
 	struct ki_file_store *store;
-	unsigned flags;
+	int repair;
 	kiln_progress_fn *progress;
 	void *arg;
-	uint64_t n_total;
-	uint64_t n_done;
+	uint64_t total;
+	uint64_t done;
 	struct kiln_verify_report report;
 };
 
@@ -343,7 +343,7 @@ static int count_entry(void *arg, enum ki_file_kind kind,
 {
 	struct verification *verification = arg;
 
-	verification->n_total += kind == KI_FILE_ENTRY;
+	verification->total += kind == KI_FILE_ENTRY ? info->size : 0;
 	return 0;
 }
 
@@ -364,21 +364,41 @@ static int verify_entry(void *arg, enum ki_file_kind kind,
 		return -ENOMEM;
 	if (!status) {
 		report->n_entries++;
-		report->bytes += loaded.envelope.value_size;
+		report->bytes += loaded.info.size;
 		kiln_blob_unref(loaded.bytes);
 	} else if (status == KILN_E_FORMAT || status == KILN_E_IO) {
-		report->n_entries++;
 		report->n_damaged++;
-		if (status == KILN_E_FORMAT &&
-		    (verification->flags & KILN_VERIFY_REPAIR) &&
+		if (status == KILN_E_FORMAT && verification->repair &&
 		    ki_file_quarantine(verification->store, digest))
 			report->n_repaired++;
 	}
-	verification->n_done++;
+	verification->done += info->size;
+	if (verification->done > verification->total)
+		verification->total = verification->done;
 	if (verification->progress)
-		verification->progress(verification->arg, verification->n_done,
-				       verification->n_total);
+		verification->progress(verification->arg, verification->done,
+				       verification->total);
 	return 0;
+}
+
+/* The total, as it was noted and as it is; entries are counted by no one. */
+static enum kiln_status count_anew(struct ki_file_store *store,
+				   struct kiln_verify_report *report)
+{
+	struct ki_file_sweep sweep = { .aside_since_ns = INT64_MIN };
+	enum kiln_status status = ki_file_sweep(store, &sweep);
+
+	report->bytes_noted = sweep.noted;
+	report->bytes_counted = sweep.counted;
+	return status;
+}
+
+static int read_all(struct verification *verification)
+{
+	struct ki_file_store *store = verification->store;
+	int err = ki_file_walk_all(store, count_entry, verification);
+
+	return err ? err : ki_file_walk_all(store, verify_entry, verification);
 }
 
 enum kiln_status ki_file_verify(struct kiln_tier *tier, unsigned flags,
@@ -387,20 +407,21 @@ enum kiln_status ki_file_verify(struct kiln_tier *tier, unsigned flags,
 {
 	struct ki_file_store *store = (struct ki_file_store *)tier;
 	struct verification verification = {
-		.store = store, .flags = flags, .progress = progress, .arg = arg
+		.store = store,
+		.repair = !!(flags & KILN_VERIFY_REPAIR),
+		.progress = progress,
+		.arg = arg,
 	};
 	enum kiln_status status = KILN_OK;
-	int err;
 
-	if ((flags & KILN_VERIFY_REPAIR) && ki_file_is_readonly(store))
+	if (flags && ki_file_is_readonly(store))
 		return KILN_E_READONLY;
-	err = ki_file_walk_all(store, count_entry, &verification);
-	if (!err)
-		err = ki_file_walk_all(store, verify_entry, &verification);
-	if (err)
-		return ki_status_from_errno(err);
-	if (flags & KILN_VERIFY_REPAIR)
-		status = ki_file_sweep(store);
+	if (flags != KILN_VERIFY_ACCOUNTING)
+		status = ki_status_from_errno(read_all(&verification));
+	if (!status && flags)
+		status = count_anew(store, &verification.report);
+	if (!status && progress)
+		progress(arg, verification.total, verification.total);
 	if (!status)
 		*out_report = verification.report;
 	return status;
@@ -433,7 +454,7 @@ enum kiln_status ki_file_info_of(struct kiln_tier *tier,
 	int err = ki_path_join(path, store->root, "quarantine");
 	/* What is evicted here and written there must not count twice. */
 	int is_still = !ki_file_is_readonly(store) &&
-		       !ki_file_access_begin(store, &access);
+		       !ki_file_access_begin(store, KI_FILE_PUT_NS, &access);
 
 	if (!err)
 		err = ki_file_walk(store, path, add_up, &aside);

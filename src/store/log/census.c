@@ -126,8 +126,11 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 	err = sys->lstat(sys, path, &info);
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode))
-		return count_inside(sys, path, &census->bytes);
+	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode)) {
+		err = count_inside(sys, path, &census->quarantine_bytes);
+		census->bytes += census->quarantine_bytes;
+		return err;
+	}
 	if (!S_ISREG(info.mode))
 		return 0;
 	if (is_temporary(rest) && clean && !sys->unlink(sys, path))

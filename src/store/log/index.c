@@ -308,6 +308,16 @@ void ki_log_index_close(struct log_index *index)
 	free(index);
 }
 
+int ki_log_is_damaged(struct ki_log *log)
+{
+	struct log_index *index = NULL;
+	int is_damaged = 0;
+
+	(void)ki_log_index_open(log, &index, &is_damaged);
+	ki_log_index_close(index);
+	return is_damaged;
+}
+
 /* ---- Words and marks ------------------------------------------------- */
 
 static uint64_t scaled(uint64_t hash, uint64_t n)
@@ -325,6 +335,17 @@ void ki_log_slots_of(const struct log_index *index, uint64_t digest_low,
 		b = 0;
 	out_slots[0] = a * LOG_WORDS;
 	out_slots[1] = b * LOG_WORDS;
+}
+
+int ki_log_belongs(const struct log_index *index, uint64_t slot, uint64_t word,
+		   const uint8_t digest[16])
+{
+	uint64_t low = ki_digest_low(digest), slots[2];
+
+	ki_log_slots_of(index, low, ki_digest_high(digest), slots);
+	slot -= slot % LOG_WORDS;
+	return log_word_tag(word) == ki_log_tag_of(low) &&
+	       (slot == slots[0] || slot == slots[1]);
 }
 
 int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,

@@ -16,7 +16,9 @@
  *	structure.c  under byte 0: roll, eviction, large files, limits
  *	make.c       under byte 0: making, growing, wiping, rebuilding the index
  *	lock.c       byte-range locks; build locks; who is building
- *	inspect.c    list, verify, info
+ *	inspect.c    list, info
+ *	verify.c     reading and checking everything
+ *	quarantine.c what is left of damaged records
  *
  * Life of what is mapped:
  *
@@ -263,6 +265,8 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 				   struct log_index **out_index,
 				   int *out_damaged);
 void ki_log_index_close(struct log_index *index);
+/* Whether what stands at the index's path waits for a writer to make it anew. */
+int ki_log_is_damaged(struct ki_log *log);
 
 /*
  * In a guest, where a bad medium must not be a signal: bring in the buckets
@@ -310,6 +314,10 @@ static inline uint16_t ki_log_tag_of(uint64_t digest_low)
 {
 	return (uint16_t)digest_low;
 }
+
+/* Whether a word at this slot is one of this digest. */
+int ki_log_belongs(const struct log_index *index, uint64_t slot, uint64_t word,
+		   const uint8_t digest[16]);
 
 /* Compare and swap, keeping the account of entries and bytes. */
 int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
@@ -466,6 +474,7 @@ struct log_census {
 	int has_source;
 	uint32_t oldest_source;
 	uint64_t oldest_source_bytes;
+	uint64_t quarantine_bytes;
 	uint64_t copy_bytes_left; /* of this operation */
 	uint64_t n_evicted;
 };
@@ -530,10 +539,23 @@ enum kiln_status ki_log_wipe_now(struct ki_log *log);
 
 enum kiln_status ki_log_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
 			     struct kiln_entry *out_entry);
+enum kiln_status ki_log_info(struct kiln_tier *tier,
+			     struct kiln_store_info *out_info);
+
+/* ---- verify.c -------------------------------------------------------- */
+
 enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 			       kiln_progress_fn *progress, void *arg,
 			       struct kiln_verify_report *out_report);
-enum kiln_status ki_log_info(struct kiln_tier *tier,
-			     struct kiln_store_info *out_info);
+
+/* ---- quarantine.c ---------------------------------------------------- */
+
+/* Keep the bytes that a word leads to, if there is room to spare; takes byte
+   0. */
+void ki_log_quarantine_add(struct ki_log *log, struct log_index *index,
+			   uint64_t word);
+/* Under byte 0: remove those put aside before then; the bytes that go. */
+uint64_t ki_log_quarantine_drop(struct ki_log *log, int64_t before_ns,
+				uint64_t *out_n);
 
 #endif /* KI_STORE_LOG_LOG_H */

@@ -146,17 +146,6 @@ static int is_of_segment(uint64_t word, uint32_t number, uint32_t min_live)
 	       log_word_segment(word, min_live) == number;
 }
 
-static int belongs_to(const struct log_index *index, uint64_t slot,
-		      uint64_t word, const uint8_t digest[16])
-{
-	uint64_t low = ki_digest_low(digest), slots[2];
-
-	ki_log_slots_of(index, low, ki_digest_high(digest), slots);
-	slot -= slot % LOG_WORDS;
-	return log_word_tag(word) == ki_log_tag_of(low) &&
-	       (slot == slots[0] || slot == slots[1]);
-}
-
 /* The record at `offset`, whole, into malloc()ed memory; NULL if it is not
    sound or not worth it. */
 static uint8_t *read_record(struct ki_log *log, int fd, uint32_t number,
@@ -215,7 +204,7 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 	ki_log_limits_get(log, index, &limits);
 	if (ki_log_is_expired(log, index, slot, record->used_s,
 			      limits.age_max_s, &used_s) ||
-	    !belongs_to(index, slot, word, record->digest) ||
+	    !ki_log_belongs(index, slot, word, record->digest) ||
 	    !body_is_sound(data))
 		goto out;
 	to = log_tail_segment(index->header->tail);
@@ -411,6 +400,7 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 	const struct ki_sys *sys = log->sys;
 	struct log_limit_values limits;
 	char path[KI_PATH_MAX];
+	uint64_t n;
 	int refuse;
 
 	ki_log_limits_get(log, index, &limits);
@@ -430,6 +420,12 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 			if (!sys->unlink(sys, path))
 				census->bytes -= census->oldest_source_bytes;
 			census->has_source = 0;
+			continue;
+		}
+		if (census->quarantine_bytes) {
+			census->bytes -=
+				ki_log_quarantine_drop(log, INT64_MAX, &n);
+			census->quarantine_bytes = 0;
 			continue;
 		}
 		if (refuse)
