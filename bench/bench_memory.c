@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory hits: kiln_get_or_build() and kiln_blob_unref(), against what a C++
- * programmer would write (peer_map.h).
+ * Memory hits: kiln_get_or_build() and kiln_blob_unref().  A name as argument
+ * runs only that group: "map", and "1k" and "1M" (memory_tables.c) where all
+ * of their peers are there.
  *
- * 1000 entries; key records of 200 bytes, compared in full, by key objects
+ * Group "map" is against what a C++ programmer would write (peer_map.h).  1000
+ * entries; key records of 200 bytes, compared in full, by key objects
  * other than those that the values were put with.  Both sides have their
  * digests beforehand and walk the same shuffled order.  Rounds of the two are
  * interleaved, and each ratio is of one round; the median counts.
  */
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,14 @@
 #include <kiln/kiln.h>
 
 #include "bench.h"
+#include "memory_tables.h"
 #include "peer_map.h"
+#include "together.h"
 
 #define ENTRIES	     1000
 #define RECORD_BYTES 200
 #define VALUE_BYTES  4096
 #define ROUNDS	     15
-#define THREADS_MAX  2
 
 static struct kiln *kiln;
 static struct kiln_key *keys[ENTRIES];
@@ -111,9 +113,9 @@ static void check(void)
 	}
 }
 
-typedef void side_fn(void);
+typedef void side_fn(unsigned thread, void *arg);
 
-static void kiln_side(void)
+static void kiln_side(unsigned thread, void *arg)
 {
 	unsigned place = 0;
 
@@ -129,7 +131,7 @@ static void kiln_side(void)
 
 static uint8_t digests[ENTRIES][16];
 
-static void peer_side(void)
+static void peer_side(unsigned thread, void *arg)
 {
 	unsigned place = 0;
 
@@ -143,49 +145,17 @@ static void peer_side(void)
 	}
 }
 
-struct runner {
-	pthread_t thread;
-	pthread_barrier_t *barrier;
-	side_fn *side;
-	uint64_t start_ns, end_ns;
-};
-
-static void *run(void *arg)
+static void begin(void *arg)
 {
-	struct runner *runner = arg;
-
 	kiln_blob_unref(hit(keys[0])); /* a thread's first hit is dearer */
-	pthread_barrier_wait(runner->barrier);
-	runner->start_ns = bench_now_ns();
-	runner->side();
-	runner->end_ns = bench_now_ns();
-	return NULL;
 }
 
 /* Wall time for one operation, over all threads. */
 static double measure(side_fn *side, unsigned n_threads)
 {
-	struct runner runners[THREADS_MAX];
-	uint64_t start = UINT64_MAX, end = 0;
-	pthread_barrier_t barrier;
-	unsigned i;
+	struct together together = { .begin = begin, .body = side };
 
-	pthread_barrier_init(&barrier, NULL, n_threads);
-	for (i = 0; i < n_threads; i++) {
-		runners[i] =
-			(struct runner){ .barrier = &barrier, .side = side };
-		if (pthread_create(&runners[i].thread, NULL, run, &runners[i]))
-			bench_fail("no thread");
-	}
-	for (i = 0; i < n_threads; i++) {
-		pthread_join(runners[i].thread, NULL);
-		if (runners[i].start_ns < start)
-			start = runners[i].start_ns;
-		if (runners[i].end_ns > end)
-			end = runners[i].end_ns;
-	}
-	pthread_barrier_destroy(&barrier);
-	return (double)(end - start) / (double)(n_ops * n_threads);
+	return together_run(&together, n_threads) / (double)(n_ops * n_threads);
 }
 
 static void compare(struct bench *bench, unsigned n_threads, double bar)
@@ -211,21 +181,50 @@ static void compare(struct bench *bench, unsigned n_threads, double bar)
 		      BENCH_LOWER);
 }
 
-int main(int argc, char **argv)
+static void map_group(struct bench *bench)
 {
-	struct bench bench;
-
-	bench_begin(&bench, argc, argv, "memory");
-	if (bench.quick)
+	if (bench->quick)
 		n_ops /= 100;
 	fill();
 	for (unsigned i = 0; i < ENTRIES; i++)
 		memcpy(digests[i], kiln_key_digest(keys[i]), 16);
 	check();
-	compare(&bench, 1, 1.0);
-	compare(&bench, 2, 0.4);
+	compare(bench, 1, 1.0);
+	compare(bench, 2, 0.4);
 	for (unsigned i = 0; i < ENTRIES; i++)
 		kiln_key_free(keys[i]);
 	kiln_close(kiln);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct bench *bench);
+} groups[] = {
+	{ "map", map_group },
+#ifdef BENCH_TABLES
+	{ "1k", memory_tables_1k },
+	{ "1M", memory_tables_1m },
+#endif
+};
+
+static int is_wanted(const struct bench *bench, const char *name)
+{
+	for (int i = 0; i < bench->n_args; i++)
+		if (!strcmp(name, bench->args[i]))
+			return 1;
+	return !bench->n_args;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench bench;
+
+	bench_begin(&bench, argc, argv, "memory");
+	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
+		if (!is_wanted(&bench, groups[i].name))
+			continue;
+		fprintf(stderr, "memory: %s\n", groups[i].name);
+		groups[i].run(&bench);
+	}
 	return bench_end(&bench);
 }

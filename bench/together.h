@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KILN_BENCH_TOGETHER_H
+#define KILN_BENCH_TOGETHER_H
+
+/* Threads that start what is timed together. */
+
+#define TOGETHER_MAX 2
+
+struct together {
+	void (*begin)(void *arg); /* in each thread, not timed; may be NULL */
+	void (*body)(unsigned thread, void *arg);
+	void (*end)(void *arg); /* the same as begin */
+	void *arg;
+};
+
+/* ns from the first start to the last end. */
+double together_run(const struct together *together, unsigned n_threads);
+
+#endif /* KILN_BENCH_TOGETHER_H */
