@@ -28,9 +28,16 @@ uint32_t ki_log_next_number(const struct log_header *header,
 			    const struct log_census *census)
 {
 	uint64_t next = header->next_number, tail = header->tail;
-	uint32_t number = log_number_is_sound(next) ? (uint32_t)next : 1;
-	uint32_t last;
+	uint64_t min_live = header->min_live;
+	uint32_t number = 1, last;
 
+	/* Below min_live nothing would be found. */
+	if (log_number_is_sound(min_live))
+		number = (uint32_t)min_live;
+	if (log_number_is_sound(next) &&
+	    (!log_number_is_sound(min_live) ||
+	     log_is_before(number, (uint32_t)next)))
+		number = (uint32_t)next;
 	if (log_tail_is_sound(tail) &&
 	    !log_is_before(log_tail_segment(tail), number))
 		number = log_tail_segment(tail) + 1;
@@ -573,16 +580,19 @@ static void make_spare(struct ki_log *log, struct log_index *index,
 		(void)make_file(log, log->spare_path, size, NULL);
 }
 
+/* Also where files of a former store came back that are far ahead. */
 static void repair_numbers(struct log_index *index,
 			   const struct log_census *census)
 {
 	struct log_header *header = index->header;
+	uint64_t min_live = header->min_live;
+	uint32_t next = ki_log_next_number(header, census);
 
-	if (log_number_is_sound(header->min_live))
+	if (log_number_is_sound(min_live) &&
+	    next - (uint32_t)min_live < LOG_SPAN_MAX)
 		return;
 	header->min_live = log_number_word(
-		census->n_files ? census->files[0].number
-				: ki_log_next_number(header, census));
+		census->n_files ? census->files[0].number : next);
 }
 
 /* Oldest segments in which age has left nothing. */
