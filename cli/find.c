@@ -72,3 +72,28 @@ int ki_find_entry(struct kiln *kiln, const struct ki_settings *settings,
 	ki_complain("%zu entries begin with '%s': give more digits", n, prefix);
 	return KI_EXIT_USAGE;
 }
+
+static int is_record(const struct kiln_entry *entry,
+		     const struct kiln_field *field)
+{
+	uint8_t digest[KI_BLAKE2B_BYTES];
+	size_t size = kiln_blob_size(entry->record);
+
+	if (size != field->original_size || field->size != sizeof(digest))
+		return 0;
+	ki_blake2b(kiln_blob_data(entry->record), size, digest);
+	return !memcmp(digest, field->data, sizeof(digest));
+}
+
+int ki_find_record(struct kiln *kiln, const struct kiln_field *field,
+		   struct kiln_entry *out_entry)
+{
+	struct kiln_cursor cursor = { { 0 } };
+
+	while (!kiln_list(kiln, &cursor, out_entry)) {
+		if (is_record(out_entry, field))
+			return 1;
+		kiln_entry_fini(out_entry);
+	}
+	return 0;
+}

@@ -19,4 +19,11 @@
 int ki_find_entry(struct kiln *kiln, const struct ki_settings *settings,
 		  const char *prefix, struct kiln_entry *out_entry);
 
+/*
+ * The entry whose whole key record has the digest of a field, as inputs of a
+ * link have it: 1, to be freed with kiln_entry_fini(), or 0.  Says nothing.
+ */
+int ki_find_record(struct kiln *kiln, const struct kiln_field *field,
+		   struct kiln_entry *out_entry);
+
 #endif /* KI_CLI_FIND_H */

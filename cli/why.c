@@ -116,11 +116,63 @@ static const char *change_of(const struct ki_difference *difference)
 				    : "changed";
 }
 
-static void difference_json(struct ki_json *json,
-			    const struct ki_difference *difference)
+/* Libraries are linked of libraries. */
+#define DEPTH_MAX 4
+
+/* The inputs of two links that differ, as far as they are stored. */
+struct inputs {
+	struct kiln_entry before, after;
+	struct ki_comparison comparison;
+};
+
+static int is_of_input(const struct ki_difference *difference)
+{
+	static const char prefix[] = "input ";
+	const struct kiln_field *before = difference->before;
+	const struct kiln_field *after = difference->after;
+
+	return before && after && before->kind == KILN_FIELD_DIGEST &&
+	       after->kind == KILN_FIELD_DIGEST &&
+	       after->label_size >= sizeof(prefix) - 1 &&
+	       !memcmp(after->label, prefix, sizeof(prefix) - 1);
+}
+
+/* 1, to be ended with inputs_fini(), or 0. */
+static int inputs_init(struct inputs *inputs, struct kiln *kiln,
+		       const struct ki_difference *difference, unsigned depth)
+{
+	if (depth == DEPTH_MAX || !is_of_input(difference) ||
+	    !ki_find_record(kiln, difference->before, &inputs->before))
+		return 0;
+	if (ki_find_record(kiln, difference->after, &inputs->after)) {
+		if (!ki_compare(&inputs->comparison, inputs->before.record,
+				inputs->after.record))
+			return 1;
+		ki_comparison_fini(&inputs->comparison);
+		kiln_entry_fini(&inputs->after);
+	}
+	kiln_entry_fini(&inputs->before);
+	return 0;
+}
+
+static void inputs_fini(struct inputs *inputs)
+{
+	ki_comparison_fini(&inputs->comparison);
+	kiln_entry_fini(&inputs->after);
+	kiln_entry_fini(&inputs->before);
+}
+
+static void differences_json(struct ki_json *json, struct kiln *kiln,
+			     const struct ki_comparison *comparison,
+			     unsigned depth);
+
+static void difference_json(struct ki_json *json, struct kiln *kiln,
+			    const struct ki_difference *difference,
+			    unsigned depth)
 {
 	const struct kiln_field *field =
 		difference->after ? difference->after : difference->before;
+	struct inputs inputs;
 	struct ki_bytes words;
 
 	ki_bytes_init(&words);
@@ -135,16 +187,32 @@ static void difference_json(struct ki_json *json,
 		ki_field_json(json, "before", difference->before);
 	if (difference->after)
 		ki_field_json(json, "after", difference->after);
+	if (inputs_init(&inputs, kiln, difference, depth)) {
+		differences_json(json, kiln, &inputs.comparison, depth + 1);
+		inputs_fini(&inputs);
+	}
 	ki_json_end(json);
 	ki_bytes_fini(&words);
 }
 
-static void tell_json(struct ki_bytes *out, const struct ki_entry_view *view,
+static void differences_json(struct ki_json *json, struct kiln *kiln,
+			     const struct ki_comparison *comparison,
+			     unsigned depth)
+{
+	size_t i;
+
+	ki_json_array(json, "differences");
+	for (i = 0; i < comparison->n_differences; i++)
+		difference_json(json, kiln, &comparison->differences[i], depth);
+	ki_json_end(json);
+}
+
+static void tell_json(struct ki_bytes *out, struct kiln *kiln,
+		      const struct ki_entry_view *view,
 		      const struct ki_entry_view *other,
 		      const struct ki_comparison *comparison)
 {
 	struct ki_json json;
-	size_t i;
 
 	ki_json_begin(&json, out);
 	ki_json_object(&json, NULL);
@@ -154,10 +222,7 @@ static void tell_json(struct ki_bytes *out, const struct ki_entry_view *view,
 		ki_entry_json(&json, "other", other);
 	else
 		ki_json_null(&json, "other");
-	ki_json_array(&json, "differences");
-	for (i = 0; i < comparison->n_differences; i++)
-		difference_json(&json, &comparison->differences[i]);
-	ki_json_end(&json);
+	differences_json(&json, kiln, comparison, 0);
 	ki_json_end(&json);
 }
 
@@ -179,12 +244,33 @@ static void name(struct ki_bytes *out, const struct ki_entry_view *view)
 	ki_bytes_add_u8(out, ')');
 }
 
-static void tell_text(struct ki_bytes *out, const struct ki_entry_view *view,
+static void differences_text(struct ki_bytes *out, struct kiln *kiln,
+			     const struct ki_comparison *comparison,
+			     unsigned depth)
+{
+	struct inputs inputs;
+	size_t i;
+
+	for (i = 0; i < comparison->n_differences; i++) {
+		const struct ki_difference *difference =
+			&comparison->differences[i];
+
+		ki_bytes_printf(out, "%*s", 2 * (int)depth + 2, "");
+		ki_difference_words(out, difference);
+		ki_bytes_add_u8(out, '\n');
+		if (inputs_init(&inputs, kiln, difference, depth)) {
+			differences_text(out, kiln, &inputs.comparison,
+					 depth + 1);
+			inputs_fini(&inputs);
+		}
+	}
+}
+
+static void tell_text(struct ki_bytes *out, struct kiln *kiln,
+		      const struct ki_entry_view *view,
 		      const struct ki_entry_view *other,
 		      const struct ki_comparison *comparison)
 {
-	size_t i;
-
 	name(out, view);
 	if (!other) {
 		ki_bytes_add_string(out, ": nothing else of its kind is "
@@ -194,11 +280,7 @@ static void tell_text(struct ki_bytes *out, const struct ki_entry_view *view,
 	ki_bytes_add_string(out, " is another than ");
 	name(out, other);
 	ki_bytes_add_string(out, ":\n");
-	for (i = 0; i < comparison->n_differences; i++) {
-		ki_bytes_add_string(out, "  ");
-		ki_difference_words(out, &comparison->differences[i]);
-		ki_bytes_add_u8(out, '\n');
-	}
+	differences_text(out, kiln, comparison, 0);
 	if (!comparison->n_differences)
 		ki_bytes_add_string(out, strcmp(view->key, other->key)
 						 ? "  the order of the fields\n"
@@ -207,7 +289,7 @@ static void tell_text(struct ki_bytes *out, const struct ki_entry_view *view,
 }
 
 /* `other` may be NULL. */
-static int tell(const struct ki_command *command,
+static int tell(const struct ki_command *command, struct kiln *kiln,
 		const struct kiln_entry *entry, const struct kiln_entry *other)
 {
 	struct ki_comparison comparison = { .n_differences = 0 };
@@ -224,9 +306,11 @@ static int tell(const struct ki_command *command,
 	if (err)
 		out.failed = err;
 	else if (ki_given(command, KI_OPTION_JSON))
-		tell_json(&out, &view, other ? &other_view : NULL, &comparison);
+		tell_json(&out, kiln, &view, other ? &other_view : NULL,
+			  &comparison);
 	else
-		tell_text(&out, &view, other ? &other_view : NULL, &comparison);
+		tell_text(&out, kiln, &view, other ? &other_view : NULL,
+			  &comparison);
 	ki_comparison_fini(&comparison);
 	if (other)
 		ki_entry_view_fini(&other_view);
@@ -252,9 +336,9 @@ static int explain(const struct ki_command *command, struct kiln *kiln,
 	if (status)
 		return status;
 	if (command->n_arguments > 1)
-		status = tell(command, &other, first);
+		status = tell(command, kiln, &other, first);
 	else
-		status = tell(command, first, found ? &other : NULL);
+		status = tell(command, kiln, first, found ? &other : NULL);
 	if (found)
 		kiln_entry_fini(&other);
 	return status;

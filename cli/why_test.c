@@ -75,18 +75,24 @@ static void add_field(struct kiln_key *key, const struct field *field)
 	}
 }
 
-/* Put an entry; its key in hexadecimal goes to `out`. */
-static void put(const char *directory, const struct field *fields,
-		uint64_t created, uint64_t flags,
-		char out[2 * KILN_DIGEST_BYTES + 1])
+static struct kiln_key *make_key(const struct field *fields)
 {
-	struct kiln_metadata *metadata = kiln_metadata_new();
-	struct kiln *kiln = open_store(directory);
 	struct kiln_key *key = kiln_key_new();
 	size_t i;
 
 	for (i = 0; i < FIELDS_MAX && fields[i].what != END; i++)
 		add_field(key, &fields[i]);
+	return key;
+}
+
+/* Put an entry and free its key, which goes to `out` in hexadecimal. */
+static void put_key(const char *directory, struct kiln_key *key,
+		    uint64_t created, uint64_t flags,
+		    char out[2 * KILN_DIGEST_BYTES + 1])
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	struct kiln *kiln = open_store(directory);
+
 	assert_int_equal(kiln_key_finish(key), KILN_OK);
 	kiln_metadata_add_u64(metadata, KILN_META_CREATED, created);
 	kiln_metadata_add_u64(metadata, KILN_META_FLAGS, flags);
@@ -97,6 +103,13 @@ static void put(const char *directory, const struct field *fields,
 	kiln_key_free(key);
 	kiln_metadata_free(metadata);
 	kiln_close(kiln);
+}
+
+static void put(const char *directory, const struct field *fields,
+		uint64_t created, uint64_t flags,
+		char out[2 * KILN_DIGEST_BYTES + 1])
+{
+	put_key(directory, make_key(fields), created, flags, out);
 }
 
 static struct ended why(const char *directory, const char *key,
@@ -199,6 +212,77 @@ static void differences_are_told_in_words(void **state)
 		if (rows[i].words)
 			assert_string_equal(strchr(ended.out, '\n') + 1,
 					    rows[i].words);
+		ended_free(&ended);
+		free(directory);
+	}
+}
+
+/* A link's key has the digest of each input's: a library here, of one object. */
+static void put_linked(const char *directory, const struct field *object,
+		       int object_is_stored, char out[33])
+{
+	struct kiln_key *input = make_key(object), *key;
+	const void *record;
+	size_t size;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(kiln_key_finish(input), KILN_OK);
+		record = kiln_key_record(input, &size);
+		key = kiln_key_new();
+		kiln_key_add_string(key, "kind", "opencl link 1");
+		kiln_key_add_string(key, "options", i ? "" : "-create-library");
+		kiln_key_add_digest(key, "input 0", record, size);
+		if (i || object_is_stored)
+			put_key(directory, input, 1000, 0, out);
+		else
+			kiln_key_free(input);
+		input = key;
+	}
+	put_key(directory, key, 1000, 0, out);
+}
+
+static void what_makes_an_input_another_is_told_if_it_is_stored(void **state)
+{
+	static const struct field before[FIELDS_MAX] = {
+		{ TEXT, "kind", "opencl compile 1" },
+		{ CONTENT, "include foo.h", "old" },
+	};
+	static const struct field after[FIELDS_MAX] = {
+		{ TEXT, "kind", "opencl compile 1" },
+		{ CONTENT, "include foo.h", "newer" },
+	};
+	static const char *const words[] = {
+		"  input 0 changed (114 -> 114 bytes)\n"
+		"    input 0 changed (93 -> 93 bytes)\n",
+		"  input 0 changed (114 -> 114 bytes)\n"
+		"    input 0 changed (93 -> 93 bytes)\n"
+		"      include foo.h changed (3 -> 5 bytes)\n",
+	};
+	int stored;
+
+	for (stored = 0; stored < 2; stored++) {
+		char *directory = harness_directory();
+		char first[33], second[33];
+		struct ended ended;
+		json_t *json, *inner;
+
+		put_linked(directory, before, stored, first);
+		put_linked(directory, after, stored, second);
+		ended = why(directory, first, second, NULL);
+		assert_int_equal(status_of(&ended), 0);
+		assert_string_equal(strchr(ended.out, '\n') + 1, words[stored]);
+		ended_free(&ended);
+		ended = why(directory, first, second, "--json");
+		json = json_loads(ended.out, 0, NULL);
+		inner = json_array_get(json_object_get(json, "differences"), 0);
+		inner = json_array_get(json_object_get(inner, "differences"),
+				       0);
+		assert_non_null(inner);
+		assert_int_equal(
+			json_array_size(json_object_get(inner, "differences")),
+			stored);
+		json_decref(json);
 		ended_free(&ended);
 		free(directory);
 	}
@@ -327,6 +411,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(differences_are_told_in_words),
+		cmocka_unit_test(
+			what_makes_an_input_another_is_told_if_it_is_stored),
 		cmocka_unit_test(one_key_is_compared_with_the_nearest),
 		cmocka_unit_test(what_cannot_be_explained_is_said),
 	};
