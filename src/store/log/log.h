@@ -162,9 +162,10 @@ struct ki_log {
 	_Atomic uint64_t min_live_seen;
 	_Atomic int unplaced; /* enum log_unplaced */
 	_Atomic unsigned n_building;
-	_Atomic unsigned grow_pause; /* puts until growing is tried again */
-	_Atomic int has_retired;     /* log->retired is not empty */
-	_Atomic int has_told_damage; /* of an index that cannot be written */
+	_Atomic unsigned grow_pause;   /* puts until growing is tried again */
+	_Atomic unsigned medium_pause; /* files, until room is made again */
+	_Atomic int has_retired;       /* log->retired is not empty */
+	_Atomic int has_told_damage;   /* of an index that cannot be written */
 	struct log_stripe stripes[LOG_STRIPES];
 
 	/* Under mutex. */

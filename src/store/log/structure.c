@@ -519,7 +519,34 @@ static int use_spare(struct ki_log *log, struct log_index *index,
 	return 0;
 }
 
-/* A segment made for the purpose; on a full medium, at the cost of others. */
+#define MEDIUM_PAUSE 64
+
+/*
+ * A file of `size`; on a full medium at the cost of the oldest, but not of all:
+ * when more than it takes is gone in vain, it is not we who fill the medium, and
+ * the next so many times nothing is given for it.
+ */
+static int make_file_evicting(struct ki_log *log, struct log_index *index,
+			      struct log_census *census, const char *path,
+			      uint64_t size, int may_take_tail, int *out_fd)
+{
+	const uint64_t bytes = census->bytes;
+	int err = make_file(log, path, size, out_fd);
+
+	if ((err != -ENOSPC && err != -EDQUOT) ||
+	    (log->flags & KILN_OPEN_REFUSE_FULL) ||
+	    (log->medium_pause && --log->medium_pause))
+		return err;
+	while ((err == -ENOSPC || err == -EDQUOT) &&
+	       bytes - census->bytes < 2 * size &&
+	       !evict_oldest(log, index, census, may_take_tail))
+		err = make_file(log, path, size, out_fd);
+	if (err)
+		log->medium_pause = MEDIUM_PAUSE;
+	return err;
+}
+
+/* A segment made for the purpose. */
 static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
 				  struct log_census *census, uint64_t size)
 {
@@ -535,11 +562,7 @@ static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
 	err = take_number(log, index, census, &number, path);
 	if (err)
 		return ki_log_status(err);
-	do {
-		err = make_file(log, path, size, NULL);
-	} while ((err == -ENOSPC || err == -EDQUOT) &&
-		 !(log->flags & KILN_OPEN_REFUSE_FULL) &&
-		 !evict_oldest(log, index, census, 1));
+	err = make_file_evicting(log, index, census, path, size, 1, NULL);
 	if (!err)
 		err = log->sys->lstat(log->sys, path, &info);
 	if (!err)
@@ -715,11 +738,8 @@ static enum kiln_status large_locked(struct ki_log *log,
 		goto out;
 	err = take_number(log, index, &census, out_number, path);
 	if (!err)
-		do {
-			err = make_file(log, path, size, out_fd);
-		} while ((err == -ENOSPC || err == -EDQUOT) &&
-			 !(log->flags & KILN_OPEN_REFUSE_FULL) &&
-			 !evict_oldest(log, index, &census, 0));
+		err = make_file_evicting(log, index, &census, path, size, 0,
+					 out_fd);
 	status = ki_log_status(err);
 out:
 	*out_n_evicted = census.n_evicted;
