@@ -78,36 +78,6 @@ static uint64_t bytes_of(struct kiln_tier *tier)
 	return info.bytes;
 }
 
-/* What the files in a directory take, as the bound counts. */
-static uint64_t disk_bytes(const char *directory)
-{
-	DIR *dir = opendir(directory);
-	struct dirent *entry;
-	uint64_t bytes = 0;
-
-	assert_non_null(dir);
-	while ((entry = readdir(dir))) {
-		char *path = harness_path(directory, entry->d_name);
-		struct stat st;
-
-		if (!strcmp(entry->d_name, ".") ||
-		    !strcmp(entry->d_name, "..") || lstat(path, &st)) {
-			free(path);
-			continue;
-		}
-		if (S_ISDIR(st.st_mode)) {
-			bytes += disk_bytes(path);
-		} else {
-			uint64_t blocks = (uint64_t)st.st_blocks * 512;
-			uint64_t size = (uint64_t)st.st_size;
-			bytes += size > blocks ? size : blocks;
-		}
-		free(path);
-	}
-	closedir(dir);
-	return bytes;
-}
-
 /* Every file in a tree, by size, times and first bytes. */
 typedef void file_fn(const char *path, const struct stat *st, void *arg);
 
@@ -498,7 +468,7 @@ static void the_bound_is_never_passed_and_the_newest_stays(void **state)
 			continue;
 		assert_true(bytes_of(tier) <= BOUND);
 		if (kind->persists)
-			assert_true(disk_bytes(directory) <= BOUND);
+			assert_true(harness_disk_bytes(directory) <= BOUND);
 	}
 	for (unsigned n = 0; n < 800; n++) {
 		int status = get_numbered(tier, n);
@@ -594,7 +564,7 @@ static void a_lower_limit_holds_at_once(void **state)
 	assert_int_equal(tier->ops->set_limit(tier, BOUND), KILN_OK);
 	assert_true(bytes_of(tier) <= BOUND);
 	if (kind->persists)
-		assert_true(disk_bytes(directory) <= BOUND);
+		assert_true(harness_disk_bytes(directory) <= BOUND);
 	assert_int_equal(put_numbered(tier, 400, 20000, 0), KILN_OK);
 	assert_int_equal(get_numbered(tier, 400), KILN_OK);
 	tier->ops->close(tier);
@@ -811,7 +781,7 @@ static void many_processes_keep_the_bound(void **state)
 	munmap((void *)crowd.n_won, sizeof(*crowd.n_won));
 	tier = open_bounded(directory, BOUND, 0);
 	assert_true(bytes_of(tier) <= BOUND);
-	assert_true(disk_bytes(directory) <= BOUND);
+	assert_true(harness_disk_bytes(directory) <= BOUND);
 	tier->ops->close(tier);
 	free(directory);
 }

@@ -6,12 +6,23 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "store/log/log.h"
+
+static uint64_t log_rolls(struct kiln_tier *tier)
+{
+	return ((struct ki_log *)tier)->index->header->n_rolls;
+}
+
+static uint64_t log_grown(struct kiln_tier *tier)
+{
+	return ((struct ki_log *)tier)->index->header->n_grown;
+}
 
 const struct kind kinds[] = {
-	{ "log", ki_store_log_open, 1, 1260 },
-	{ "file", ki_store_file_open, 1, 0 },
-	{ "double", double_open, 0, 0 },
-	{ NULL, NULL, 0, 0 },
+	{ "log", ki_store_log_open, 1, log_rolls, log_grown },
+	{ "file", ki_store_file_open, 1, NULL, NULL },
+	{ "double", double_open, 0, NULL, NULL },
+	{ NULL, NULL, 0, NULL, NULL },
 };
 
 const struct kind *kind_find(const char *name)

@@ -15,9 +15,9 @@ struct kind {
 	enum kiln_status (*open)(const struct ki_store_options *options,
 				 struct kiln_tier **out_tier);
 	int persists; /* in the directory, for every process */
-	/* A store bounded by 2 MiB grows at some entry after this one, and before
-	   40 more.  0: it never does. */
-	unsigned grows_after;
+	/* How often it has done so, over all processes.  NULL: it never does. */
+	uint64_t (*n_rolls)(struct kiln_tier *tier);
+	uint64_t (*n_grown)(struct kiln_tier *tier);
 };
 
 extern const struct kind kinds[]; /* the last one has no name */

@@ -67,9 +67,11 @@ static int die_at(struct scene *scene, const struct operation *operation,
 		;
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
 		scene->status = KILN_E_IO;
+		scene->is_whole = 0;
 		return 1;
 	}
 	scene->status = KILN_OK;
+	scene->is_whole = 1;
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		fail_scene(scene, "the child failed by itself");
 	return 0;
@@ -97,7 +99,8 @@ static void die_at_every_call(void **state)
 
 	if (!has_check(original))
 		operation.check = NULL;
-	prepare_store(kind, place, operation.before);
+	scene.n_filled = prepare_store(kind, place, operation.before);
+	scene.work_before = work_done(kind, place, operation.work);
 	while (died) {
 		copy_store(place, copy, operation.before);
 		died = die_at(&scene, &operation, n);

@@ -4,7 +4,11 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const struct ki_sys *const real = &ki_sys_posix;
@@ -21,20 +25,29 @@ static int strike(struct fault *fault, const char *name)
 	if (fault->lasting ? fault->n_calls < fault->n
 			   : fault->n_calls != fault->n)
 		return 0;
-	if (fault->err == FAULT_DIE && !fault->dies_later)
-		kill(getpid(), SIGKILL);
 	if (!fault->n_fired++)
 		fault->fired = name;
 	return fault->err;
 }
 
+/* Dead, or stopped and in time continued: 1. */
+static int is_held(int err)
+{
+	if (err != FAULT_DIE && err != FAULT_STOP)
+		return 0;
+	kill(getpid(), err == FAULT_DIE ? SIGKILL : SIGSTOP);
+	return 1;
+}
+
 static int strike_call(const struct ki_sys *sys, const char *name)
 {
 	struct fault *fault = (struct fault *)(uintptr_t)sys;
+	int err;
 
 	if (fault->err == -ENOMEM || fault->err == FAULT_SHORT)
 		return 0;
-	return strike(fault, name);
+	err = strike(fault, name);
+	return is_held(err) ? 0 : err;
 }
 
 static int is_short(const struct ki_sys *sys, const char *name)
@@ -79,20 +92,17 @@ static ssize_t fault_pwritev(const struct ki_sys *sys, int fd,
 	struct fault *fault = (struct fault *)(uintptr_t)sys;
 	struct ki_piece half = { pieces[0].data, pieces[0].size / 2 };
 	struct ki_piece one = { pieces[0].data, 1 };
-	int err;
+	ssize_t n;
+	int err = 0;
 
-	fault->dies_later = 1;
-	err = strike_call(sys, "pwritev");
-	fault->dies_later = 0;
-	if (err) {
-		(void)real->pwritev(real, fd, &half, 1, offset);
-		if (err == FAULT_DIE)
-			kill(getpid(), SIGKILL);
-		return err;
-	}
 	if (pieces[0].size > 1 && is_short(sys, "pwritev"))
 		return real->pwritev(real, fd, &one, 1, offset);
-	return real->pwritev(real, fd, pieces, n_pieces, offset);
+	if (fault->err != -ENOMEM && fault->err != FAULT_SHORT)
+		err = strike(fault, "pwritev");
+	if (!err)
+		return real->pwritev(real, fd, pieces, n_pieces, offset);
+	n = real->pwritev(real, fd, &half, 1, offset);
+	return is_held(err) ? n : err;
 }
 
 #define FORWARD(name, parameters, arguments)                                   \
@@ -160,45 +170,90 @@ FORWARD(random, (const struct ki_sys *sys, void *data, size_t size),
 
 /* ---- Allocations ------------------------------------------------------------- */
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *data, size_t size);
-char *__real_strdup(const char *string);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *data, size_t size);
-char *__wrap_strdup(const char *string);
+/* What is allocated and not freed, in all threads. */
+static _Atomic long n_blocks;
 
 static int memory_fails(const char *name)
 {
 	return failing_memory && strike(failing_memory, name);
 }
 
-void *__wrap_malloc(size_t size)
+static void *counted(void *block)
 {
-	return memory_fails("malloc") ? NULL : __real_malloc(size);
+	n_blocks += block != NULL;
+	return block;
 }
 
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return memory_fails("calloc") ? NULL : __real_calloc(n, size);
-}
+#define ALLOCATE(type, name, parameters, arguments)                            \
+	type __real_##name parameters;                                         \
+	type __wrap_##name parameters;                                         \
+	type __wrap_##name parameters                                          \
+	{                                                                      \
+		return memory_fails(#name) ? NULL                              \
+					   : counted(__real_##name arguments); \
+	}
+
+ALLOCATE(void *, malloc, (size_t size), (size))
+ALLOCATE(void *, calloc, (size_t n, size_t size), (n, size))
+ALLOCATE(void *, aligned_alloc, (size_t alignment, size_t size),
+	 (alignment, size))
+ALLOCATE(char *, strdup, (const char *string), (string))
+ALLOCATE(char *, strndup, (const char *string, size_t size), (string, size))
+
+void *__real_realloc(void *data, size_t size);
+void *__wrap_realloc(void *data, size_t size);
+int __real_vasprintf(char **out, const char *format, va_list arguments);
+int __wrap_vasprintf(char **out, const char *format, va_list arguments);
+int __wrap_asprintf(char **out, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void __real_free(void *data);
+void __wrap_free(void *data);
 
 void *__wrap_realloc(void *data, size_t size)
 {
-	return memory_fails("realloc") ? NULL : __real_realloc(data, size);
+	void *moved =
+		memory_fails("realloc") ? NULL : __real_realloc(data, size);
+
+	return data ? moved : counted(moved);
 }
 
-char *__wrap_strdup(const char *string)
+int __wrap_vasprintf(char **out, const char *format, va_list arguments)
 {
-	return memory_fails("strdup") ? NULL : __real_strdup(string);
+	int n = memory_fails("vasprintf")
+			? -1
+			: __real_vasprintf(out, format, arguments);
+
+	n_blocks += n >= 0;
+	return n;
+}
+
+int __wrap_asprintf(char **out, const char *format, ...)
+{
+	va_list arguments;
+	int n;
+
+	va_start(arguments, format);
+	n = __wrap_vasprintf(out, format, arguments);
+	va_end(arguments);
+	return n;
+}
+
+void __wrap_free(void *data)
+{
+	n_blocks -= data != NULL;
+	__real_free(data);
+}
+
+long fault_n_blocks(void)
+{
+	return n_blocks;
 }
 
 /* ---- Rounds ------------------------------------------------------------------- */
 
 void fault_begin(struct fault *fault, int err)
 {
-	*fault = (struct fault){ .sys = *real, .err = err };
+	*fault = (struct fault){ .sys = *real, .err = err, .n_all = 32 };
 #define REPLACE(name) fault->sys.name = fault_##name
 	REPLACE(open);
 	REPLACE(close);
@@ -236,7 +291,8 @@ int fault_next(struct fault *fault)
 		fault->lasting = 1;
 		fault->n = 0;
 	}
-	fault->n += 1 + (fault->n > 32 ? fault->n * fault->stride / 32 : 0);
+	fault->n += 1 + (fault->n > fault->n_all ? fault->n * fault->stride / 32
+						 : 0);
 	fault->n_calls = 0;
 	fault->n_fired = 0;
 	fault->fired = "nothing";

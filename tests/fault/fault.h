@@ -15,8 +15,8 @@
  *
  * Each round fails a call further on, first that call alone, then, once no call
  * is left, from that call on.  The last round of each kind fails nothing.  No
- * call is listed by name.  `stride` leaves some out: of the first 32 calls none,
- * then ever more; 0 tries all.
+ * call is listed by name.  `stride` leaves some out: of the first `n_all` calls
+ * none, then ever more; 0 tries all.
  *
  * It tells the truth: a close that fails has closed, a write that fails may
  * have written half, and a call that fails has done nothing else.
@@ -32,15 +32,19 @@
 /* The process dies by SIGKILL at its n-th call, a write half done. */
 #define FAULT_DIE 2
 
+/* The process stops by SIGSTOP before its n-th call, a write half done, and
+   does it when it is continued. */
+#define FAULT_STOP 3
+
 struct fault {
 	struct ki_sys sys;
 	int err;
 	unsigned stride;
+	unsigned n_all;
 	int lasting;	  /* all calls from n on, or the n-th alone */
 	unsigned n;	  /* the call to fail, from 1 */
 	unsigned n_calls; /* while armed */
 	int armed;
-	int dies_later; /* inside a write, which does half first */
 	unsigned n_fired;
 	const char *fired; /* name of the first call that failed */
 };
@@ -49,5 +53,8 @@ void fault_begin(struct fault *fault, int err);
 int fault_next(struct fault *fault);
 void fault_arm(struct fault *fault);
 void fault_disarm(struct fault *fault);
+
+/* Blocks that are allocated now: what a round adds is a leak. */
+long fault_n_blocks(void);
 
 #endif /* KI_TESTS_FAULT_FAULT_H */

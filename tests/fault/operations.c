@@ -3,35 +3,36 @@
 #include "fault/operations.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/bytes.h"
+
 /* Made beforehand: nothing but the store allocates while a fault is armed. */
 static struct kiln_key *keys[6];
 static unsigned char value[100000];
 
-enum { KEY_0, KEY_1, KEY_CREATED, KEY_EVICTING };
+enum { KEY_0, KEY_1, KEY_CREATED, KEY_NEW };
 
 static const unsigned key_numbers[] = { 0, 1, 100, 200, 201, 202 };
 
-#define N_GROWING 40
-
-static struct kiln_key *growing_keys[N_GROWING];
+#define N_NEW	   3
+#define SMALL	   7000 /* of which a segment has several */
+#define LARGE	   60000
+#define FIRST_FILL 3000 /* numbers of what is there besides */
+#define N_FILL_MAX 4000
 
 void operations_begin(void)
 {
-	for (unsigned i = 0; i < N_GROWING; i++)
-		growing_keys[i] = numbered_key(9000 + i);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		keys[i] = numbered_key(key_numbers[i]);
 }
 
 void operations_end(void)
 {
-	for (unsigned i = 0; i < N_GROWING; i++)
-		kiln_key_free(growing_keys[i]);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		kiln_key_free(keys[i]);
 }
@@ -191,39 +192,47 @@ static enum kiln_status run_verify(struct scene *scene)
 					NULL, &report);
 }
 
-static enum kiln_status run_evict(struct scene *scene)
+static enum kiln_status put_new(struct scene *scene, size_t size)
 {
 	enum kiln_status status = KILN_OK;
 
-	for (unsigned i = 0; i < 3 && !status; i++)
-		status = put_value(scene, KEY_EVICTING + i, sizeof(value), 0);
+	for (unsigned i = 0; i < N_NEW && !status; i++)
+		status = put_value(scene, KEY_NEW + i, size, 0);
 	return status;
 }
 
-static enum kiln_status run_grow(struct scene *scene)
+static enum kiln_status run_put_small(struct scene *scene)
 {
-	enum kiln_status status = KILN_OK;
+	return put_new(scene, SMALL);
+}
 
-	for (unsigned i = 0; i < N_GROWING && !status; i++) {
-		fill_value(9000 + i, value, 8);
-		status = scene->tier->ops->put(scene->tier, growing_keys[i],
-					       "metadata", 8, value, 8, 0);
+static enum kiln_status run_put_large(struct scene *scene)
+{
+	return put_new(scene, sizeof(value));
+}
+
+static enum kiln_status run_put_tiny(struct scene *scene)
+{
+	return put_new(scene, 8);
+}
+
+static void check_new(struct scene *scene, struct kiln_tier *tier)
+{
+	for (unsigned i = 0; i < N_NEW; i++) {
+		int status = get_numbered(tier, key_numbers[KEY_NEW + i]);
+
+		if (status != KILN_OK &&
+		    (status != KILN_MISS || scene->status == KILN_OK))
+			fail_scene(scene, "a new entry is not there");
 	}
-	return status;
 }
 
 static void check_grown(struct scene *scene, struct kiln_tier *tier)
 {
-	for (unsigned n = 5000; n < 5000 + scene->kind->grows_after; n++)
+	check_new(scene, tier);
+	for (unsigned n = FIRST_FILL; n < FIRST_FILL + scene->n_filled; n++)
 		if (get_numbered(tier, n) != KILN_OK)
 			fail_scene(scene, "growing lost an entry");
-	for (unsigned n = 9000; n < 9000 + N_GROWING; n++) {
-		int status = get_numbered(tier, n);
-
-		if (status != KILN_OK &&
-		    (status != KILN_MISS || scene->status == KILN_OK))
-			fail_scene(scene, "growing lost a new entry");
-	}
 }
 
 static enum kiln_status run_set_limit(struct scene *scene)
@@ -264,49 +273,154 @@ static enum kiln_status run_close(struct scene *scene)
 	return KILN_OK;
 }
 
-const struct operation operations[] = {
-	{ "open_a_new_store", MAY_EVICT, NOTHING, 1, run_open, NULL },
-	{ "open_an_existing_store", SPARES_OTHERS, SOME, 1, run_open, NULL },
-	{ "get", SPARES_OTHERS, SOME, 0, run_get, check_got },
-	{ "create", SPARES_OTHERS, SOME, 0, run_create, check_created },
-	{ "replace", SPARES_OTHERS, SOME, 0, run_replace, check_replaced },
-	{ "remove", SPARES_OTHERS, SOME, 0, run_remove, check_removed },
-	{ "wipe", MAY_EVICT, SOME, 0, run_wipe, check_wiped },
-	{ "list", SPARES_OTHERS, SOME, 0, run_list, NULL },
-	{ "verify", SPARES_OTHERS, SOME, 0, run_verify, NULL },
-	{ "evict", MAY_EVICT, FULL, 0, run_evict, NULL },
-	{ "grow", SPARES_OTHERS, MANY, 0, run_grow, check_grown },
-	{ "set_limit", SPARES_OTHERS, SOME, 0, run_set_limit, NULL },
-	{ "info", SPARES_OTHERS, SOME, 0, run_info, NULL },
-	{ "count", SPARES_OTHERS, SOME, 0, run_count, NULL },
-	{ "lock", SPARES_OTHERS, SOME, 0, run_lock, NULL },
-	{ "close", SPARES_OTHERS, SOME, 0, run_close, NULL },
-	{ NULL, SPARES_OTHERS, SOME, 0, NULL, NULL },
-};
+#define ROW(name, harm, before, work, is_closed, run, check)                   \
+	{                                                                      \
+		name, harm, before, work, is_closed, run, check                \
+	}
 
-/* ---- Before and after ------------------------------------------------------------ */
+/* clang-format off */
+const struct operation operations[] = {
+	ROW("open_a_new_store", MAY_EVICT, NOTHING, NO_WORK, 1, run_open, NULL),
+	ROW("open_an_existing_store", SPARES_OTHERS, SOME, NO_WORK, 1, run_open, NULL),
+	ROW("get", SPARES_OTHERS, SOME, NO_WORK, 0, run_get, check_got),
+	ROW("create", SPARES_OTHERS, SOME, NO_WORK, 0, run_create, check_created),
+	ROW("replace", SPARES_OTHERS, SOME, NO_WORK, 0, run_replace, check_replaced),
+	ROW("remove", SPARES_OTHERS, SOME, NO_WORK, 0, run_remove, check_removed),
+	ROW("wipe", MAY_EVICT, SOME, NO_WORK, 0, run_wipe, check_wiped),
+	ROW("list", SPARES_OTHERS, SOME, NO_WORK, 0, run_list, NULL),
+	ROW("verify", SPARES_OTHERS, SOME, NO_WORK, 0, run_verify, NULL),
+	ROW("roll", SPARES_OTHERS, BRIM, ROLLS, 0, run_put_small, check_new),
+	ROW("evict", MAY_EVICT, USED, EVICTS, 0, run_put_small, check_new),
+	ROW("evict_large", MAY_EVICT, FULL, EVICTS, 0, run_put_large, check_new),
+	ROW("grow", SPARES_OTHERS, MANY, GROWS, 0, run_put_tiny, check_grown),
+	ROW("set_limit", SPARES_OTHERS, SOME, NO_WORK, 0, run_set_limit, NULL),
+	ROW("info", SPARES_OTHERS, SOME, NO_WORK, 0, run_info, NULL),
+	ROW("count", SPARES_OTHERS, SOME, NO_WORK, 0, run_count, NULL),
+	ROW("lock", SPARES_OTHERS, SOME, NO_WORK, 0, run_lock, NULL),
+	ROW("close", SPARES_OTHERS, SOME, NO_WORK, 0, run_close, NULL),
+	ROW(NULL, SPARES_OTHERS, SOME, NO_WORK, 0, NULL, NULL),
+};
+/* clang-format on */
+
+/* ---- Before ---------------------------------------------------------------------- */
 
 int has_operation(const struct kind *kind, const struct operation *operation)
 {
-	return operation->before != MANY || kind->grows_after;
+	return (operation->work != ROLLS || kind->n_rolls) &&
+	       (operation->work != GROWS || kind->n_grown);
 }
 
-void prepare_store(const struct kind *kind, const char *directory,
-		   enum before before)
+static uint64_t work_of(const struct kind *kind, struct kiln_tier *tier,
+			enum work work)
+{
+	static struct kiln_store_counters counters;
+
+	switch (work) {
+	case ROLLS:
+		return kind->n_rolls(tier);
+	case GROWS:
+		return kind->n_grown(tier);
+	case EVICTS:
+		assert_int_equal(tier->ops->counters(tier, &counters), KILN_OK);
+		return counters.total[KILN_COUNT_EVICTED];
+	default:
+		return 0;
+	}
+}
+
+uint64_t work_done(const struct kind *kind, const char *directory,
+		   enum work work)
 {
 	struct kiln_tier *tier;
+	uint64_t done;
+
+	if (work == NO_WORK)
+		return 0;
+	tier = open_real(kind, directory);
+	done = work_of(kind, tier, work);
+	tier->ops->close(tier);
+	return done;
+}
+
+/* What fills a store beside the first entries: some that are large, then
+   others until one more would do the work. */
+static const struct filling {
+	enum work until;
+	unsigned n_large;
+	size_t size;
+	int uses_first; /* look at the first entries once more */
+	int uses_large; /* and at every other one of the large */
+} fillings[] = {
+	[NOTHING] = { 0 },
+	[SOME] = { 0 },
+	[BRIM] = { ROLLS, 0, SMALL, 0, 0 },
+	[USED] = { EVICTS, 26, SMALL, 1, 0 },
+	[FULL] = { EVICTS, N_FILL_MAX, LARGE, 0, 1 },
+	[MANY] = { GROWS, 0, 8, 0, 0 },
+};
+
+static void fill_one(struct kiln_tier *tier, const struct filling *filling,
+		     unsigned n)
+{
+	size_t size = n < filling->n_large ? LARGE : filling->size;
+
+	assert_int_equal(put_numbered(tier, FIRST_FILL + n, size, 0), KILN_OK);
+}
+
+static void put_first(struct kiln_tier *tier)
+{
+	for (unsigned n = 0; n < N_ENTRIES; n++)
+		assert_int_equal(put_numbered(tier, n, 1000, 0), KILN_OK);
+}
+
+/* How many entries a store takes before the one that makes it do its work. */
+static unsigned n_before(const struct kind *kind, const struct filling *filling)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_real(kind, directory);
+	uint64_t done;
 	unsigned n;
 
-	if (before == NOTHING)
-		return;
-	tier = open_real(kind, directory);
-	for (n = 0; n < N_ENTRIES; n++)
-		assert_int_equal(put_numbered(tier, n, 1000, 0), KILN_OK);
-	for (n = 1000; before == FULL && n < 1030; n++)
-		assert_int_equal(put_numbered(tier, n, 60000, 0), KILN_OK);
-	for (n = 0; before == MANY && n < kind->grows_after; n++)
-		assert_int_equal(put_numbered(tier, 5000 + n, 8, 0), KILN_OK);
+	put_first(tier);
+	done = work_of(kind, tier, filling->until);
+	for (n = 0;
+	     n < N_FILL_MAX && work_of(kind, tier, filling->until) == done;
+	     n++) {
+		fill_one(tier, filling, n);
+		/* As the one that comes later: with nothing in reserve. */
+		if (filling->until == EVICTS) {
+			tier->ops->close(tier);
+			tier = open_real(kind, directory);
+		}
+	}
+	assert_in_range(n, 1, N_FILL_MAX - 1);
 	tier->ops->close(tier);
+	harness_remove(directory);
+	free(directory);
+	return n - 1;
+}
+
+unsigned prepare_store(const struct kind *kind, const char *directory,
+		       enum before before)
+{
+	const struct filling *filling = &fillings[before];
+	unsigned n, n_filled = 0;
+	struct kiln_tier *tier;
+
+	if (before == NOTHING)
+		return 0;
+	if (filling->until != NO_WORK)
+		n_filled = n_before(kind, filling);
+	tier = open_real(kind, directory);
+	put_first(tier);
+	for (n = 0; n < n_filled; n++)
+		fill_one(tier, filling, n);
+	for (n = 0; filling->uses_first && n < N_ENTRIES; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	for (n = 0; filling->uses_large && n < n_filled; n += 2)
+		assert_int_equal(get_numbered(tier, FIRST_FILL + n), KILN_OK);
+	tier->ops->close(tier);
+	return n_filled;
 }
 
 static void copy_file(const char *from, const char *to)
@@ -351,26 +465,62 @@ void copy_store(const char *from, const char *to, enum before before)
 		copy_tree(from, to);
 }
 
-static int keeps_bound(struct kiln_tier *tier)
+/* ---- After ----------------------------------------------------------------------- */
+
+/* A medium that is full takes what there is room for by eviction. */
+int may_lose(const struct scene *scene, const struct operation *operation)
+{
+	return operation->harm == MAY_EVICT ||
+	       (operation->work != NO_WORK &&
+		(scene->fault->err == -ENOSPC || scene->fault->err == -EDQUOT));
+}
+
+static int keeps_bound(const struct scene *scene, struct kiln_tier *tier)
 {
 	struct kiln_store_info info;
 
-	return !tier->ops->info(tier, &info) && info.bytes <= info.bytes_max;
+	return !tier->ops->info(tier, &info) && info.bytes <= info.bytes_max &&
+	       harness_disk_bytes(scene->directory) <= info.bytes_max;
 }
 
 /* What a dead process left counts again from the next roll on. */
 static int roll(struct kiln_tier *tier)
 {
 	for (unsigned n = 2000; n < 2040; n++)
-		if (put_numbered(tier, n, 60000, 0))
+		if (put_numbered(tier, n, LARGE, 0))
 			return 0;
 	return 1;
+}
+
+void check_listed(struct scene *scene, struct kiln_tier *tier)
+{
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_entry entry;
+	enum kiln_status status;
+
+	while (!(status = tier->ops->list(tier, &cursor, &entry))) {
+		struct kiln_field field;
+
+		if (kiln_record_find(kiln_blob_data(entry.record),
+				     kiln_blob_size(entry.record), "number",
+				     &field))
+			fail_scene(scene, "a record is damaged");
+		if (get_numbered(tier, ki_get_u32(field.data)) != KILN_OK)
+			fail_scene(scene, "an entry that is listed is not "
+					  "right");
+		kiln_entry_fini(&entry);
+	}
+	if (status != KILN_END)
+		fail_scene(scene, "the store cannot be listed");
 }
 
 void check_scene(struct scene *scene, const struct operation *operation)
 {
 	struct kiln_tier *tier = open_real(scene->kind, scene->directory);
 
+	if (scene->is_whole && operation->work != NO_WORK &&
+	    work_of(scene->kind, tier, operation->work) <= scene->work_before)
+		fail_scene(scene, "the operation did not do its work");
 	if (operation->check)
 		operation->check(scene, tier);
 	for (unsigned n = 0; n < N_ENTRIES; n++) {
@@ -378,13 +528,14 @@ void check_scene(struct scene *scene, const struct operation *operation)
 
 		if (status != KILN_OK && status != KILN_MISS)
 			fail_scene(scene, "an entry is damaged");
-		if (n && status == KILN_MISS &&
-		    operation->harm == SPARES_OTHERS)
+		if (n && status == KILN_MISS && !may_lose(scene, operation))
 			fail_scene(scene, "an entry that was not touched is "
 					  "lost");
 	}
-	if (!keeps_bound(tier) && (scene->fault->err != FAULT_DIE ||
-				   !roll(tier) || !keeps_bound(tier)))
+	check_listed(scene, tier);
+	if (!keeps_bound(scene, tier) &&
+	    (scene->fault->err != FAULT_DIE || !roll(tier) ||
+	     !keeps_bound(scene, tier)))
 		fail_scene(scene, "the bound is passed");
 	if (put_numbered(tier, 300, 2000, 0) != KILN_OK ||
 	    get_numbered(tier, 300) != KILN_OK)

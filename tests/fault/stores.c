@@ -22,26 +22,28 @@
 
 static const struct kind *kind;
 
-/* The first ones are what stores tell apart; the others take a long run. */
-static const int errors[] = { -EIO,    -ENOSPC, -EROFS,	 -ENOLCK,
-			      -ENOMEM, -EACCES, -ESTALE, FAULT_SHORT,
-			      -EMFILE, -EDQUOT, -EPERM,	 -EFBIG };
+/* What stores tell apart, and what is one of many to them: of those fewer
+   calls are tried, unless it may take long. */
+static const struct error {
+	int err;
+	int is_like_others;
+} errors[] = {
+	{ -EIO, 0 },	{ -ENOSPC, 0 }, { -EROFS, 0 },	{ -ENOLCK, 0 },
+	{ -ENOMEM, 0 }, { -EACCES, 1 }, { -ESTALE, 0 }, { FAULT_SHORT, 0 },
+	{ -EMFILE, 1 }, { -EDQUOT, 1 }, { -EPERM, 1 },	{ -EFBIG, 1 },
+};
 
-#define N_ERRORS       (sizeof(errors) / sizeof(errors[0]))
-#define N_ERRORS_SHORT 8
+#define N_ERRORS (sizeof(errors) / sizeof(errors[0]))
 
 static int is_long;
 
-static size_t n_errors(void)
-{
-	return is_long ? N_ERRORS : N_ERRORS_SHORT;
-}
-
 /* The first round of an error. */
-static void begin(struct fault *fault, size_t i)
+static void begin(struct fault *fault, const struct error *error)
 {
-	fault_begin(fault, errors[i]);
+	fault_begin(fault, error->err);
 	fault->stride = is_long ? 0 : 16;
+	if (error->is_like_others)
+		fault->n_all = 8;
 }
 
 static unsigned n_descriptors(void)
@@ -76,6 +78,7 @@ static int is_typed(enum kiln_status status)
 static void run_round(struct scene *scene, const struct operation *operation)
 {
 	unsigned before = n_descriptors();
+	long n_blocks = fault_n_blocks();
 
 	scene->tier = NULL;
 	if (!operation->is_closed)
@@ -84,6 +87,7 @@ static void run_round(struct scene *scene, const struct operation *operation)
 	scene->status = operation->run(scene);
 	fault_disarm(scene->fault);
 
+	scene->is_whole = !scene->fault->n_fired;
 	if (!is_typed(scene->status))
 		fail_scene(scene, "not a status for this");
 	if (!scene->fault->n_fired && scene->status)
@@ -93,7 +97,7 @@ static void run_round(struct scene *scene, const struct operation *operation)
 		int status = get_numbered(scene->tier, 2);
 
 		if (status != KILN_OK &&
-		    !(status == KILN_MISS && operation->harm == MAY_EVICT))
+		    !(status == KILN_MISS && may_lose(scene, operation)))
 			fail_scene(scene, "the handle is of no use any more");
 		scene->tier->ops->close(scene->tier);
 	}
@@ -102,6 +106,8 @@ static void run_round(struct scene *scene, const struct operation *operation)
 	if (n_descriptors() != before &&
 	    strcmp(scene->fault->fired, "fstat") != 0)
 		fail_scene(scene, "a descriptor is left open");
+	if (fault_n_blocks() != n_blocks)
+		fail_scene(scene, "memory is left behind");
 }
 
 static void run_operation(void **state)
@@ -110,15 +116,20 @@ static void run_operation(void **state)
 	char *master = harness_directory();
 	char *place = harness_path(master, "store");
 	char *copy = harness_path(master, "copy");
+	uint64_t work_before;
+	unsigned n_filled;
 
-	prepare_store(kind, place, operation->before);
-	for (size_t i = 0; i < n_errors(); i++) {
+	n_filled = prepare_store(kind, place, operation->before);
+	work_before = work_done(kind, place, operation->work);
+	for (size_t i = 0; i < N_ERRORS; i++) {
 		struct fault fault;
 		struct scene scene = { .kind = kind,
 				       .fault = &fault,
-				       .directory = copy };
+				       .directory = copy,
+				       .n_filled = n_filled,
+				       .work_before = work_before };
 
-		for (begin(&fault, i); fault_next(&fault);) {
+		for (begin(&fault, &errors[i]); fault_next(&fault);) {
 			copy_store(place, copy, operation->before);
 			run_round(&scene, operation);
 			harness_remove(copy);

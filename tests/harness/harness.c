@@ -2,6 +2,7 @@
 
 #include "harness/harness.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
@@ -78,6 +79,33 @@ void harness_remove(const char *path)
 {
 	nftw(path, open_up, 16, FTW_PHYS);
 	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+uint64_t harness_disk_bytes(const char *directory)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	uint64_t bytes = 0;
+
+	while (dir && (entry = readdir(dir))) {
+		char *path = harness_path(directory, entry->d_name);
+		struct stat st;
+
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
+		    !lstat(path, &st)) {
+			uint64_t blocks = (uint64_t)st.st_blocks * 512;
+			uint64_t size = (uint64_t)st.st_size;
+
+			if (S_ISDIR(st.st_mode))
+				bytes += harness_disk_bytes(path);
+			else
+				bytes += size > blocks ? size : blocks;
+		}
+		free(path);
+	}
+	if (dir)
+		closedir(dir);
+	return bytes;
 }
 
 unsigned harness_processes(unsigned n, harness_child_fn *body, void *arg,

@@ -26,6 +26,10 @@ char *harness_path(const char *directory, const char *name)
 /* Remove a directory and what is in it; never follows links. */
 void harness_remove(const char *path);
 
+/* What the files in a directory take: of each the larger of its size and its
+   blocks. */
+uint64_t harness_disk_bytes(const char *directory);
+
 /*
  * Run `body` in `n` child processes that start together once all are there.
  * A child's return value is its exit status.  Returns how many ended with a
