@@ -12,6 +12,7 @@
 
 #include "harness/harness.h"
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "key/key.h"
 #include "store/store.h"
@@ -383,6 +384,7 @@ static void a_newer_stores_files_are_left_alone(void **state)
 	tier->ops->close(tier);
 	bytes = harness_read(path, &size);
 	bytes[4]++;
+	ki_put_u64(bytes + 56, ki_xxh3_64(bytes, 56));
 	harness_write(path, bytes, size);
 	assert_int_equal(ki_store_file_open(&options, &tier), KILN_E_FORMAT);
 	again = harness_read(path, &again_size);

@@ -37,12 +37,12 @@ static void encode(const struct ki_file_settings *settings,
 static enum kiln_status decode(const uint8_t *bytes, size_t size,
 			       struct ki_file_settings *out_settings)
 {
-	if (size < SETTINGS_BYTES || memcmp(bytes, magic, sizeof(magic)) != 0)
+	if (size < SETTINGS_BYTES || memcmp(bytes, magic, sizeof(magic)) != 0 ||
+	    ki_get_u64(bytes + 56) != ki_xxh3_64(bytes, 56))
 		return KILN_MISS;
 	if (ki_get_u32(bytes + 4) > KI_FILE_VERSION)
 		return KILN_E_FORMAT;
-	if (ki_get_u32(bytes + 4) != KI_FILE_VERSION ||
-	    ki_get_u64(bytes + 56) != ki_xxh3_64(bytes, 56))
+	if (ki_get_u32(bytes + 4) != KI_FILE_VERSION)
 		return KILN_MISS;
 	*out_settings = (struct ki_file_settings){
 		.user_version = ki_get_u64(bytes + 8),

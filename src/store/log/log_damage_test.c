@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* What tests/damage does not ask of every store. */
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -92,131 +94,7 @@ static void free_picture(struct picture *picture)
 	store_free(&picture->store);
 }
 
-static int is_index(const struct file *file)
-{
-	return strstr(file->path, ".idx") != NULL;
-}
-
-/* How many of the entries are gone; wrong bytes abort. */
-static unsigned count_lost(struct store *store)
-{
-	unsigned i, lost = 0;
-	size_t size;
-
-	for (i = 0; i < N_ENTRIES; i++)
-		lost += store_get_any(store, i, &size) != KILN_OK;
-	assert_int_not_equal(store_get_any(store, 100, &size), KILN_OK);
-	return lost;
-}
-
-static void check_use(struct picture *picture, uint32_t flags,
-		      unsigned lost_max)
-{
-	struct store *store = &picture->store;
-
-	store->options.flags = flags;
-	store_open(store);
-	assert_in_range(count_lost(store), 0, lost_max);
-	if (!(flags & KILN_OPEN_READONLY)) {
-		assert_int_equal(store_put(store, 200, 500, 0), KILN_OK);
-		assert_int_equal(store_get(store, 200, 500), KILN_OK);
-		assert_in_range(count_lost(store), 0, lost_max);
-	}
-	store_close(store);
-}
-
-/* S13.  Zeros far from anything are tried less often. */
-static void a_flipped_byte_costs_one_entry_at_most(void **state)
-{
-	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST, KILN_OPEN_COPY };
-	struct picture picture = take_picture();
-	unsigned i, n = 0;
-	size_t at;
-
-	for (i = 0; i < picture.n_files; i++) {
-		struct file *file = &picture.files[i];
-
-		for (at = 0; at < file->size; at++) {
-			if (!file->data[at] && at % 97)
-				continue;
-			put_back(&picture);
-			file->data[at] ^= (char)(1 << n % 8);
-			harness_write(file->path, file->data, file->size);
-			check_use(&picture, ways[n % 3], 1);
-			file->data[at] ^= (char)(1 << n % 8);
-			n++;
-		}
-	}
-	free_picture(&picture);
-}
-
-static void a_flipped_byte_hurts_no_reader(void **state)
-{
-	struct picture picture = take_picture();
-	unsigned i, n = 0;
-	size_t at;
-
-	for (i = 0; i < picture.n_files; i++) {
-		struct file *file = &picture.files[i];
-
-		for (at = 0; at < file->size; at++) {
-			if (!file->data[at] && at % 197)
-				continue;
-			put_back(&picture);
-			file->data[at] ^= (char)(1 << n++ % 8);
-			harness_write(file->path, file->data, file->size);
-			check_use(&picture, KILN_OPEN_READONLY, N_ENTRIES);
-			file->data[at] ^= (char)(1 << (n - 1) % 8);
-		}
-	}
-	free_picture(&picture);
-}
-
-/* S13: an index that was cut is made anew; a cut segment loses its end. */
-static void a_truncated_file_costs_what_was_cut_off(void **state)
-{
-	struct picture picture = take_picture();
-	unsigned i;
-	size_t size;
-
-	for (i = 0; i < picture.n_files; i++) {
-		struct file *file = &picture.files[i];
-
-		for (size = 0; size < file->size; size += 53) {
-			put_back(&picture);
-			harness_write(file->path, file->data, size);
-			check_use(&picture, i % 2 ? KILN_OPEN_GUEST : 0,
-				  is_index(file) ? 0 : N_ENTRIES);
-		}
-		put_back(&picture);
-		unlink(file->path);
-		check_use(&picture, 0, is_index(file) ? 0 : N_ENTRIES);
-	}
-	free_picture(&picture);
-}
-
-static void appended_junk_costs_nothing(void **state)
-{
-	struct picture picture = take_picture();
-	char junk[8192];
-	unsigned i, n;
-
-	memset(junk, 0x5a, sizeof(junk));
-	for (i = 0; i < picture.n_files; i++)
-		for (n = 1; n <= sizeof(junk); n *= 2) {
-			struct file *file = &picture.files[i];
-			char *data = malloc(file->size + n);
-
-			memcpy(data, file->data, file->size);
-			memcpy(data + file->size, junk, n);
-			put_back(&picture);
-			harness_write(file->path, data, file->size + n);
-			check_use(&picture, 0, 0);
-			free(data);
-		}
-	free_picture(&picture);
-}
-
+/* S13 */
 static void a_damaged_record_is_told_apart_from_a_miss(void **state)
 {
 	struct picture picture = take_picture();
@@ -430,18 +308,11 @@ static void equal_digests_never_mix_up_values(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_flipped_byte_costs_one_entry_at_most),
-		cmocka_unit_test(a_flipped_byte_hurts_no_reader),
-		cmocka_unit_test(a_truncated_file_costs_what_was_cut_off),
-		cmocka_unit_test(appended_junk_costs_nothing),
 		cmocka_unit_test(a_damaged_record_is_told_apart_from_a_miss),
 		cmocka_unit_test(an_index_made_anew_finds_the_same),
 		cmocka_unit_test(a_record_that_is_stored_otherwise_is_a_miss),
 		cmocka_unit_test(equal_digests_never_mix_up_values),
 	};
 
-	/* Thousands of small files: in memory where there is such a place. */
-	if (!access("/dev/shm", W_OK))
-		setenv("TMPDIR", "/dev/shm", 0);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -291,7 +291,8 @@ void ki_log_view_close(struct log_view *view)
 
 int ki_log_view_is_of(const struct log_view *view, const struct kiln_key *key)
 {
-	return view->record.key_size == key->record.size &&
+	return !memcmp(view->record.digest, key->digest, sizeof(key->digest)) &&
+	       view->record.key_size == key->record.size &&
 	       !memcmp(ki_log_view_key(view), key->record.data,
 		       key->record.size);
 }
