@@ -13,10 +13,6 @@
  *	KILLS n		how many puts may die on the way
  *	BEFORE		an entry of key 0 is there from the start
  *
- * Create-only puts are modelled without the publication lock that the store
- * takes today, with a mark in the word until its put has settled: that this is
- * exact is what the model shows.  All else is as the store does it.
- *
  * What is left out: contents (a record is whole or it is not; checksums are
  * taken to work), the medium, and time limits: a lock is waited for until it
  * comes, so that waiting for ever would be seen as a deadlock.
@@ -81,6 +77,8 @@ byte n_indexes = 1;
 bit whole[PLACES];	/* a record was written here */
 byte key_of[PLACES];
 bit replaces[PLACES];	/* by a replacing put */
+bit is_copy[PLACES];	/* carried over by an eviction */
+byte origin[PLACES];	/* the place where its put wrote it */
 bit file[SEGMENTS + 1];	/* the path leads to it */
 byte next_number = 2;
 
@@ -94,6 +92,8 @@ byte n_other = 0;
 byte n_killed = 0;
 byte n_given_up = 0;	/* TIMEOUT: nothing was promised */
 byte n_dropped = 0;	/* entries of key 0 that eviction let go */
+byte n_lost = 0;	/* settled, but perhaps by a helper: nothing promised */
+byte was_read = 0;	/* origin of what a look-up of key 0 found */
 bit is_removed = 0;	/* a remove of key 0 is over, no put began since */
 byte n_running = 0;
 
@@ -109,8 +109,8 @@ byte n_running = 0;
 
 #define MAY_DIE if :: n_killed < KILLS -> n_killed++; goto dead :: true fi
 
-/* A word is read, then verified; one that has changed meanwhile was perhaps
-   swung to another place of the same record, so it is read again. */
+/* A settled word is read, then verified; one that has changed meanwhile was
+   perhaps swung to another place of the same record, so it is read again. */
 inline find(ix, k, slot, w)
 {
 	slot = 0;
@@ -119,7 +119,7 @@ inline find(ix, k, slot, w)
 	:: else ->
 		w = indexes[ix].word[slot];
 		if
-		:: IS_LIVE(ix, w) && IS_OF(w, k) -> break
+		:: IS_LIVE(ix, w) && IS_OF(w, k) && !IS_TENTATIVE(w) -> break
 		:: else ->
 			if
 			:: indexes[ix].word[slot] == w -> slot++
@@ -200,6 +200,9 @@ inline evict(ix)
 					assert(!whole[r_place]);
 					key_of[r_place] =
 						key_of[PLACE(r_word)];
+					origin[r_place] =
+						origin[PLACE(r_word)];
+					is_copy[r_place] = 1;
 					whole[r_place] = 1;
 					swap(ix, r_slot, r_word,
 					     WORD(r_place, 0), r_did);
@@ -215,6 +218,7 @@ inline evict(ix)
 					swap(ix, r_slot, r_word, 0, r_did);
 					if
 					:: r_did && whole[PLACE(r_word)] &&
+					   !IS_TENTATIVE(r_word) &&
 					   key_of[PLACE(r_word)] == 0 ->
 						n_dropped++
 					:: else -> skip
@@ -233,6 +237,7 @@ inline evict(ix)
 			r_word = indexes[ix].word[r_slot];
 			if
 			:: r_word != 0 && SEGMENT(PLACE(r_word)) == r_old &&
+			   !IS_TENTATIVE(r_word) &&
 			   key_of[PLACE(r_word)] == 0 -> n_dropped++
 			:: else -> skip
 			fi;
@@ -265,6 +270,7 @@ inline write_record(ix, k, is_replacing, place)
 		atomic {
 			key_of[place] = k;
 			replaces[place] = is_replacing;
+			origin[place] = place;
 			whole[place] = 1
 		}
 	fi
@@ -274,22 +280,25 @@ inline write_record(ix, k, is_replacing, place)
 #define EXISTS 2
 #define AGAIN  3
 #define GIVE_UP 4
+#define LOST    5
 
-#define LOOKS 6
+#ifndef LOOKS
+#define LOOKS 8
+#endif
 
 /*
- * One look at both buckets.  Of the other words of the key: is one settled, is
- * a tentative one lower than ours, where is one that ours beats.  A word that
- * has changed meanwhile was perhaps swung to another place of the same record,
- * so it is read again.
+ * One look at both buckets: our own word, another's settled one, a newer one
+ * that a replacing put gives way to, the lowest tentative one and one besides.
+ * A word that has changed meanwhile was perhaps swung to another place of the
+ * same record, so it is read again.
  */
 inline scan(ix, k, place)
 {
 	own = SLOTS;
-	beaten = SLOTS;
+	settled = SLOTS;
+	lowest = SLOTS;
+	higher = SLOTS;
 	unused = SLOTS;
-	has_settled = 0;
-	has_lower = 0;
 	has_newer = 0;
 	slot = 0;
 	do
@@ -297,27 +306,33 @@ inline scan(ix, k, place)
 	:: else ->
 		w = indexes[ix].word[slot];
 		if
-		:: IS_LIVE(ix, w) && IS_OF(w, k) ->
+		:: IS_LIVE(ix, w) && IS_OF(w, k) -> atomic {
 			if
 			:: PLACE(w) == place -> own = slot; own_word = w
-			:: else ->
+			:: PLACE(w) != place && !IS_TENTATIVE(w) ->
 				if
-				:: IS_TENTATIVE(w) && PLACE(w) < place ->
-					has_lower = 1
-				:: IS_TENTATIVE(w) && PLACE(w) > place ->
-					beaten = slot;
-					beaten_word = w
-				:: !IS_TENTATIVE(w) -> has_settled = 1
-				fi;
-				if
-				:: replaces[PLACE(w)] && PLACE(w) > place ->
+				:: is_replacing && replaces[PLACE(w)] &&
+				   PLACE(w) > place ->
 					has_newer = 1
 				:: else ->
-					other = slot;
-					other_word = w
+					settled = slot;
+					settled_word = w
 				fi
+			:: else -> skip
 			fi;
-			slot++
+			if
+			:: !IS_TENTATIVE(w) -> skip
+			:: IS_TENTATIVE(w) && lowest != SLOTS &&
+			   PLACE(w) > PLACE(lowest_word) ->
+				higher = slot;
+				higher_word = w
+			:: else ->
+				higher = lowest;
+				higher_word = lowest_word;
+				lowest = slot;
+				lowest_word = w
+			fi;
+			slot++ }
 		:: else ->
 			if
 			:: indexes[ix].word[slot] == w ->
@@ -356,57 +371,77 @@ inline publish(ix, k, fresh)
 }
 
 /*
- * Create-only, without a lock.  The word is tentative until its writer has
- * looked at both buckets after it was out, and found:
+ * Create-only, without a lock.  The word is tentative until someone, its writer
+ * or another create-only put of the key, has settled it:
  *
- *	another's settled word		ours goes: EXISTS
- *	a lower tentative one		ours goes: EXISTS; the lowest one wins
- *	a higher tentative one		it is cleared; look again
- *	none				ours is settled by compare-and-swap; that
- *					fails if a lower one has cleared it
+ *	another's settled one	ours goes: EXISTS
+ *	several tentative ones	all but the lowest are cleared
+ *	one tentative one	settled by compare-and-swap, if the same word was
+ *				there before this look began: OK or EXISTS
+ *	none			ours goes out; but if it was out before, the
+ *				record is written anew, so that no word is ever
+ *				the same as one that was there before
  */
 inline create(ix, k, place, answer)
 {
 	answer = 0;
 	looks = 0;
+	seen = SLOTS;
 	do
 	:: answer != 0 -> break
-	:: answer == 0 && looks == LOOKS -> answer = GIVE_UP
+	:: answer == 0 && looks == LOOKS ->
+		if
+		:: published -> swap(ix, published_at, WORD(place, 1), 0, did)
+		:: else -> skip
+		fi;
+		answer = GIVE_UP
 	:: else ->
 		looks++;
 		scan(ix, k, place);
 		MAY_DIE;
 		if
 		:: own != SLOTS && !IS_TENTATIVE(own_word) -> answer = OK
-		:: (own == SLOTS || IS_TENTATIVE(own_word)) &&
-		   (has_settled || has_lower) ->
-			if
-			:: own != SLOTS ->
-				swap(ix, own, own_word, 0, did)
-			:: else -> did = 1
-			fi;
+		:: own == SLOTS && settled != SLOTS ->
+			answer = ((published && is_copy[PLACE(settled_word)]) ->
+				  LOST : EXISTS)
+		:: own != SLOTS && IS_TENTATIVE(own_word) && settled != SLOTS ->
+			swap(ix, own, own_word, 0, did);
 			if
 			:: did -> answer = EXISTS
 			:: else -> skip
 			fi
-		:: own == SLOTS && !has_settled && !has_lower ->
+		:: settled == SLOTS && higher != SLOTS ->
+			swap(ix, higher, higher_word, 0, did)
+		:: settled == SLOTS && higher == SLOTS && lowest != SLOTS &&
+		   !(own != SLOTS && !IS_TENTATIVE(own_word)) ->
 			if
-			:: beaten != SLOTS ->
-				swap(ix, beaten, beaten_word, WORD(place, 1),
-				     did)
-			:: else -> publish(ix, k, WORD(place, 1))
-			fi
-		:: own != SLOTS && IS_TENTATIVE(own_word) && !has_settled &&
-		   !has_lower ->
-			if
-			:: beaten != SLOTS ->
-				swap(ix, beaten, beaten_word, 0, did)
-			:: else ->
-				swap(ix, own, own_word, WORD(place, 0), did);
+			:: seen == lowest && seen_word == lowest_word ->
+				swap(ix, lowest, lowest_word,
+				     WORD(PLACE(lowest_word), 0), did);
 				if
-				:: did -> answer = OK
+				:: did && own != SLOTS -> answer = OK
+				:: did && own == SLOTS -> answer = EXISTS
 				:: else -> skip
 				fi
+			:: else ->
+				seen = lowest;
+				seen_word = lowest_word
+			fi
+		:: own == SLOTS && settled == SLOTS && lowest == SLOTS &&
+		   published ->
+			published = 0;
+			place = 0;
+			answer = AGAIN
+		:: own == SLOTS && settled == SLOTS && lowest == SLOTS &&
+		   !published ->
+			publish(ix, k, WORD(place, 1));
+			if
+			:: did ->
+				published = 1;
+				published_at = own;
+				seen = own;
+				seen_word = WORD(place, 1)
+			:: else -> skip
 			fi
 		fi
 	od
@@ -426,9 +461,18 @@ inline replace(ix, k, place, answer)
 	:: answer == 0 && looks == LOOKS -> answer = GIVE_UP
 	:: else ->
 		looks++;
-		other = SLOTS;
 		scan(ix, k, place);
 		MAY_DIE;
+		if
+		:: own != SLOTS -> published = 1
+		:: else -> skip
+		fi;
+		if
+		:: settled == SLOTS ->
+			settled = lowest;
+			settled_word = lowest_word
+		:: else -> skip
+		fi;
 		if
 		:: has_newer ->
 			if
@@ -436,21 +480,14 @@ inline replace(ix, k, place, answer)
 			:: else -> skip
 			fi;
 			answer = OK
-		:: !has_newer && own == SLOTS && published -> answer = OK
-		:: !has_newer && own == SLOTS && !published ->
-			if
-			:: other != SLOTS ->
-				swap(ix, other, other_word, WORD(place, 0), did)
-			:: else -> publish(ix, k, WORD(place, 0))
-			fi;
+		:: !has_newer && settled != SLOTS ->
+			swap(ix, settled, settled_word,
+			     (published -> 0 : WORD(place, 0)), did);
+			published = published || did
+		:: !has_newer && settled == SLOTS && published -> answer = OK
+		:: !has_newer && settled == SLOTS && !published ->
+			publish(ix, k, WORD(place, 0));
 			published = did
-		:: !has_newer && own != SLOTS ->
-			published = 1;
-			if
-			:: other != SLOTS ->
-				swap(ix, other, other_word, 0, did)
-			:: else -> answer = OK
-			fi
 		fi
 	od
 }
@@ -484,7 +521,9 @@ inline put(k, is_replacing)
 		:: else ->
 			if
 			:: place != 0 &&
-			   SEGMENT(place) < indexes[ix].min_live -> place = 0
+			   SEGMENT(place) < indexes[ix].min_live ->
+				place = 0;
+				published = 0
 			:: else -> skip
 			fi;
 			if
@@ -492,7 +531,9 @@ inline put(k, is_replacing)
 			:: else -> skip
 			fi;
 			if
-			:: SEGMENT(place) < indexes[ix].min_live -> place = 0
+			:: SEGMENT(place) < indexes[ix].min_live ->
+				place = 0;
+				published = 0
 			:: else ->
 				if
 				:: is_replacing -> replace(ix, k, place, answer)
@@ -503,11 +544,13 @@ inline put(k, is_replacing)
 					/* Published again in the next. */
 					if
 					:: indexes[ix].retired == WIPED ->
-						place = 0
+						place = 0;
+						published = 0
 					:: else -> skip
 					fi;
 					if
-					:: answer == OK -> answer = AGAIN
+					:: answer == OK || answer == EXISTS ->
+						answer = AGAIN
 					:: else -> skip
 					fi
 				:: else ->
@@ -517,6 +560,7 @@ inline put(k, is_replacing)
 						swap(ix, own, WORD(place, 0), 0,
 						     did);
 						place = 0;
+						published = 0;
 						answer = AGAIN
 					:: else -> skip
 					fi
@@ -529,8 +573,9 @@ inline put(k, is_replacing)
 proctype putter(byte k; bit is_replacing)
 {
 	byte ix, place, answer, slot, own, own_word, w, tries, looks;
-	byte beaten, beaten_word, other, other_word, unused, unused_word;
-	bit has_settled, has_lower, has_newer, published;
+	byte settled, settled_word, lowest, lowest_word, higher, higher_word;
+	byte unused, unused_word, seen, seen_word, published_at;
+	bit has_newer, published;
 	byte r_new, r_old, r_slot, r_word, r_place;
 	bit did, r_did;
 
@@ -538,6 +583,7 @@ proctype putter(byte k; bit is_replacing)
 	atomic {
 		if
 		:: answer == GIVE_UP -> n_given_up++
+		:: answer == LOST -> n_lost++
 		:: answer == OK && k == 1 -> n_other++
 		:: answer == OK && k == 0 && is_replacing -> n_replaced++
 		:: answer == OK && k == 0 && !is_replacing -> n_created++
@@ -635,7 +681,7 @@ proctype wiper()
 	n_running--
 }
 
-/* Clear every word of the key; again where the index was retired. */
+/* Clear every word of the key, slot by slot; again where the index was retired. */
 proctype remover()
 {
 	byte ix, slot, w;
@@ -645,11 +691,18 @@ proctype remover()
 	do
 	:: again = 0;
 	   ix = current;
+	   slot = 0;
 	   do
-	   :: find(ix, 0, slot, w);
+	   :: slot == SLOTS -> break
+	   :: else ->
+	      w = indexes[ix].word[slot];
 	      if
-	      :: w == 0 -> break
-	      :: else -> swap(ix, slot, w, 0, did)
+	      :: IS_LIVE(ix, w) && IS_OF(w, 0) -> swap(ix, slot, w, 0, did)
+	      :: else ->
+		 if
+		 :: indexes[ix].word[slot] == w -> slot++
+		 :: else -> skip
+		 fi
 	      fi
 	   od;
 	   again = indexes[ix].retired != 0;
@@ -672,6 +725,13 @@ proctype reader(byte k)
 	:: w != 0 ->
 		/* The bytes are another access. */
 		assert(whole[PLACE(w)] && key_of[PLACE(w)] == k);
+		atomic {
+			/* With creators alone all read the same. */
+			assert(was_read == 0 || was_read == origin[PLACE(w)] ||
+			       REPLACERS || REMOVERS || WIPERS || OTHERS ||
+			       n_dropped);
+			was_read = origin[PLACE(w)]
+		}
 		indexes[ix].mark[slot] = 1
 	:: else -> skip
 	fi;
@@ -730,9 +790,18 @@ init {
 #else
 	assert(n_created <= 1 || REMOVERS || WIPERS || n_dropped);
 #endif
-	/* Those who were told that it is there find it, if nothing let it go. */
+#if CREATORS > 0 && REPLACERS == 0
+#ifndef BEFORE
+	/* One of them wins, unless one died: then its entry may be the one. */
+	assert(n_created > 0 || n_given_up || n_lost || n_killed);
+#endif
+	assert(w == 0 || was_read == 0 || was_read == origin[PLACE(w)] ||
+	       REMOVERS || WIPERS || OTHERS || n_dropped);
+#endif
+	/* Those who were told that it is there find it, if nothing let it go,
+	   whoever died. */
 	assert(!(n_created + n_replaced + n_exists > 0) || w != 0 || REMOVERS ||
-	       WIPERS || n_dropped || OTHERS || n_given_up || n_killed);
+	       WIPERS || n_dropped || OTHERS || n_given_up);
 	/* What was removed does not come back (no put runs beside removers). */
 	assert(!is_removed || w == 0 || CREATORS || REPLACERS);
 }

@@ -69,20 +69,22 @@ static enum kiln_status try_word(struct ki_log *log, struct log_index *index,
 }
 
 /*
- * One slot.  Eviction may swing its word to another place of the same record
- * and unlink the old one while we look: a word that led nowhere and is not the
- * same any more is not passed over, or a remove would leave the entry behind.
+ * One slot; the bits `ignored` of its word do not count.  Eviction may swing
+ * its word to another place of the same record and unlink the old one while we
+ * look: a word that led nowhere and is not the same any more is not passed
+ * over, or a remove would leave the entry behind.
  */
 static enum kiln_status try_slot(struct ki_log *log, struct log_index *index,
 				 const struct kiln_key *key, uint64_t slot,
-				 uint16_t tag, struct log_found *out_found)
+				 uint64_t ignored, struct log_found *out_found)
 {
+	uint64_t tag = ki_log_tag_of(key->digest_low);
 	enum kiln_status status = KILN_MISS;
 	uint64_t word = index->words[slot], before;
 	int tries = 0;
 
 	do {
-		if (!word || log_word_tag(word) != tag)
+		if (!word || (word & ~ignored) >> 48 != tag)
 			return KILN_MISS;
 		before = word;
 		status = try_word(log, index, key, slot, word, out_found);
@@ -93,11 +95,17 @@ static enum kiln_status try_slot(struct ki_log *log, struct log_index *index,
 	return status;
 }
 
+enum kiln_status ki_log_find_in(struct ki_log *log, struct log_index *index,
+				const struct kiln_key *key, uint64_t slot,
+				struct log_found *out_found)
+{
+	return try_slot(log, index, key, slot, LOG_TENTATIVE, out_found);
+}
+
 enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 			     const struct kiln_key *key,
 			     struct log_found *out_found)
 {
-	uint16_t tag = ki_log_tag_of(key->digest_low);
 	enum kiln_status answer = KILN_MISS;
 	uint64_t slots[2];
 	unsigned bucket, i;
@@ -108,8 +116,8 @@ enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 	for (bucket = 0; bucket < 2; bucket++)
 		for (i = 0; i < LOG_WORDS; i++) {
 			enum kiln_status status =
-				try_slot(log, index, key, slots[bucket] + i,
-					 tag, out_found);
+				try_slot(log, index, key, slots[bucket] + i, 0,
+					 out_found);
 
 			if (status == KILN_OK)
 				return status;

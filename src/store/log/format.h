@@ -178,7 +178,11 @@ static inline int log_tail_is_sound(uint64_t tail)
 
 /* ---- Words of the index ---------------------------------------------- */
 
-/* tag 16 | size class 8 | segment mod 2^18 | offset in units 22; 0: free. */
+/* tentative 1 | tag 15 | size class 8 | segment mod 2^18 | offset in units 22;
+   0: free.  A tentative word is a create-only put's that is not decided yet:
+   for those who look something up it is not there. */
+#define LOG_TENTATIVE	 ((uint64_t)1 << 63)
+#define LOG_TAG_MASK	 0x7fffu
 #define LOG_SEGMENT_BITS 18
 #define LOG_SEGMENT_MASK (((uint32_t)1 << LOG_SEGMENT_BITS) - 1)
 
@@ -211,14 +215,20 @@ static inline uint64_t log_class_bytes(uint8_t size_class)
 static inline uint64_t log_word(uint16_t tag, uint8_t size_class,
 				uint32_t segment, uint32_t units)
 {
-	return (uint64_t)tag << 48 | (uint64_t)size_class << 40 |
+	return (uint64_t)(tag & LOG_TAG_MASK) << 48 |
+	       (uint64_t)size_class << 40 |
 	       (uint64_t)(segment & LOG_SEGMENT_MASK) << LOG_OFFSET_BITS |
 	       units;
 }
 
 static inline uint16_t log_word_tag(uint64_t word)
 {
-	return (uint16_t)(word >> 48);
+	return (uint16_t)(word >> 48) & LOG_TAG_MASK;
+}
+
+static inline int log_word_is_tentative(uint64_t word)
+{
+	return !!(word & LOG_TENTATIVE);
 }
 
 static inline uint64_t log_word_bytes(uint64_t word)
@@ -300,10 +310,9 @@ static inline uint64_t log_record_bytes(const struct log_record *record)
 
 /* ---- Locks ----------------------------------------------------------- */
 
-#define LOG_LOCK_STRUCTURE	 0u
-#define LOG_LOCK_BUILD(digest)	 (1 + ((digest) & (((uint64_t)1 << 61) - 1)))
-#define LOG_LOCK_PUBLISH(digest) (((uint64_t)1 << 61) + LOG_LOCK_BUILD(digest))
-#define LOG_LOCK_SESSIONS	 ((uint64_t)INT64_MAX - 1) /* 2^63 - 2 */
+#define LOG_LOCK_STRUCTURE     0u
+#define LOG_LOCK_BUILD(digest) (1 + ((digest) & (((uint64_t)1 << 61) - 1)))
+#define LOG_LOCK_SESSIONS      ((uint64_t)INT64_MAX - 1) /* 2^63 - 2 */
 
 /* Who holds a build lock: slot digest mod LOG_HOLDERS at the file's start. */
 #define LOG_HOLDERS 256

@@ -51,7 +51,8 @@ static enum kiln_status list(struct ki_log *log, struct log_index *index,
 		uint64_t word = index->words[slot];
 		struct log_view view;
 
-		if (!word || ki_log_view_open(log, index, word, &view))
+		if (!word || log_word_is_tentative(word) ||
+		    ki_log_view_open(log, index, word, &view))
 			continue;
 		if (ki_log_view_check(log, &view))
 			status = fill_entry(index, slot, &view, out_entry);

@@ -6,10 +6,9 @@
  *
  *	byte 0                 rolls, eviction, growth, wipe     "structure"
  *	1 + digest             one process builds this key       "build"
- *	1 + 2^61 + digest      one process publishes this key    "publication"
  *	2^63 - 2               open D3D12 sessions, shared
  *
- * Order: build, publication, byte 0.  The file's first bytes are a table of
+ * Order: build, byte 0.  The file's first bytes are a table of
  * who holds build locks: a holder that died while a stranger kept a copy of
  * its descriptor is told from one that lives.  Nobody looks at them for
  * byte 0, whose holder may be stopped half-way.
@@ -132,51 +131,6 @@ void ki_log_structure_end(struct ki_log *log, struct log_lock *lock)
 	ki_log_unlock(log, lock);
 	ki_mutex_lock(&log->mutex);
 	log->structure_is_busy = 0;
-	ki_cond_signal_all(&log->changed);
-	ki_mutex_unlock(&log->mutex);
-}
-
-/* ---- Publication ----------------------------------------------------- */
-
-enum kiln_status ki_log_publication_begin(struct ki_log *log,
-					  const struct kiln_key *key,
-					  struct log_publication *publication)
-{
-	const struct ki_sys *sys = log->sys;
-	uint64_t deadline_ns = sys->monotonic_ns(sys) +
-			       (uint64_t)LOG_PUBLISH_TIMEOUT_MS * 1000000;
-	int err = 0;
-
-	publication->stripe = (uint64_t)1 << (key->digest_low & 63);
-	ki_mutex_lock(&log->mutex);
-	while ((log->publishing & publication->stripe) && !err)
-		err = ki_cond_wait_until(&log->changed, &log->mutex,
-					 deadline_ns);
-	if (!(log->publishing & publication->stripe))
-		err = 0;
-	if (!err)
-		log->publishing |= publication->stripe;
-	ki_mutex_unlock(&log->mutex);
-	if (err)
-		return KILN_E_TIMEOUT;
-
-	err = ki_log_lock(log, &publication->lock,
-			  LOG_LOCK_PUBLISH(key->digest_low), deadline_ns);
-	if (!err)
-		return KILN_OK;
-	publication->lock.fd = -1;
-	if (err == -ENOLCK)
-		return KILN_OK;
-	ki_log_publication_end(log, publication);
-	return ki_log_status(err);
-}
-
-void ki_log_publication_end(struct ki_log *log,
-			    struct log_publication *publication)
-{
-	ki_log_unlock(log, &publication->lock);
-	ki_mutex_lock(&log->mutex);
-	log->publishing &= ~publication->stripe;
 	ki_cond_signal_all(&log->changed);
 	ki_mutex_unlock(&log->mutex);
 }

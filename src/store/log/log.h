@@ -50,10 +50,10 @@
 #define LOG_SEGMENTS_OPEN    1024 /* a power of two, as the next */
 #define LOG_DESCRIPTORS_OPEN 64
 #define LOG_TRIES	     16 /* of what another may always disturb */
+#define LOG_LOOKS	     64 /* of a put at its buckets */
 
-#define LOG_ROLL_TIMEOUT_MS    20
-#define LOG_PUBLISH_TIMEOUT_MS 250
-#define LOG_CHANGE_TIMEOUT_MS  2000 /* making, wiping, changing limits */
+#define LOG_ROLL_TIMEOUT_MS   20
+#define LOG_CHANGE_TIMEOUT_MS 2000 /* making, wiping, changing limits */
 
 /* Something taken out of use, waiting for the last operation to leave. */
 struct log_retired {
@@ -72,8 +72,10 @@ struct log_segment {
 	const uint8_t *data; /* NULL: read through fd */
 	int fd;		     /* -1: read through data */
 	/* Atomic. */
-	_Atomic uint8_t *verified; /* a bit for each unit */
-	_Atomic int write_fd;	   /* -1: not yet */
+	_Atomic uint8_t *verified;	 /* a bit for each unit */
+	_Atomic int write_fd;		 /* -1: not yet */
+	_Atomic uint32_t units_reserved; /* as far as this handle saw */
+	_Atomic uint64_t bytes_checked;	 /* of what it reserved: unused */
 	_Atomic uint32_t refs;
 	/* Under log->mutex. */
 	struct log_retired retired;
@@ -172,7 +174,6 @@ struct ki_log {
 	struct ki_mutex mutex;
 	struct ki_cond changed;
 	int structure_is_busy;
-	uint64_t publishing; /* stripes of keys, a bit each */
 	uint32_t epoch;
 	struct log_retired *retired;
 	struct log_page *pages;
@@ -229,17 +230,6 @@ enum kiln_status ki_log_structure_begin(struct ki_log *log,
 					struct log_lock *lock,
 					uint32_t timeout_ms);
 void ki_log_structure_end(struct ki_log *log, struct log_lock *lock);
-
-/* A key's publication lock; where there are no locks, among threads only. */
-struct log_publication {
-	struct log_lock lock;
-	uint64_t stripe;
-};
-enum kiln_status ki_log_publication_begin(struct ki_log *log,
-					  const struct kiln_key *key,
-					  struct log_publication *publication);
-void ki_log_publication_end(struct ki_log *log,
-			    struct log_publication *publication);
 
 enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 				   const struct kiln_key *key,
@@ -313,7 +303,7 @@ void ki_log_slots_of(const struct log_index *index, uint64_t digest_low,
 
 static inline uint16_t ki_log_tag_of(uint64_t digest_low)
 {
-	return (uint16_t)digest_low;
+	return (uint16_t)(digest_low & LOG_TAG_MASK);
 }
 
 /* Whether a word at this slot is one of this digest. */
@@ -354,11 +344,16 @@ int ki_log_is_ours(const struct log_segment *segment, int fd);
 /* Close those below min_live, if it has changed. */
 void ki_log_segments_sweep(struct ki_log *log, struct log_index *index);
 
-/* The file to write to.  In guests the caller closes it. */
+/* The file to write to. */
+struct log_target {
+	int fd;
+	uint64_t size;
+	struct log_segment *segment; /* NULL in guests */
+};
 enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
-				    uint32_t number, int *out_fd,
-				    uint64_t *out_size);
-void ki_log_target_close(struct ki_log *log, int fd);
+				    uint32_t number,
+				    struct log_target *out_target);
+void ki_log_target_close(struct ki_log *log, const struct log_target *target);
 
 void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
 			  void (*release)(struct log_retired *retired))
@@ -431,6 +426,10 @@ struct log_found {
 enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 			     const struct kiln_key *key,
 			     struct log_found *out_found);
+/* The same in one slot, and tentative words count. */
+enum kiln_status ki_log_find_in(struct ki_log *log, struct log_index *index,
+				const struct kiln_key *key, uint64_t slot,
+				struct log_found *out_found);
 enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 			    struct kiln_blob **out_value,
 			    struct kiln_blob **out_metadata);

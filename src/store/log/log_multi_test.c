@@ -24,11 +24,15 @@
 #include "store/log/log_test.h"
 
 #define N_PROCESSES 8
+#define N_ROUNDS    200
 
 struct shared {
 	struct store store;
 	_Atomic unsigned n_created[64];
 	_Atomic unsigned n_operations;
+	_Atomic unsigned n_ready;
+	_Atomic unsigned n_winners[N_ROUNDS];
+	size_t size_read[N_PROCESSES][N_ROUNDS];
 	size_t size_max;
 };
 
@@ -89,6 +93,52 @@ static void of_many_creators_exactly_one_succeeds(void **state)
 			 0);
 	for (i = 0; i < 64; i++)
 		assert_int_equal(shared->n_created[i], 1);
+	unshare_it(shared);
+}
+
+/* All at once, key by key; each process has a size of its own. */
+static int create_together(unsigned index, void *arg)
+{
+	struct shared *shared = arg;
+	struct store store = store_beside(&shared->store, way_of(index));
+	unsigned round;
+
+	for (round = 0; round < N_ROUNDS; round++) {
+		size_t size = round % 8 ? 100 : 200000;
+		enum kiln_status status;
+
+		shared->n_ready++;
+		while (shared->n_ready < (round + 1) * N_PROCESSES)
+			sched_yield();
+		do {
+			status = store_put(&store, round, size + index, 0);
+		} while (status == KILN_E_TIMEOUT);
+		if (status == KILN_OK)
+			shared->n_winners[round]++;
+		else if (status != KILN_EXISTS)
+			return 1;
+		if (store_get_any(&store, round,
+				  &shared->size_read[index][round]))
+			return 2;
+	}
+	store_close(&store);
+	return 0;
+}
+
+static void of_all_who_create_at_once_one_wins_and_all_read_its_value(
+	void **state)
+{
+	struct shared *shared = share(32 << 20);
+	unsigned i, round;
+
+	assert_int_equal(
+		harness_processes(N_PROCESSES, create_together, shared, 60), 0);
+	for (round = 0; round < N_ROUNDS; round++) {
+		assert_int_equal(shared->n_winners[round], 1);
+		for (i = 1; i < N_PROCESSES; i++)
+			assert_int_equal(shared->size_read[i][round],
+					 shared->size_read[0][round]);
+	}
 	unshare_it(shared);
 }
 
@@ -390,6 +440,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_many_creators_exactly_one_succeeds),
+		cmocka_unit_test(
+			of_all_who_create_at_once_one_wins_and_all_read_its_value),
 		cmocka_unit_test(a_store_made_by_many_at_once_is_one),
 		cmocka_unit_test(a_removed_entry_never_comes_back),
 		cmocka_unit_test(a_replaced_value_never_comes_back),

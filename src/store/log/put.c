@@ -34,7 +34,9 @@ struct put {
 	int written;
 	uint32_t epoch; /* of the index it was written under */
 	uint32_t number;
-	uint64_t word;
+	uint64_t word; /* not tentative */
+	int published; /* and its word was out, in some index */
+	uint64_t slot; /* where */
 };
 
 /* ---- Writing --------------------------------------------------------- */
@@ -81,14 +83,39 @@ static enum kiln_status write_record(struct ki_log *log, struct put *put,
 					    (uint64_t)units * LOG_UNIT));
 }
 
-/* The tail lies where something is: it was lost and found again too low. */
-static int is_used_already(struct ki_log *log, int fd, uint32_t units)
+/*
+ * The tail lies where something is: it was lost and found again too low.  A
+ * handle that has seen it higher needs not look.  Another one looks at what it
+ * reserves, until that is more than a killed writer may have left empty there.
+ */
+static int is_used_already(struct ki_log *log, const struct log_target *target,
+			   uint32_t units_before, uint32_t units,
+			   uint64_t bytes)
 {
+	struct log_segment *segment = target->segment;
 	uint64_t start;
 
-	return ki_pread_all(log->sys, fd, &start, sizeof(start),
-			    (uint64_t)units * LOG_UNIT) ||
-	       start;
+	if (units < units_before)
+		return 1;
+	if (segment && segment->bytes_checked > target->size / 16)
+		return 0;
+	if (ki_pread_all(log->sys, target->fd, &start, sizeof(start),
+			 (uint64_t)units * LOG_UNIT) ||
+	    start)
+		return 1;
+	if (segment)
+		segment->bytes_checked += bytes;
+	return 0;
+}
+
+static void note_reserved(struct log_segment *segment, uint32_t units)
+{
+	uint32_t before = segment->units_reserved;
+
+	while (before < units &&
+	       !atomic_compare_exchange_weak(&segment->units_reserved, &before,
+					     units))
+		;
 }
 
 /* Not for those who do not know it (without /proc): they would roll in turn
@@ -106,6 +133,7 @@ static void note_written(struct put *put, const struct log_index *index,
 			 uint32_t number, uint32_t units)
 {
 	put->written = 1;
+	put->published = 0;
 	put->epoch = index->epoch;
 	put->number = number;
 	put->word = log_word(ki_log_tag_of(put->key->digest_low),
@@ -118,30 +146,34 @@ static enum kiln_status write_to_tail(struct ki_log *log,
 				      struct log_index *index, struct put *put,
 				      uint64_t tail, int *out_force)
 {
-	uint32_t number = log_tail_segment(tail), units;
-	uint64_t size;
+	uint32_t number = log_tail_segment(tail), before = 0, units;
+	uint64_t bytes = log_record_bytes(&put->record);
+	struct log_target target;
 	enum kiln_status status;
-	int fd;
 
 	*out_force = 1;
 	if (!log_tail_is_sound(tail) || is_other_boot(log, index))
 		return LOG_AGAIN;
-	status = ki_log_target_open(log, index, number, &fd, &size);
+	status = ki_log_target_open(log, index, number, &target);
 	if (status)
 		return status == KILN_MISS ? LOG_AGAIN : status;
-	status = ki_log_reserve(index, number, size,
-				log_record_bytes(&put->record), &units);
+	if (target.segment)
+		before = target.segment->units_reserved;
+	status = ki_log_reserve(index, number, target.size, bytes, &units);
 	if (status) {
 		*out_force = 0;
 		status = LOG_AGAIN;
-	} else if (is_used_already(log, fd, units)) {
+	} else if (is_used_already(log, &target, before, units, bytes)) {
 		status = LOG_AGAIN;
 	} else {
-		status = write_record(log, put, fd, number, units);
+		if (target.segment)
+			note_reserved(target.segment,
+				      units + (uint32_t)(bytes / LOG_UNIT));
+		status = write_record(log, put, target.fd, number, units);
 		if (!status)
 			note_written(put, index, number, units);
 	}
-	ki_log_target_close(log, fd);
+	ki_log_target_close(log, &target);
 	return status;
 }
 
@@ -218,8 +250,9 @@ static int is_large(struct ki_log *log, struct log_index *index,
 /* ---- Publishing ------------------------------------------------------ */
 
 /* Where to put a word when no word of the key is there: a free or dead slot,
-   else the one that will be missed least. */
+   else the one that will be missed least, but none that may be the key's. */
 static enum kiln_status choose_slot(struct ki_log *log, struct log_index *index,
+				    const struct put *put,
 				    const uint64_t slots[2], int refuse,
 				    uint64_t *out_slot, uint64_t *out_word)
 {
@@ -237,12 +270,14 @@ static enum kiln_status choose_slot(struct ki_log *log, struct log_index *index,
 			if (!log_word_is_live(word, min_live)) {
 				free_slot[bucket] = slot;
 				n_free[bucket]++;
-			} else if (!found || unmarked > found_unmarked ||
-				   (unmarked == found_unmarked &&
-				    log_is_before(
-					    log_word_segment(word, min_live),
-					    log_word_segment(*out_word,
-							     min_live)))) {
+			} else if (log_word_tag(word) !=
+					   log_word_tag(put->word) &&
+				   (!found || unmarked > found_unmarked ||
+				    (unmarked == found_unmarked &&
+				     log_is_before(
+					     log_word_segment(word, min_live),
+					     log_word_segment(*out_word,
+							      min_live))))) {
 				found = 1;
 				found_unmarked = unmarked;
 				*out_slot = slot;
@@ -257,6 +292,8 @@ static enum kiln_status choose_slot(struct ki_log *log, struct log_index *index,
 	}
 	if (refuse)
 		return KILN_E_FULL;
+	if (!found)
+		return LOG_AGAIN;
 	if (!found_unmarked)
 		for (i = 0; i < 2 * LOG_WORDS; i++)
 			index->marks[slots[i / LOG_WORDS] + i % LOG_WORDS] = 0;
@@ -264,47 +301,302 @@ static enum kiln_status choose_slot(struct ki_log *log, struct log_index *index,
 	return KILN_OK;
 }
 
-/* Whether another word of the same key beats ours. */
-static int other_wins(const struct put *put, uint64_t other, uint32_t min_live)
+/* Our word into a slot of its own; `tentative` is that bit or 0.  LOG_AGAIN:
+   the buckets changed meanwhile. */
+static enum kiln_status publish_new(struct ki_log *log, struct log_index *index,
+				    struct put *put, uint64_t tentative,
+				    int refuse)
 {
-	uint32_t theirs = log_word_segment(other, min_live);
-	int other_is_older =
-		theirs != put->number
-			? log_is_before(theirs, put->number)
-			: log_word_units(other) < log_word_units(put->word);
+	uint64_t slots[2], slot = 0, word = 0;
+	enum kiln_status status;
 
-	return put->replaces ? !other_is_older : other_is_older;
+	ki_log_slots_of(index, put->key->digest_low, put->key->digest_high,
+			slots);
+	status = choose_slot(log, index, put, slots, refuse, &slot, &word);
+	if (status)
+		return status;
+	if (!ki_log_word_swap(index, slot, word, put->word | tentative))
+		return LOG_AGAIN;
+	index->marks[slot] = 0;
+	put->slot = slot;
+	put->published = 1;
+	return KILN_OK;
 }
 
-/* After the word is out: clear the losers among words of the same key. */
-static enum kiln_status settle(struct ki_log *log, struct log_index *index,
-			       const struct put *put, const uint64_t slots[2],
-			       uint64_t own_slot)
+/* A word of the key; word 0: there is none. */
+struct mate {
+	uint64_t slot;
+	uint64_t word;
+	uint32_t number;
+	uint32_t units;
+	uint32_t flags; /* of its record, as the next; not read of our own */
+	uint64_t body_sum;
+};
+
+/* What one look at both buckets found. */
+struct look {
+	struct mate own;
+	struct mate settled; /* another's */
+	struct mate newer;   /* another's, to which ours has to give way */
+	struct mate lowest;  /* of the tentative ones, ours among them */
+	struct mate higher;  /* a tentative one besides */
+};
+
+static int is_lower(const struct mate *a, uint32_t number, uint32_t units)
 {
+	return a->number != number ? log_is_before(a->number, number)
+				   : a->units < units;
+}
+
+static void note_mate(const struct put *put, const struct mate *mate,
+		      struct look *look)
+{
+	int is_own = mate->number == put->number &&
+		     mate->units == log_word_units(put->word);
+
+	if (is_own)
+		look->own = *mate;
+	if (!log_word_is_tentative(mate->word)) {
+		if (is_own)
+			return;
+		if (put->replaces && (mate->flags & LOG_REPLACES) &&
+		    !is_lower(mate, put->number, log_word_units(put->word)))
+			look->newer = *mate;
+		else
+			look->settled = *mate;
+	} else if (!look->lowest.word) {
+		look->lowest = *mate;
+	} else if (is_lower(mate, look->lowest.number, look->lowest.units)) {
+		look->higher = look->lowest;
+		look->lowest = *mate;
+	} else {
+		look->higher = *mate;
+	}
+}
+
+/* Whether a slot's word leads to our own record, which need not be read. */
+static int is_own_word(const struct log_index *index, const struct put *put,
+		       uint64_t word)
+{
+	return (word & ~LOG_TENTATIVE) == put->word &&
+	       log_word_is_live(word, ki_log_min_live(index));
+}
+
+static enum kiln_status look_around(struct ki_log *log, struct log_index *index,
+				    const struct put *put,
+				    struct look *out_look)
+{
+	uint64_t slots[2];
 	unsigned i;
 
+	*out_look = (struct look){ 0 };
+	ki_log_slots_of(index, put->key->digest_low, put->key->digest_high,
+			slots);
+	if (ki_log_index_bring(index, slots))
+		return KILN_E_IO;
 	for (i = 0; i < 2 * LOG_WORDS; i++) {
 		uint64_t slot = slots[i / LOG_WORDS] + i % LOG_WORDS;
-		uint64_t word = index->words[slot];
-		struct log_view view;
-		int same;
+		struct mate mate = { .slot = slot,
+				     .word = index->words[slot],
+				     .number = put->number,
+				     .units = log_word_units(put->word) };
+		struct log_found found;
+		enum kiln_status status;
 
-		if (slot == own_slot || !word || word == put->word ||
-		    log_word_tag(word) != log_word_tag(put->word) ||
-		    ki_log_view_open(log, index, word, &view))
-			continue;
-		same = ki_log_view_is_of(&view, put->key);
-		ki_log_view_close(&view);
-		if (!same)
-			continue;
-		if (!other_wins(put, word, ki_log_min_live(index))) {
-			(void)ki_log_word_swap(index, slot, word, 0);
-			continue;
+		if (!is_own_word(index, put, mate.word)) {
+			status = ki_log_find_in(log, index, put->key, slot,
+						&found);
+			if (status == KILN_MISS || status == KILN_E_FORMAT ||
+			    status == KILN_E_COLLISION)
+				continue;
+			if (status)
+				return status;
+			mate.word = found.word;
+			mate.number = found.view.number;
+			mate.units = found.view.units;
+			mate.flags = found.view.record.flags;
+			mate.body_sum = found.view.record.body_sum;
+			ki_log_view_close(&found.view);
 		}
-		(void)ki_log_word_swap(index, own_slot, put->word, 0);
-		return put->replaces ? KILN_OK : KILN_EXISTS;
+		note_mate(put, &mate, out_look);
 	}
 	return KILN_OK;
+}
+
+static int clear(struct log_index *index, const struct mate *mate)
+{
+	return ki_log_word_swap(index, mate->slot, mate->word, 0);
+}
+
+/*
+ * Our word was out and another's settled one is there: an eviction may have
+ * carried ours over, after someone had settled it for us.
+ */
+static int is_perhaps_ours(struct ki_log *log, const struct put *put,
+			   const struct mate *mate)
+{
+	char ours[KI_PATH_MAX], theirs[KI_PATH_MAX];
+	struct ki_file_info a, b;
+
+	if (!put->published || mate->body_sum != put->record.body_sum)
+		return 0;
+	if (mate->flags & LOG_COPY)
+		return 1;
+	if (!(mate->flags & put->record.flags & LOG_OWN_FILE) ||
+	    ki_log_segment_path(log, put->number, ours) ||
+	    ki_log_segment_path(log, mate->number, theirs))
+		return 0;
+	return log->sys->stat(log->sys, ours, &a) ||
+	       log->sys->stat(log->sys, theirs, &b) || a.inode == b.inode;
+}
+
+/* A tentative word that was seen before this look and is the only one: decide
+   for it.  Another's was perhaps left by a dead one and torn since. */
+static enum kiln_status settle(struct ki_log *log, struct log_index *index,
+			       const struct put *put, const struct look *look)
+{
+	const struct mate *mate = &look->lowest;
+	int is_own = !!look->own.word;
+	struct log_found found;
+
+	if (!is_own) {
+		int sound;
+
+		if (ki_log_find_in(log, index, put->key, mate->slot, &found))
+			return LOG_AGAIN;
+		sound = ki_log_view_check(log, &found.view);
+		ki_log_view_close(&found.view);
+		if (found.word != mate->word)
+			return LOG_AGAIN;
+		if (!sound) {
+			(void)clear(index, mate);
+			return LOG_AGAIN;
+		}
+	}
+	if (!ki_log_word_swap(index, mate->slot, mate->word,
+			      mate->word & ~LOG_TENTATIVE))
+		return LOG_AGAIN;
+	return is_own ? KILN_OK : KILN_EXISTS;
+}
+
+/* What is written is of no use: no word leads to it, or will. */
+static void forget_record(struct ki_log *log, struct log_index *index,
+			  struct put *put)
+{
+	put->written = 0;
+	put->published = 0;
+	if (put->record.flags & LOG_OWN_FILE)
+		unlink_own_file(log, index, put->number);
+}
+
+/* One step of create().  LOG_AGAIN: look again. */
+static enum kiln_status create_step(struct ki_log *log, struct log_index *index,
+				    struct put *put, int refuse,
+				    struct mate *seen)
+{
+	struct look look;
+	enum kiln_status status = look_around(log, index, put, &look);
+
+	if (status)
+		return status;
+	if (look.own.word && !log_word_is_tentative(look.own.word))
+		return KILN_OK;
+	if (look.settled.word && !look.own.word)
+		return is_perhaps_ours(log, put, &look.settled) ? KILN_E_TIMEOUT
+								: KILN_EXISTS;
+	if (look.settled.word)
+		return clear(index, &look.own) ? KILN_EXISTS : LOG_AGAIN;
+	if (look.higher.word) {
+		(void)clear(index, &look.higher);
+		return LOG_AGAIN;
+	}
+	if (look.lowest.word) {
+		if (seen->word == look.lowest.word &&
+		    seen->slot == look.lowest.slot)
+			return settle(log, index, put, &look);
+		*seen = look.lowest;
+		return LOG_AGAIN;
+	}
+	if (put->published) {
+		forget_record(log, index, put);
+		return LOG_AGAIN;
+	}
+	status = publish_new(log, index, put, LOG_TENTATIVE, refuse);
+	if (!status)
+		*seen = (struct mate){ .slot = put->slot,
+				       .word = put->word | LOG_TENTATIVE };
+	return status ? status : LOG_AGAIN;
+}
+
+/* LOG_AGAIN: write anew. */
+static enum kiln_status create(struct ki_log *log, struct log_index *index,
+			       struct put *put, int refuse)
+{
+	struct mate seen = { 0 };
+	enum kiln_status status = LOG_AGAIN;
+	int tries;
+
+	for (tries = 0; tries < LOG_LOOKS && status == LOG_AGAIN; tries++) {
+		status = create_step(log, index, put, refuse, &seen);
+		if (!put->written)
+			return LOG_AGAIN;
+	}
+	if (status == KILN_OK || status == KILN_EXISTS)
+		return status;
+	if (put->published)
+		(void)ki_log_word_swap(index, put->slot,
+				       put->word | LOG_TENTATIVE, 0);
+	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
+}
+
+/* One step of replace(); `published` in this index. */
+static enum kiln_status replace_step(struct ki_log *log,
+				     struct log_index *index, struct put *put,
+				     int refuse, int *published)
+{
+	struct look look;
+	const struct mate *other;
+	enum kiln_status status = look_around(log, index, put, &look);
+
+	if (status)
+		return status;
+	if (look.newer.word) {
+		if (look.own.word)
+			(void)clear(index, &look.own);
+		return KILN_OK;
+	}
+	other = look.settled.word ? &look.settled : &look.lowest;
+	if (look.own.word)
+		*published = 1;
+	if (!other->word) {
+		if (*published)
+			return KILN_OK;
+		status = publish_new(log, index, put, 0, refuse);
+		*published = !status;
+		return status ? status : LOG_AGAIN;
+	}
+	if (!ki_log_word_swap(index, other->slot, other->word,
+			      *published ? 0 : put->word))
+		return LOG_AGAIN;
+	if (!*published) {
+		index->marks[other->slot] = 0;
+		put->slot = other->slot;
+		*published = 1;
+	}
+	if (other->flags & LOG_OWN_FILE)
+		unlink_own_file(log, index, other->number);
+	return LOG_AGAIN;
+}
+
+static enum kiln_status replace(struct ki_log *log, struct log_index *index,
+				struct put *put, int refuse)
+{
+	enum kiln_status status = LOG_AGAIN;
+	int tries, published = 0;
+
+	for (tries = 0; tries < LOG_LOOKS && status == LOG_AGAIN; tries++)
+		status = replace_step(log, index, put, refuse, &published);
+	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
 
 static int number_is_live(const struct log_index *index, uint32_t number)
@@ -312,77 +604,28 @@ static int number_is_live(const struct log_index *index, uint32_t number)
 	return !log_is_before(number, ki_log_min_live(index));
 }
 
-/* One attempt.  LOG_AGAIN: the buckets changed meanwhile. */
-static enum kiln_status publish_once(struct ki_log *log,
-				     struct log_index *index,
-				     const struct put *put, int refuse,
-				     uint64_t *out_slot)
-{
-	struct log_found found;
-	uint64_t slots[2], slot = 0, word = 0;
-	uint32_t own_file = 0;
-	int replaces_own_file = 0;
-	int is_own = 0; /* a word from 2^18 segments ago meets our record */
-	enum kiln_status status = ki_log_find(log, index, put->key, &found);
-
-	if (status == KILN_E_NO_MEMORY || status == KILN_E_IO)
-		return status;
-	if (!status) {
-		slot = found.slot;
-		word = found.word;
-		own_file = found.view.number;
-		replaces_own_file = found.view.record.flags & LOG_OWN_FILE;
-		ki_log_view_close(&found.view);
-		if (word == put->word) {
-			*out_slot = slot;
-			return KILN_OK;
-		}
-		is_own = found.view.number == put->number &&
-			 found.view.units == log_word_units(put->word);
-		if (!put->replaces && !is_own)
-			return KILN_EXISTS;
-	} else {
-		ki_log_slots_of(index, put->key->digest_low,
-				put->key->digest_high, slots);
-		status = choose_slot(log, index, slots, refuse, &slot, &word);
-		if (status)
-			return status;
-	}
-	if (!ki_log_word_swap(index, slot, word, put->word))
-		return LOG_AGAIN;
-	index->marks[slot] = 0;
-	if (replaces_own_file && !is_own)
-		unlink_own_file(log, index, own_file);
-	*out_slot = slot;
-	return KILN_OK;
-}
-
 /*
- * LOG_AGAIN: the index was retired, publish in the next one.  KILN_E_TIMEOUT:
- * the record's segment was evicted before anyone could find it.
+ * LOG_AGAIN: the index was retired, publish in the next one; or what was
+ * written is of no use, write anew.  KILN_E_TIMEOUT: the record's segment was
+ * evicted before anyone could find it, or others never let us be.
  */
 static enum kiln_status publish(struct ki_log *log, struct log_index *index,
-				const struct put *put, int refuse)
+				struct put *put, int refuse)
 {
-	enum kiln_status status = LOG_AGAIN;
-	uint64_t slots[2], slot = 0;
-	int tries;
+	enum kiln_status status;
 
 	if (!number_is_live(index, put->number))
 		return KILN_E_TIMEOUT;
-	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++)
-		status = publish_once(log, index, put, refuse, &slot);
-	if (status)
-		return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
-	if (ki_log_is_retired(index))
+	status = put->replaces ? replace(log, index, put, refuse)
+			       : create(log, index, put, refuse);
+	if ((status == KILN_OK || status == KILN_EXISTS) &&
+	    ki_log_is_retired(index))
 		return LOG_AGAIN;
-	if (!number_is_live(index, put->number)) {
-		(void)ki_log_word_swap(index, slot, put->word, 0);
+	if (status == KILN_OK && !number_is_live(index, put->number)) {
+		(void)ki_log_word_swap(index, put->slot, put->word, 0);
 		return KILN_E_TIMEOUT;
 	}
-	ki_log_slots_of(index, put->key->digest_low, put->key->digest_high,
-			slots);
-	return settle(log, index, put, slots, slot);
+	return status;
 }
 
 /* ---- The operation --------------------------------------------------- */
@@ -424,7 +667,7 @@ static enum kiln_status look(struct ki_log *log, struct log_index *index,
 			       : status;
 	sound = ki_log_view_check(log, &found.view);
 	ki_log_view_close(&found.view);
-	if (sound && found.word != put->word)
+	if (sound)
 		return KILN_EXISTS;
 	if (!sound)
 		(void)ki_log_word_swap(index, found.slot, found.word, 0);
@@ -442,7 +685,7 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	ki_log_segments_sweep(log, index);
 	if (!index->writable)
 		return KILN_E_READONLY;
-	if (!put->replaces) {
+	if (!put->replaces && !put->published) {
 		status = look(log, index, put);
 		if (status != KILN_MISS)
 			return status;
@@ -451,7 +694,7 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	if (status)
 		return status;
 	if (put->written && put->epoch != index->epoch)
-		put->written = 0;
+		put->written = put->published = 0;
 	if (!put->written) {
 		put->record.flags &= ~LOG_OWN_FILE;
 		status = is_large(log, index, put)
@@ -462,9 +705,7 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	}
 	status = publish(log, index, put, refuse);
 	if (status && status != LOG_AGAIN) {
-		put->written = 0;
-		if (put->record.flags & LOG_OWN_FILE)
-			unlink_own_file(log, index, put->number);
+		forget_record(log, index, put);
 		if (!number_is_live(index, put->number))
 			status = LOG_AGAIN;
 	}
@@ -494,10 +735,9 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 			   .value = value,
 			   .value_size = value_size,
 			   .replaces = !!(flags & KILN_PUT_REPLACE) };
-	struct log_publication publication;
 	_Atomic uint64_t *stripe;
-	enum kiln_status status;
-	int tries, locked = 0;
+	enum kiln_status status = LOG_AGAIN;
+	int tries;
 
 	if (log->readonly)
 		return KILN_E_READONLY;
@@ -511,17 +751,8 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 
 	stripe = ki_log_enter(log);
 	ki_log_trust_unplaced(&log->unplaced);
-	status = ki_log_publication_begin(log, key, &publication);
-	locked = !status;
-	/* A replacing put goes on without: two of them settle it. */
-	if (!status || put.replaces) {
-		status = LOG_AGAIN;
-		for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN;
-		     tries++)
-			status = put_once(log, &put);
-	}
-	if (locked)
-		ki_log_publication_end(log, &publication);
+	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++)
+		status = put_once(log, &put);
 	ki_log_leave(log, stripe);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
@@ -542,30 +773,51 @@ static void write_tombstone(struct ki_log *log, struct log_index *index,
 	(void)write_to_tail(log, index, &put, index->header->tail, &force);
 }
 
-/* Clear every word of the key.  LOG_AGAIN: the index was retired. */
-static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
-				    const struct kiln_key *key, int *removed)
+/* One slot.  KILN_MISS: nothing of the key is there (any more). */
+static enum kiln_status clear_slot(struct ki_log *log, struct log_index *index,
+				   const struct kiln_key *key, uint64_t slot,
+				   int *removed)
 {
+	enum kiln_status status = KILN_OK;
 	struct log_found found;
-	enum kiln_status status;
 	int tries;
 
-	for (tries = 0; tries < 4 * LOG_TRIES; tries++) {
-		status = ki_log_find(log, index, key, &found);
+	for (tries = 0; tries < LOG_TRIES; tries++) {
+		status = ki_log_find_in(log, index, key, slot, &found);
 		if (status == KILN_E_FORMAT)
 			continue;
 		if (status == KILN_E_COLLISION)
 			status = KILN_MISS;
 		if (status)
-			break;
+			return status;
 		if (found.view.record.flags & LOG_OWN_FILE)
 			unlink_own_file(log, index, found.view.number);
-		if (ki_log_word_swap(index, found.slot, found.word, 0))
+		if (ki_log_word_swap(index, slot, found.word, 0))
 			*removed = 1;
 		ki_log_view_close(&found.view);
 	}
-	if (status != KILN_MISS)
-		return status < 0 ? status : KILN_E_TIMEOUT;
+	return KILN_E_TIMEOUT;
+}
+
+/* Clear every word of the key, tentative ones too, or one that is dead would
+   be settled later.  LOG_AGAIN: the index was retired. */
+static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
+				    const struct kiln_key *key, int *removed)
+{
+	enum kiln_status status;
+	uint64_t slots[2];
+	unsigned i;
+
+	ki_log_slots_of(index, key->digest_low, key->digest_high, slots);
+	if (ki_log_index_bring(index, slots))
+		return KILN_E_IO;
+	for (i = 0; i < 2 * LOG_WORDS; i++) {
+		status = clear_slot(log, index, key,
+				    slots[i / LOG_WORDS] + i % LOG_WORDS,
+				    removed);
+		if (status != KILN_MISS)
+			return status;
+	}
 	return ki_log_is_retired(index) ? LOG_AGAIN : KILN_OK;
 }
 

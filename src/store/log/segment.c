@@ -283,8 +283,8 @@ static int open_for_writing(struct ki_log *log, uint32_t number,
  * ours any more.
  */
 enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
-				    uint32_t number, int *out_fd,
-				    uint64_t *out_size)
+				    uint32_t number,
+				    struct log_target *out_target)
 {
 	const struct ki_sys *sys = log->sys;
 	struct log_segment *segment;
@@ -296,8 +296,8 @@ enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
 		fd = open_for_writing(log, number, &info);
 		if (fd < 0)
 			return fd == -ENOENT ? KILN_MISS : ki_log_status(fd);
-		*out_fd = fd;
-		*out_size = info.size;
+		*out_target =
+			(struct log_target){ .fd = fd, .size = info.size };
 		return KILN_OK;
 	}
 	status = ki_log_segment_get(log, index, number, &segment);
@@ -321,13 +321,14 @@ enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
 			fd = none;
 		}
 	}
-	*out_fd = fd;
-	*out_size = segment->size;
+	*out_target = (struct log_target){ .fd = fd,
+					   .size = segment->size,
+					   .segment = segment };
 	return KILN_OK;
 }
 
-void ki_log_target_close(struct ki_log *log, int fd)
+void ki_log_target_close(struct ki_log *log, const struct log_target *target)
 {
-	if (log->guest && fd >= 0)
-		(void)log->sys->close(log->sys, fd);
+	if (log->guest && target->fd >= 0)
+		(void)log->sys->close(log->sys, target->fd);
 }

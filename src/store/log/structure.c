@@ -198,9 +198,10 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 	uint32_t to, to_units;
 	struct log_limit_values limits;
 	struct log_record *record;
-	uint64_t size, bytes, used_s;
+	struct log_target target = { .fd = -1 };
+	uint64_t bytes, used_s;
 	uint8_t *data;
-	int to_fd = -1, copied = 0;
+	int copied = 0;
 
 	data = read_record(log, fd, number, log_word_units(word),
 			   census->copy_bytes_left);
@@ -215,16 +216,16 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 	    !body_is_sound(data))
 		goto out;
 	to = log_tail_segment(index->header->tail);
-	if (to == number || ki_log_target_open(log, index, to, &to_fd, &size))
+	if (to == number || ki_log_target_open(log, index, to, &target))
 		goto out;
-	if (ki_log_reserve(index, to, size, bytes, &to_units)) {
+	if (ki_log_reserve(index, to, target.size, bytes, &to_units)) {
 		census->copy_bytes_left = 0;
 		goto out;
 	}
 	record->flags = (record->flags & ~LOG_REPLACES) | LOG_COPY;
 	record->used_s = (uint32_t)used_s;
 	ki_log_record_seal(record, to);
-	if (ki_pwrite_all(log->sys, to_fd, data, (size_t)bytes,
+	if (ki_pwrite_all(log->sys, target.fd, data, (size_t)bytes,
 			  (uint64_t)to_units * LOG_UNIT))
 		goto out;
 	census->copy_bytes_left -= bytes;
@@ -237,7 +238,7 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 		index->header->bytes_copied += bytes;
 	}
 out:
-	ki_log_target_close(log, to_fd);
+	ki_log_target_close(log, &target);
 	free(data);
 	return copied;
 }
@@ -318,7 +319,8 @@ static int empty_segment(struct ki_log *log, struct log_index *index,
 
 		if (!is_of_segment(word, file->number, min_live))
 			continue;
-		if (index->marks[slot] && fd >= 0) {
+		if (index->marks[slot] && fd >= 0 &&
+		    !log_word_is_tentative(word)) {
 			if (own && !moved &&
 			    move_large(log, index, census, file, slot, word)) {
 				moved = 1;

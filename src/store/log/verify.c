@@ -250,7 +250,7 @@ static void check_words(struct check *check, int repair)
 		if (!(check->whole[slot / 8] >> slot % 8 & 1))
 			status = check_word(check, slot, word);
 		if (!status) {
-			report->n_entries++;
+			report->n_entries += !log_word_is_tentative(word);
 			continue;
 		}
 		if (!still_leads(index, slot, word))
