@@ -53,37 +53,32 @@ enum kiln_status kiln_blob_wrap(const void *data, size_t size,
 	return KILN_OK;
 }
 
-ki_blob_drop_fn *_Atomic ki_blob_drop_first;
-
-static ki_blob_count_fn *counter_of(const struct kiln_blob *blob)
-{
-	return atomic_load_explicit(&blob->counter, memory_order_acquire);
-}
-
 struct kiln_blob *kiln_blob_ref(struct kiln_blob *blob)
 {
-	ki_blob_count_fn *counter = blob ? counter_of(blob) : NULL;
+	ki_blob_ref_fn *counter =
+		blob ? atomic_load_explicit(&blob->counter,
+					    memory_order_acquire)
+		     : NULL;
 
 	if (counter)
-		counter(blob, 1);
+		counter(blob);
 	else if (blob)
 		atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
 	return blob;
 }
 
+static void unref(struct kiln_blob *blob)
+{
+	if (blob)
+		ki_blob_drop(blob, 1);
+}
+
+ki_blob_unref_fn *_Atomic ki_blob_unref = unref;
+
+/* Nothing here looks at the blob: where a thread counted it, nobody need. */
 void kiln_blob_unref(struct kiln_blob *blob)
 {
-	ki_blob_drop_fn *first =
-		atomic_load_explicit(&ki_blob_drop_first, memory_order_acquire);
-	ki_blob_count_fn *counter;
-
-	if (!blob || (first && first(blob)))
-		return;
-	counter = counter_of(blob);
-	if (counter)
-		counter(blob, -1);
-	else
-		ki_blob_drop(blob, 1);
+	atomic_load_explicit(&ki_blob_unref, memory_order_acquire)(blob);
 }
 
 void ki_blob_drop(struct kiln_blob *blob, size_t n)

@@ -5,25 +5,22 @@
 /*
  * The inside of a blob.  The count is atomic.  A holder that wants to count
  * references elsewhere (the memory tier, per thread) keeps one reference of
- * its own and sets `counter`: references are then first offered to it.
+ * its own and sets `counter`, which then takes references in the count's
+ * place; its function for dropping them stands in for kiln_blob_unref().
  */
 
 #include <stdatomic.h>
 
 #include <kiln/kiln.h>
 
-/*
- * Count n (1 or -1) references, elsewhere or after all in `refs`.  Called for
- * a blob of which the caller has a reference.
- */
-typedef void ki_blob_count_fn(struct kiln_blob *blob, int n);
+/* Take a reference, elsewhere or after all in `refs`.  Called for a blob of
+   which the caller has a reference. */
+typedef void ki_blob_ref_fn(struct kiln_blob *blob);
 
-/*
- * Asked before anything of the blob is looked at: 1 if it dropped one
- * reference.  Whoever counts elsewhere sets it once; NULL until then.
- */
-typedef int ki_blob_drop_fn(struct kiln_blob *blob);
-extern ki_blob_drop_fn *_Atomic ki_blob_drop_first;
+/* What kiln_blob_unref() does, for every blob, or NULL.  Whoever counts
+   elsewhere sets it once. */
+typedef void ki_blob_unref_fn(struct kiln_blob *blob);
+extern ki_blob_unref_fn *_Atomic ki_blob_unref;
 
 struct kiln_blob {
 	/* Fixed after creation. */
@@ -36,7 +33,7 @@ struct kiln_blob {
 	uint64_t place;
 	/* Atomic. */
 	_Atomic size_t refs;
-	ki_blob_count_fn *_Atomic counter; /* NULL: nobody */
+	ki_blob_ref_fn *_Atomic counter; /* NULL: nobody */
 };
 
 #define KI_BLOB_NOWHERE UINT64_MAX

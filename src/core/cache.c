@@ -123,16 +123,11 @@ static inline enum kiln_status check(const struct kiln *kiln,
  * A closing kiln is found out under the pin; the pin is held until the kiln is
  * not touched any more, or `calls` says that somebody is there.
  */
-HOT static inline enum kiln_status hot(struct kiln *kiln,
-				       const struct kiln_key *key,
-				       struct kiln_blob **out_blob,
-				       struct ki_slot **out_slot)
+HOT static inline enum kiln_status look(struct kiln *kiln,
+					const struct kiln_key *key,
+					struct ki_slot *slot,
+					struct kiln_blob **out_blob)
 {
-	struct ki_slot *slot = ki_slot_try_get();
-
-	*out_slot = slot;
-	if (__builtin_expect(!slot, 0))
-		return KILN_MISS;
 	ki_slot_pin(slot);
 	if (__builtin_expect(atomic_load_explicit(&kiln->attention,
 						  memory_order_acquire),
@@ -142,6 +137,30 @@ HOT static inline enum kiln_status hot(struct kiln *kiln,
 		return KILN_MISS;
 	ki_slot_leave(slot);
 	return KILN_OK;
+}
+
+HOT static inline enum kiln_status hot(struct kiln *kiln,
+				       const struct kiln_key *key,
+				       struct kiln_blob **out_blob,
+				       struct ki_slot **out_slot)
+{
+	struct ki_slot *slot = ki_slot_try_get();
+
+	*out_slot = slot;
+	return __builtin_expect(!slot, 0) ? KILN_MISS
+					  : look(kiln, key, slot, out_blob);
+}
+
+/* The same for a thread that is new, or whose place another thread has. */
+COLD static enum kiln_status hot_by_call(struct kiln *kiln,
+					 const struct kiln_key *key,
+					 struct kiln_blob **out_blob,
+					 struct ki_slot **inout_slot)
+{
+	if (*inout_slot)
+		return KILN_MISS;
+	*inout_slot = ki_slot_get();
+	return *inout_slot ? look(kiln, key, *inout_slot, out_blob) : KILN_MISS;
 }
 
 /* Go on from a miss of hot(), with what it left in *out_slot. */
@@ -572,14 +591,31 @@ static const char *words_of_source(enum kiln_source source)
 	return "found";
 }
 
+static void hand_out_hit(struct kiln_build_result *result,
+			 struct kiln_blob *blob)
+{
+	result->kind = KILN_BUILD_OK;
+	result->code = 0;
+	result->message = NULL;
+	result->blob = blob;
+	result->metadata = NULL;
+	result->source = KILN_FROM_MEMORY;
+}
+
 COLD static enum kiln_status get_or_build_slowly(
 	struct kiln *kiln, const struct kiln_key *key, kiln_build_fn *build,
 	void *arg, struct kiln_build_result *result, struct ki_slot *slot)
 {
 	struct kiln_build_result mine;
 	struct ki_flight *flight;
-	enum kiln_status status = enter_from(kiln, slot);
+	struct kiln_blob *blob;
+	enum kiln_status status;
 
+	if (!hot_by_call(kiln, key, &blob, &slot)) {
+		hand_out_hit(result, blob);
+		return KILN_OK;
+	}
+	status = enter_from(kiln, slot);
 	if (status)
 		return status;
 	kiln_build_result_init(&mine);
@@ -619,12 +655,7 @@ enum kiln_status kiln_get_or_build(struct kiln *kiln,
 		return status ? status : KILN_E_INVALID;
 	if (__builtin_expect(hot(kiln, key, &blob, &slot), 0))
 		return get_or_build_slowly(kiln, key, build, arg, result, slot);
-	result->kind = KILN_BUILD_OK;
-	result->code = 0;
-	result->message = NULL;
-	result->blob = blob;
-	result->metadata = NULL;
-	result->source = KILN_FROM_MEMORY;
+	hand_out_hit(result, blob);
 	return KILN_OK;
 }
 
@@ -644,9 +675,12 @@ COLD static enum kiln_status get_slowly(struct kiln *kiln,
 					struct kiln_blob **out_blob,
 					struct ki_slot *slot)
 {
-	enum kiln_status status = enter_from(kiln, slot);
 	enum kiln_counter reason;
+	enum kiln_status status;
 
+	if (!hot_by_call(kiln, key, out_blob, &slot))
+		return KILN_OK;
+	status = enter_from(kiln, slot);
 	if (status)
 		return status;
 	follow_generations(kiln);

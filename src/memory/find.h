@@ -61,9 +61,14 @@ static inline enum kiln_status ki_memory_find(struct ki_memory *memory,
 					      struct ki_slot *slot,
 					      struct kiln_blob **out_blob)
 {
-	if (__builtin_expect(ki_table_is_crowded(&memory->table), 0) ||
-	    ki_table_look(&memory->table, key, slot, out_blob))
+	struct kiln_blob *blob;
+
+	if (__builtin_expect(ki_table_is_crowded(&memory->table), 0))
 		return KILN_MISS;
+	blob = ki_table_glance(atomic_load(&memory->table.slots), key, slot);
+	if (__builtin_expect(!blob, 0))
+		return KILN_MISS;
+	*out_blob = blob;
 	ki_memory_count_hit(memory, slot);
 	return KILN_OK;
 }

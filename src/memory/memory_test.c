@@ -352,6 +352,28 @@ static void references_move_between_threads_that_end(void **state)
 	}
 }
 
+/* A hit writes nothing of the blob, whatever the thread has put before. */
+static void putting_leaves_hits_the_quick_way(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	uint64_t i;
+
+	for (i = 0; i < 1000; i++)
+		put(memory, i, i, 8);
+	for (i = 0; i < 1000; i++) {
+		struct kiln_key *key = key_of(i);
+		struct kiln_blob *blob;
+		size_t before;
+
+		assert_int_equal(ki_memory_get(memory, key, &blob), KILN_OK);
+		before = atomic_load(&blob->refs);
+		kiln_blob_unref(blob);
+		assert_int_equal(atomic_load(&blob->refs), before);
+		kiln_key_free(key);
+	}
+	ki_memory_free(memory);
+}
+
 static void a_blob_outlives_its_memory_tier(void **state)
 {
 	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
@@ -866,6 +888,7 @@ int main(void)
 			what_was_read_before_a_removal_does_not_come_back),
 		cmocka_unit_test(a_tier_that_holds_nothing_misses),
 		cmocka_unit_test(references_move_between_threads_that_end),
+		cmocka_unit_test(putting_leaves_hits_the_quick_way),
 		cmocka_unit_test(a_blob_outlives_its_memory_tier),
 		cmocka_unit_test(one_blob_may_be_in_several_tiers),
 		cmocka_unit_test(slots_of_ended_threads_are_used_again),

@@ -17,7 +17,9 @@
  *
  * References.  While a memory tier holds a blob, `blob->refs` carries a bias
  * that keeps it from zero and each thread counts for itself, in a word of its
- * slot.  When the tier lets go, it clears `blob->counter` (from then on
+ * slot, those that it took and has not dropped.  One that another thread took
+ * is dropped in `refs`: a word that went below zero would stay taken, and so
+ * end the quick way for all blobs of its place.  When the tier lets go, it clears `blob->counter` (from then on
  * references go to `refs`), waits a grace period (no thread then touches its
  * word for this blob any more), and moves all words' counts and the bias to
  * `refs` in one addition:
@@ -100,12 +102,11 @@ static void empty_locked(struct ki_slot *slot)
 	for (i = 0; i < KI_SLOT_COUNTS; i++) {
 		uint64_t word = atomic_load_explicit(&slot->counts[i],
 						     memory_order_relaxed);
-		int count = (int16_t)(word >> 48);
 		struct kiln_blob *blob =
-			(struct kiln_blob *)(uintptr_t)(word & KI_SLOT_ADDRESS);
+			(struct kiln_blob *)(uintptr_t)(word >> 16);
 
-		if (count)
-			atomic_fetch_add(&blob->refs, (size_t)(ptrdiff_t)count);
+		if (word & KI_SLOT_COUNT_MAX)
+			atomic_fetch_add(&blob->refs, word & KI_SLOT_COUNT_MAX);
 		atomic_store_explicit(&slot->counts[i], 0,
 				      memory_order_relaxed);
 	}
@@ -151,14 +152,14 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&registry);
 }
 
-static ki_blob_drop_fn drop_first;
+static ki_blob_unref_fn drop;
 
 static void install(void)
 {
 	has_exit_key = !pthread_key_create(&exit_key, thread_exits);
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 	atomic_store(&ki_slots.is_cheap, ki_process_barrier_prepare());
-	atomic_store(&ki_blob_drop_first, drop_first);
+	atomic_store(&ki_blob_unref, drop);
 }
 
 void ki_slots_prepare(void)
@@ -287,43 +288,38 @@ void ki_slots_wait(void)
 
 /* ---- Blobs that are counted by threads ------------------------------------- */
 
-/* Within a pin, or without a slot. */
-static int count_here(struct ki_slot *slot, struct kiln_blob *blob, int n)
+/* Within a pin. */
+static int is_counted(const struct kiln_blob *blob)
 {
-	return slot &&
-	       atomic_load_explicit(&blob->counter, memory_order_acquire) &&
-	       ki_slot_count(slot, blob, n);
+	return atomic_load_explicit(&blob->counter, memory_order_acquire) !=
+	       NULL;
 }
 
-__attribute__((noinline, cold)) static void count_slowly(struct kiln_blob *blob,
-							 int n)
+static void count(struct kiln_blob *blob)
 {
 	struct ki_slot *slot = ki_slot_enter();
-	int done = count_here(slot, blob, n);
+	int done = slot && is_counted(blob) &&
+		   ki_slot_take(slot, ki_slot_place(blob), blob);
 
 	if (slot)
 		ki_slot_leave(slot);
-	if (done)
-		return;
-	if (n < 0)
-		ki_blob_drop(blob, 1);
-	else
+	if (!done)
 		atomic_fetch_add(&blob->refs, 1);
 }
 
-static void count(struct kiln_blob *blob, int n)
+__attribute__((noinline, cold)) static void drop_slowly(struct kiln_blob *blob)
 {
-	struct ki_slot *slot = ki_slot_try_get();
+	struct ki_slot *slot;
 	int done;
 
-	if (__builtin_expect(slot != NULL, 1)) {
-		ki_slot_pin(slot);
-		done = count_here(slot, blob, n);
+	if (!blob)
+		return;
+	slot = ki_slot_enter();
+	done = slot && is_counted(blob) && ki_slot_drop(slot, blob);
+	if (slot)
 		ki_slot_leave(slot);
-		if (__builtin_expect(done, 1))
-			return;
-	}
-	count_slowly(blob, n);
+	if (!done)
+		ki_blob_drop(blob, 1);
 }
 
 /*
@@ -331,26 +327,20 @@ static void count(struct kiln_blob *blob, int n)
  * blob, which would be the first and only one on the way of a hit.  While any
  * counting is being ended, which may be this blob's, there is no such way.
  */
-static int drop_first(struct kiln_blob *blob)
+static void drop(struct kiln_blob *blob)
 {
 	struct ki_slot *slot = ki_slot_try_get();
-	_Atomic uint64_t *word;
-	uint64_t old;
 	int done;
 
-	if (__builtin_expect(!slot, 0))
-		return 0;
-	word = &slot->counts[ki_slot_place(blob)];
+	if (__builtin_expect(!slot, 0)) {
+		drop_slowly(blob);
+		return;
+	}
 	ki_slot_pin(slot);
-	old = atomic_load_explicit(word, memory_order_relaxed);
-	done = !atomic_load(&ki_slots.n_ending) &&
-	       (old & KI_SLOT_ADDRESS) == (uint64_t)(uintptr_t)blob &&
-	       (int16_t)(old >> 48) > 0;
-	if (done)
-		atomic_store_explicit(word, old - ((uint64_t)1 << 48),
-				      memory_order_relaxed);
+	done = !atomic_load(&ki_slots.n_ending) && ki_slot_drop(slot, blob);
 	ki_slot_leave(slot);
-	return done;
+	if (__builtin_expect(!done, 0))
+		drop_slowly(blob);
 }
 
 /* The bias also says that an earlier counting has not been finished yet. */
@@ -358,7 +348,7 @@ int ki_slots_count_begin(struct kiln_blob *blob)
 {
 	size_t refs = atomic_load(&blob->refs);
 
-	if ((uint64_t)(uintptr_t)blob & ~KI_SLOT_ADDRESS)
+	if ((uint64_t)(uintptr_t)blob >> 48)
 		return 0;
 	do {
 		if (refs >= BIAS / 2)
@@ -377,7 +367,7 @@ void ki_slots_count_end(struct kiln_blob *blob)
 
 static size_t gather_locked(const struct kiln_blob *blob)
 {
-	uint64_t address = (uint64_t)(uintptr_t)blob;
+	uint64_t none = ki_slot_none(blob);
 	size_t place = ki_slot_place(blob), sum = 0;
 	struct ki_slot *slot;
 
@@ -385,9 +375,9 @@ static size_t gather_locked(const struct kiln_blob *blob)
 		uint64_t word = atomic_load_explicit(&slot->counts[place],
 						     memory_order_relaxed);
 
-		if ((word & KI_SLOT_ADDRESS) != address || !(word >> 48))
+		if (word - none - 1 >= KI_SLOT_COUNT_MAX)
 			continue;
-		sum += (size_t)(ptrdiff_t)(int16_t)(word >> 48);
+		sum += word - none;
 		atomic_store_explicit(&slot->counts[place], 0,
 				      memory_order_relaxed);
 	}

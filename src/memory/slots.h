@@ -8,8 +8,9 @@
  *
  *   pin      while set, nothing that the thread may have seen is freed
  *   hits     of each memory tier (the first KI_SLOT_OWNERS of the process)
- *   counts   references to blobs that memory tiers hold, signed: a reference
- *            may be taken by one thread and dropped by another
+ *   counts   references to blobs that memory tiers hold, taken and not yet
+ *            dropped by this thread; what another thread took is dropped in
+ *            the blob's own count
  *
  * Reading    ki_slot_enter(), look, take a reference, ki_slot_leave().  No
  *            lock, no callback, no other call in between.
@@ -31,7 +32,7 @@ struct ki_slot {
 	/* Written by the thread, read by everyone. */
 	_Alignas(64) _Atomic uint64_t pin; /* 0, or the epoch */
 	_Atomic uint64_t hits[KI_SLOT_OWNERS];
-	_Atomic uint64_t counts[KI_SLOT_COUNTS]; /* address 48, count 16 */
+	_Atomic uint64_t counts[KI_SLOT_COUNTS]; /* address 48, count 16 bits */
 	_Atomic uintptr_t pointer;		 /* of its thread */
 	/* Under the registry's mutex. */
 	_Alignas(64) struct ki_slot *next;
@@ -39,7 +40,7 @@ struct ki_slot {
 	uint64_t start;
 };
 
-#define KI_SLOT_GUESSES 256
+#define KI_SLOT_GUESSES 1024
 
 struct ki_slots {
 	_Alignas(64) _Atomic uint64_t epoch;
@@ -69,10 +70,11 @@ static inline uintptr_t ki_thread_pointer(void)
 	return pointer;
 }
 
-/* Stacks, and with them thread pointers, lie some pages apart. */
+/* Stacks, and with them thread pointers, lie some pages apart, or megabytes. */
 static inline struct ki_slot *_Atomic *ki_slot_guess(uintptr_t pointer)
 {
-	return &ki_slots.guesses[(pointer >> 12) % KI_SLOT_GUESSES];
+	return &ki_slots.guesses[(pointer >> 12 ^ pointer >> 21) %
+				 KI_SLOT_GUESSES];
 }
 
 /* The calling thread's slot if it can be had without a call, or NULL. */
@@ -124,35 +126,51 @@ static inline void ki_slot_leave(struct ki_slot *slot)
 	atomic_store_explicit(&slot->pin, 0, memory_order_release);
 }
 
-#define KI_SLOT_ADDRESS (((uint64_t)1 << 48) - 1)
-
+/* Of a blob in the counts of every slot. */
 static inline size_t ki_slot_place(const struct kiln_blob *blob)
 {
 	return (size_t)((uint64_t)(uintptr_t)blob * 0x9e3779b97f4a7c15u >>
 			(64 - KI_SLOT_COUNT_BITS));
 }
 
-/*
- * Count n references in a pinned slot: 1, or 0 if the place is taken by
- * another blob's count or full.  Only for blobs whose counter is set.
- */
-static inline int ki_slot_count(struct ki_slot *slot, struct kiln_blob *blob,
-				int n)
+#define KI_SLOT_COUNT_MAX ((uint64_t)0xffff)
+
+/* The word that counts no reference to this blob. */
+static inline uint64_t ki_slot_none(const struct kiln_blob *blob)
 {
-	_Atomic uint64_t *word = &slot->counts[ki_slot_place(blob)];
+	return (uint64_t)(uintptr_t)blob << 16;
+}
+
+/*
+ * Count a reference in a pinned slot: 1, or 0 if the place (ki_slot_place()) is
+ * taken by another blob's count or full.  Only for blobs whose counter is set.
+ */
+static inline int ki_slot_take(struct ki_slot *slot, size_t place,
+			       const struct kiln_blob *blob)
+{
+	_Atomic uint64_t *word = &slot->counts[place];
 	uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
-	uint64_t address = (uint64_t)(uintptr_t)blob;
-	int count = (int16_t)(old >> 48) + n;
+	uint64_t none = ki_slot_none(blob);
 
 	/* Whose word it was is nothing that a processor could guess: only
 	   whether it can be ours now is a branch. */
-	if (__builtin_expect((((old ^ address) & KI_SLOT_ADDRESS) != 0) &
-				     ((old >> 48) != 0),
-			     0) ||
-	    count != (int16_t)count)
+	old = old & KI_SLOT_COUNT_MAX ? old : none;
+	if (__builtin_expect(old - none >= KI_SLOT_COUNT_MAX, 0))
 		return 0;
-	atomic_store_explicit(word, address | (uint64_t)(uint16_t)count << 48,
-			      memory_order_relaxed);
+	atomic_store_explicit(word, old + 1, memory_order_relaxed);
+	return 1;
+}
+
+/* Drop a reference that this slot has counted: 1, or 0 if it has none. */
+static inline int ki_slot_drop(struct ki_slot *slot,
+			       const struct kiln_blob *blob)
+{
+	_Atomic uint64_t *word = &slot->counts[ki_slot_place(blob)];
+	uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
+
+	if (old - ki_slot_none(blob) - 1 >= KI_SLOT_COUNT_MAX)
+		return 0;
+	atomic_store_explicit(word, old - 1, memory_order_relaxed);
 	return 1;
 }
 

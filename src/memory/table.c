@@ -44,6 +44,19 @@
 
 /* ---- Looking --------------------------------------------------------------- */
 
+static int is_counted(const struct ki_table_entry *entry)
+{
+	return !(atomic_load_explicit(&entry->state, memory_order_relaxed) &
+		 KI_ENTRY_UNCOUNTED);
+}
+
+static void note_use(struct ki_table_entry *entry)
+{
+	if (atomic_load_explicit(&entry->state, memory_order_relaxed) &
+	    KI_ENTRY_IDLE)
+		atomic_fetch_and(&entry->state, ~KI_ENTRY_IDLE);
+}
+
 static enum kiln_status get_by_lock(struct ki_table *table,
 				    const struct kiln_key *key,
 				    struct kiln_blob **out_blob)
@@ -53,7 +66,7 @@ static enum kiln_status get_by_lock(struct ki_table *table,
 
 	ki_mutex_lock(&table->mutex);
 	if (ki_table_find(atomic_load(&table->slots), key, &entry)) {
-		atomic_store_explicit(&entry->mark, 1, memory_order_relaxed);
+		note_use(entry);
 		atomic_fetch_add(&entry->blob->refs, 1);
 		*out_blob = entry->blob;
 		status = KILN_OK;
@@ -66,9 +79,18 @@ enum kiln_status ki_table_get(struct ki_table *table,
 			      const struct kiln_key *key, struct ki_slot *slot,
 			      struct kiln_blob **out_blob)
 {
+	struct ki_table_entry *entry;
+
 	if (!slot || ki_table_is_crowded(table))
 		return get_by_lock(table, key, out_blob);
-	return ki_table_look(table, key, slot, out_blob);
+	if (!ki_table_find(atomic_load(&table->slots), key, &entry))
+		return KILN_MISS;
+	note_use(entry);
+	if (!is_counted(entry) ||
+	    !ki_slot_take(slot, ki_slot_place(entry->blob), entry->blob))
+		atomic_fetch_add(&entry->blob->refs, 1);
+	*out_blob = entry->blob;
+	return KILN_OK;
 }
 
 /* ---- Garbage --------------------------------------------------------------- */
@@ -136,7 +158,7 @@ static void free_garbage(struct ki_table_garbage *garbage)
 
 		garbage = garbage->next;
 		free_slots(slots);
-		if (entry && entry->counted)
+		if (entry && is_counted(entry))
 			blobs[n++] = entry->blob;
 		else if (entry)
 			kiln_blob_unref(entry->blob);
@@ -157,7 +179,7 @@ static void retire_locked(struct ki_table *table, struct ki_table_entry *entry)
 	ki_list_remove(&entry->ring);
 	table->bytes -= entry->bytes;
 	table->n_entries--;
-	if (entry->counted)
+	if (is_counted(entry))
 		ki_slots_count_end(entry->blob);
 	discard_locked(table, &entry->garbage);
 }
@@ -207,9 +229,10 @@ static struct ki_table_entry *victim_locked(struct ki_table *table,
 			table->hand = table->ring.next;
 		entry = ki_container(table->hand, struct ki_table_entry, ring);
 		if (entry != spared &&
-		    (!atomic_load(&entry->mark) || steps > steps_max))
+		    ((atomic_load(&entry->state) & KI_ENTRY_IDLE) ||
+		     steps > steps_max))
 			return entry;
-		atomic_store_explicit(&entry->mark, 0, memory_order_relaxed);
+		atomic_fetch_or(&entry->state, KI_ENTRY_IDLE);
 		table->hand = table->hand->next;
 		steps++;
 	}
@@ -323,12 +346,15 @@ static struct ki_table_entry *new_entry(const struct kiln_key *key,
 		.low = key->digest_low,
 		.high = key->digest_high,
 		.blob = kiln_blob_ref(blob),
-		.record_size = (uint32_t)key->record.size & 0x7fffffff,
+		.record_size = (uint32_t)key->record.size,
 		.bytes = cost(key, blob),
 		.garbage = { .entry = entry },
 	};
 	memcpy(entry->record, key->record.data, key->record.size);
-	entry->counted = !!ki_slots_count_begin(blob);
+	atomic_init(
+		&entry->state,
+		(uint32_t)ki_slot_place(blob) | KI_ENTRY_IDLE |
+			(ki_slots_count_begin(blob) ? 0 : KI_ENTRY_UNCOUNTED));
 	return entry;
 }
 
@@ -402,7 +428,7 @@ enum kiln_status ki_table_put(struct ki_table *table,
 		if (how == KI_TABLE_REPLACE &&
 		    ki_table_find(atomic_load(&table->slots), key, &old))
 			drop_locked(table, old);
-		if (entry->counted)
+		if (is_counted(entry))
 			ki_slots_count_end(entry->blob);
 		discard_locked(table, &entry->garbage);
 	}

@@ -16,11 +16,11 @@
 #include "sys/sys.h"
 
 #define KI_BUCKET_ENTRIES 6
-#define KI_TABLE_NO_ENTRY ((uint64_t)0xffff << 48) /* bytes 6 and 7 */
+#define KI_TABLE_ENTRIES  (((uint64_t)1 << 48) - 1) /* their bytes */
 
 struct ki_bucket {
-	/* A byte for each entry, the lowest for the first: 0 where it is free,
-	   else a part of the digest. */
+	/* A byte for each entry, the lowest for the first: 0 where it is free
+	   (and in the two for none), else a part of the digest. */
 	_Alignas(64) _Atomic uint64_t tags;
 	struct ki_table_entry *_Atomic entries[KI_BUCKET_ENTRIES];
 	struct ki_bucket *_Atomic next; /* when six are not enough */
@@ -39,6 +39,11 @@ struct ki_table_slots {
 	struct ki_table_garbage garbage;
 };
 
+/* An entry with none of these, its usual state, takes the quick way. */
+#define KI_ENTRY_UNCOUNTED ((uint32_t)KI_SLOT_COUNTS) /* by threads for us */
+#define KI_ENTRY_IDLE	   (KI_ENTRY_UNCOUNTED << 1) /* since the hand was here */
+#define KI_ENTRY_PLACE	   (KI_ENTRY_UNCOUNTED - 1)
+
 /* The second line is what a hit reads, the record follows at once. */
 struct ki_table_entry {
 	/* Under mutex. */
@@ -49,10 +54,9 @@ struct ki_table_entry {
 	_Alignas(64) uint64_t low;
 	uint64_t high;
 	struct kiln_blob *blob;
-	uint32_t counted : 1; /* by threads, ours to end */
-	uint32_t record_size : 31;
-	/* Atomic. */
-	_Atomic uint32_t mark; /* hit since the hand came by */
+	uint32_t record_size;
+	/* Atomic: KI_ENTRY_ bits and the place of its count in slots. */
+	_Atomic uint32_t state;
 	/* Fixed. */
 	uint8_t record[];
 };
@@ -86,11 +90,14 @@ void ki_table_fini(struct ki_table *table);
 
 /* ---- Looking --------------------------------------------------------------- */
 
-/* 16 bytes at any address. */
+/* 16 bytes at any address, and where such a thing lies by right. */
 typedef uint64_t ki_two_words
 	__attribute__((vector_size(16), aligned(1), may_alias));
+typedef uint64_t ki_two_words_aligned
+	__attribute__((vector_size(16), may_alias));
 
-/* memcmp() without a call, which would cost a hit its registers. */
+/* memcmp() without a call, which would cost a hit its registers; b is
+   aligned. */
 static inline int ki_table_is_equal(const uint8_t *a, const uint8_t *b,
 				    size_t size)
 {
@@ -105,26 +112,25 @@ static inline int ki_table_is_equal(const uint8_t *a, const uint8_t *b,
 	}
 	for (i = 0; i + 64 <= size; i += 64) {
 		const ki_two_words *x = (const ki_two_words *)(a + i);
-		const ki_two_words *y = (const ki_two_words *)(b + i);
+		const ki_two_words_aligned *y =
+			(const ki_two_words_aligned *)(b + i);
 
 		difference |= (x[0] ^ y[0]) | (x[1] ^ y[1]);
 		difference |= (x[2] ^ y[2]) | (x[3] ^ y[3]);
 	}
 	for (; i + 16 <= size; i += 16)
 		difference |= *(const ki_two_words *)(a + i) ^
-			      *(const ki_two_words *)(b + i);
+			      *(const ki_two_words_aligned *)(b + i);
 	difference |= *(const ki_two_words *)(a + size - 16) ^
 		      *(const ki_two_words *)(b + size - 16);
 	return !(difference[0] | difference[1]);
 }
 
-static inline int ki_table_has_key(const struct ki_table_entry *entry,
-				   const struct kiln_key *key)
+static inline int ki_table_has_record(const struct ki_table_entry *entry,
+				      const struct kiln_key *key)
 {
-	/* Half of the digest is enough to look closer. */
-	return entry->low == key->digest_low &&
-	       entry->record_size == key->record.size &&
-	       ki_table_is_equal(entry->record, key->record.data,
+	return entry->record_size == key->record.size &&
+	       ki_table_is_equal(key->record.data, entry->record,
 				 entry->record_size);
 }
 
@@ -143,61 +149,84 @@ static inline uint64_t ki_table_zero_bytes(uint64_t x)
 	return (x - 0x0101010101010101u) & ~x & 0x8080808080808080u;
 }
 
+static inline struct ki_bucket *ki_table_bucket(struct ki_table_slots *slots,
+						const struct kiln_key *key)
+{
+	return &slots->buckets[key->digest_low & slots->mask];
+}
+
 /*
- * The place that holds the key, or NULL.  No branch depends on which of the
- * six it is: nothing that a processor could guess.
+ * The entries of a bucket that may have the key, each a bit in a byte of its
+ * own; above the first there may be bits of entries that do not exist.  No branch depends on which of the six it is: nothing that a processor
+ * could guess.
  */
+static inline uint64_t ki_table_candidates(struct ki_bucket *bucket,
+					   const struct kiln_key *key)
+{
+	return ki_table_zero_bytes(atomic_load(&bucket->tags) ^
+				   ki_table_tag(key->digest_high) *
+					   0x0101010101010101u);
+}
+
+/* Which is the first of them. */
+static inline size_t ki_table_first(uint64_t candidates)
+{
+	return (size_t)__builtin_ctzll(candidates) / 8;
+}
+
+/* The place that holds the key, or NULL. */
 static inline struct ki_table_entry *_Atomic *ki_table_find(
 	struct ki_table_slots *slots, const struct kiln_key *key,
 	struct ki_table_entry **out_entry)
 {
-	struct ki_bucket *bucket =
-		&slots->buckets[key->digest_low & slots->mask];
-	uint64_t tags = ki_table_tag(key->digest_high) * 0x010101010101u;
+	struct ki_bucket *bucket = ki_table_bucket(slots, key);
 
 	do {
-		uint64_t found = ki_table_zero_bytes(
-			(atomic_load(&bucket->tags) ^ tags) |
-			KI_TABLE_NO_ENTRY);
+		uint64_t found =
+			ki_table_candidates(bucket, key) & KI_TABLE_ENTRIES;
 
 		for (; found; found &= found - 1) {
 			struct ki_table_entry *_Atomic *place =
-				&bucket->entries[__builtin_ctzll(found) / 8];
+				&bucket->entries[ki_table_first(found)];
 			struct ki_table_entry *entry = atomic_load(place);
 
 			/* It may be another one by now, or none. */
-			if (!entry || !ki_table_has_key(entry, key))
+			if (!entry || entry->low != key->digest_low ||
+			    !ki_table_has_record(entry, key))
 				continue;
 			*out_entry = entry;
 			return place;
 		}
 		bucket = atomic_load(&bucket->next);
-	} while (__builtin_expect(bucket != NULL, 0));
+	} while (bucket);
 	return NULL;
 }
 
-/* In a pin, and not while the table is crowded. */
-static inline enum kiln_status ki_table_look(struct ki_table *table,
-					     const struct kiln_key *key,
-					     struct ki_slot *slot,
-					     struct kiln_blob **out_blob)
+/*
+ * In a pin, the quick way: nearly always a reference to the value, if there is
+ * one; else NULL.
+ */
+static inline struct kiln_blob *ki_table_glance(struct ki_table_slots *slots,
+						const struct kiln_key *key,
+						struct ki_slot *slot)
 {
+	struct ki_bucket *bucket = ki_table_bucket(slots, key);
+	uint64_t found = ki_table_candidates(bucket, key);
 	struct ki_table_entry *entry;
-	struct kiln_blob *blob;
+	uint32_t state;
 
-	if (!ki_table_find(atomic_load(&table->slots), key, &entry))
-		return KILN_MISS;
-	if (__builtin_expect(
-		    !atomic_load_explicit(&entry->mark, memory_order_relaxed),
-		    0))
-		atomic_store_explicit(&entry->mark, 1, memory_order_relaxed);
-	blob = entry->blob;
+	if (__builtin_expect(!found, 0))
+		return NULL;
+	entry = atomic_load(&bucket->entries[ki_table_first(found)]);
+	if (__builtin_expect(!entry || !ki_table_has_record(entry, key), 0))
+		return NULL;
+	state = atomic_load_explicit(&entry->state, memory_order_relaxed);
 	/* Whatever ends the counting waits for our pin. */
-	if (__builtin_expect(!entry->counted || !ki_slot_count(slot, blob, 1),
+	if (__builtin_expect(state >= KI_ENTRY_UNCOUNTED ||
+				     !ki_slot_take(slot, state, entry->blob),
 			     0))
-		atomic_fetch_add_explicit(&blob->refs, 1, memory_order_relaxed);
-	*out_blob = blob;
-	return KILN_OK;
+		return NULL;
+	return entry->blob;
 }
 
 static inline int ki_table_is_crowded(struct ki_table *table)
