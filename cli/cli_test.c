@@ -184,8 +184,8 @@ static void every_verb_has_a_help(void **state)
 {
 	static const char *const verbs[] = { "run",    "wait",	"ls",
 					     "show",   "why",	"stats",
-					     "verify", "clear", "doctor",
-					     "config" };
+					     "verify", "gc",	"clear",
+					     "doctor", "config" };
 	char *directory = harness_directory();
 	struct ended all = ask(directory, "--help", NULL);
 	size_t i;
@@ -631,14 +631,94 @@ static void progress_is_for_terminals_and_leaves_nothing(void **state)
 	free(directory);
 }
 
+/* ---- Cleaning up ---------------------------------------------------------------------- */
+
+static void gc_says_what_it_did(void **state)
+{
+	char *directory = filled();
+	char *left = harness_path(directory, "kiln.tmp.4000000.1");
+	json_t *json;
+	struct ended ended;
+
+	harness_write(left, "unfinished", 10);
+	json = ask_json(directory, "gc", 0);
+	assert_int_equal(number_of(json, "unfinished"), 1);
+	assert_int_equal(number_of(json, "evicted"), 0);
+	assert_int_equal(number_of(json, "bytes_freed"),
+			 number_of(json, "bytes_before") -
+				 number_of(json, "bytes_after"));
+	assert_true(number_of(json, "bytes_freed") >= 10);
+	json_decref(json);
+	ended = ask(directory, "gc", NULL);
+	assert_int_equal(status_of(&ended), 0);
+	assert_memory_equal(ended.out, "freed 0 bytes, ", 15);
+	ended_free(&ended);
+	json = ask_json(directory, "verify", 0);
+	assert_int_equal(number_of(json, "entries"), 3);
+	json_decref(json);
+	free(left);
+	free(directory);
+}
+
+static void gc_takes_damaged_entries_on_request_only(void **state)
+{
+	char *directory = filled();
+	struct spawn spawn = tool(directory, "gc", "--json");
+	struct ended ended;
+	json_t *json;
+
+	damage(directory);
+	ended = ask(directory, "verify", "--repair");
+	ended_free(&ended);
+	json = ask_json(directory, "gc", 0);
+	assert_int_equal(number_of(json, "quarantined"), 0);
+	json_decref(json);
+	spawn.arguments[2] = "--quarantine";
+	ended = spawn_run(&spawn);
+	json = json_loads(ended.out, 0, NULL);
+	assert_int_equal(number_of(json, "quarantined"), 1);
+	json_decref(json);
+	ended_free(&ended);
+	free(directory);
+}
+
+static void gc_refuses_sizes_and_ages_that_are_none(void **state)
+{
+	static const struct {
+		const char *option;
+		int status;
+	} rows[] = {
+		{ "--max-size=much", 2 },      { "--max-size=0", 2 },
+		{ "--max-size", 2 },	       { "--max-size=1000", 1 },
+		{ "--max-size=100000000", 0 }, { "--older-than=old", 2 },
+		{ "--older-than=0", 2 },       { "--older-than=1h", 0 },
+	};
+	char *directory = filled();
+	json_t *json;
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ended ended = ask(directory, "gc", rows[i].option);
+
+		assert_int_equal(status_of(&ended), rows[i].status);
+		if (rows[i].status)
+			assert_memory_equal(ended.err, "kiln: ", 6);
+		ended_free(&ended);
+	}
+	json = ask_json(directory, "verify", 0);
+	assert_int_equal(number_of(json, "entries"), 3);
+	json_decref(json);
+	free(directory);
+}
+
 /* ---- Circumstances -------------------------------------------------------------------- */
 
 /* A verb, and its exit status where there never was a cache. */
 static const struct {
 	const char *name;
 	int status;
-} readers[] = { { "ls", 0 },   { "stats", 0 }, { "verify", 0 },
-		{ "wait", 0 }, { "clear", 0 }, { "config", 0 } };
+} readers[] = { { "ls", 0 },	{ "stats", 0 }, { "verify", 0 }, { "wait", 0 },
+		{ "clear", 0 }, { "gc", 0 },	{ "config", 0 } };
 #define N_READERS (sizeof(readers) / sizeof(*readers))
 
 /* S61: the reader is gone before anything is written. */
@@ -913,6 +993,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(verify_can_count_without_reading),
 		cmocka_unit_test(verify_finds_a_damaged_index),
 		cmocka_unit_test(progress_is_for_terminals_and_leaves_nothing),
+		cmocka_unit_test(gc_says_what_it_did),
+		cmocka_unit_test(gc_takes_damaged_entries_on_request_only),
+		cmocka_unit_test(gc_refuses_sizes_and_ages_that_are_none),
 		cmocka_unit_test(a_closed_pipe_is_no_failure),
 		cmocka_unit_test(closed_and_full_outputs_are_failures),
 		cmocka_unit_test(nothing_is_made_by_looking),

@@ -128,7 +128,7 @@ static void describe_option(struct ki_bytes *out, const struct option *option)
 	snprintf(left, sizeof(left), "%s--%s%s%s", letter, option->name,
 		 option->argument ? " " : "",
 		 option->argument ? option->argument : "");
-	ki_bytes_printf(out, "  %-18s %s\n", left, option->help);
+	ki_bytes_printf(out, "  %-22s %s\n", left, option->help);
 }
 
 static void help_verb(struct ki_bytes *out, const struct ki_verb *verb)

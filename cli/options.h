@@ -25,7 +25,13 @@
 	X(REPAIR, "repair", 0, NULL,                                           \
 	  "put damaged entries aside, and the account right")                  \
 	X(ACCOUNTING, "accounting", 0, NULL,                                   \
-	  "read no entry: put right what is kept count of")
+	  "read no entry: put right what is kept count of")                    \
+	X(MAX_SIZE, "max-size", 0, "SIZE",                                     \
+	  "evict as if this were the limit (500M), this once")                 \
+	X(OLDER_THAN, "older-than", 0, "AGE",                                  \
+	  "remove what was not used for this long (30d, 12h)")                 \
+	X(QUARANTINE, "quarantine", 0, NULL,                                   \
+	  "remove all damaged entries that were put aside")
 
 enum ki_option {
 #define KI_OPTION_ENUM(id, name, letter, argument, help) KI_OPTION_##id,

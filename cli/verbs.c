@@ -79,6 +79,23 @@ const struct ki_verb ki_verbs[] = {
 		  COMMON | KI_HAS(STORE) | KI_HAS(REPAIR) | KI_HAS(ACCOUNTING),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_verify },
+	{ .name = "gc",
+	  .arguments = "",
+	  .summary = "bring the store under its limits now",
+	  .about = "Evicts what was not used for longest if the store is "
+		   "larger than its\n"
+		   "limit, and removes expired entries, files in which nothing "
+		   "is of use any\n"
+		   "more, what writers left that died, and damaged entries put "
+		   "aside more\n"
+		   "than 30 days ago.  Stores do this by themselves in time; "
+		   "programs may go\n"
+		   "on using the store meanwhile.  The store's own limits stay "
+		   "as they are.\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(MAX_SIZE) |
+		     KI_HAS(OLDER_THAN) | KI_HAS(QUARANTINE),
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_gc },
 	{ .name = "clear",
 	  .arguments = "",
 	  .summary = "remove all entries and pending jobs",

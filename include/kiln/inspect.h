@@ -140,6 +140,43 @@ KILN_API enum kiln_status kiln_verify(struct kiln *kiln, unsigned flags,
 				      kiln_progress_fn *progress, void *arg,
 				      struct kiln_verify_report *out_report);
 
+/* ---- Cleaning up ---------------------------------------------------------- */
+
+#define KILN_GC_QUARANTINE (1u << 0) /* all of it, not only what is old */
+
+#define KILN_GC_QUARANTINE_DAYS 30
+
+struct kiln_gc_options {
+	uint64_t bytes_max; /* for this once, if lower than the bound; 0: not */
+	uint64_t age_max_s; /* the same of the age limit */
+	unsigned flags;
+};
+
+struct kiln_gc_report {
+	uint64_t bytes_before; /* of all files, as the bound counts */
+	uint64_t bytes_after;
+	uint64_t n_evicted;
+	uint64_t n_expired;
+	uint64_t n_segments;	/* files in which nothing was of use any more */
+	uint64_t n_temporaries; /* of writers that died */
+	uint64_t n_quarantined; /* damaged ones that had been put aside */
+};
+
+/*
+ * Bring the store under its limits now, as it would come there by itself in
+ * time: evicts to the bound, removes expired entries, files in which nothing
+ * lives, what dead writers left, and damaged entries put aside longer than
+ * KILN_GC_QUARANTINE_DAYS ago.  Others may go on using the store.  `options`
+ * (all limits as they are) and `progress` may be NULL.  Errors: READONLY,
+ * UNSUPPORTED, FULL (bytes_max is less than the store needs for itself; nothing
+ * was done), TIMEOUT, IO, INVALID, NO_MEMORY, FORKED, or why the store is not
+ * used.
+ */
+KILN_API enum kiln_status kiln_gc(struct kiln *kiln,
+				  const struct kiln_gc_options *options,
+				  kiln_progress_fn *progress, void *arg,
+				  struct kiln_gc_report *out_report);
+
 /* ---- The store as a whole ------------------------------------------------- */
 
 struct kiln_store_info {

@@ -62,6 +62,12 @@ struct kiln_tier_ops {
 				   kiln_progress_fn *progress, void *arg,
 				   struct kiln_verify_report *out_report);
 
+	/* Come under all limits now; see kiln_gc().  Options are never NULL. */
+	enum kiln_status (*gc)(struct kiln_tier *tier,
+			       const struct kiln_gc_options *options,
+			       kiln_progress_fn *progress, void *arg,
+			       struct kiln_gc_report *out_report);
+
 	/* A hint. */
 	void (*prefetch)(struct kiln_tier *tier,
 			 const struct kiln_key *const *keys, size_t n_keys);

@@ -49,6 +49,38 @@ static void a_size_is_digits_and_one_unit(void **state)
 	}
 }
 
+static void an_age_has_units_from_seconds_to_weeks(void **state)
+{
+	static const struct row {
+		const char *text;
+		int err;
+		uint64_t seconds;
+	} rows[] = {
+		{ "0", 0, 0 },
+		{ "17", 0, 17 },
+		{ "17s", 0, 17 },
+		{ "5m", 0, 300 },
+		{ "12h", 0, 43200 },
+		{ "30d", 0, 2592000 },
+		{ "2w", 0, 1209600 },
+		{ "18446744073709551615", 0, UINT64_MAX },
+		{ "18446744073709551615m", -ERANGE, 0 },
+		{ "", -EINVAL, 0 },
+		{ "d", -EINVAL, 0 },
+		{ "-1d", -EINVAL, 0 },
+		{ "1 d", -EINVAL, 0 },
+		{ "1dd", -EINVAL, 0 },
+		{ "1y", -EINVAL, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t seconds = 0;
+		assert_int_equal(ki_parse_age(rows[i].text, &seconds),
+				 rows[i].err);
+		assert_int_equal(seconds, rows[i].seconds);
+	}
+}
+
 static void a_boolean_is_one_of_six_words(void **state)
 {
 	int value;
@@ -195,6 +227,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_size_is_digits_and_one_unit),
+		cmocka_unit_test(an_age_has_units_from_seconds_to_weeks),
 		cmocka_unit_test(a_boolean_is_one_of_six_words),
 		cmocka_unit_test(a_reader_stops_at_the_end_and_says_so),
 		cmocka_unit_test(growing_past_the_limit_is_remembered),

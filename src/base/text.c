@@ -29,25 +29,56 @@ static int shift_of(char unit)
 	}
 }
 
-int ki_parse_size(const char *text, uint64_t *out_bytes)
+/* The number that `text` begins with, and what follows it. */
+static int take_number(const char **text, uint64_t *out_value)
 {
 	uint64_t value = 0;
-	int shift;
 
-	if (*text < '0' || *text > '9')
+	if (**text < '0' || **text > '9')
 		return -EINVAL;
-	for (; *text >= '0' && *text <= '9'; text++) {
-		unsigned digit = (unsigned)(*text - '0');
+	for (; **text >= '0' && **text <= '9'; ++*text) {
+		unsigned digit = (unsigned)(**text - '0');
 		if (value > (UINT64_MAX - digit) / 10)
 			return -ERANGE;
 		value = value * 10 + digit;
 	}
+	*out_value = value;
+	return 0;
+}
+
+int ki_parse_size(const char *text, uint64_t *out_bytes)
+{
+	uint64_t value;
+	int shift, err = take_number(&text, &value);
+
+	if (err)
+		return err;
 	shift = shift_of(*text);
 	if (shift < 0 || (*text && text[1]))
 		return -EINVAL;
 	if (value > UINT64_MAX >> shift)
 		return -ERANGE;
 	*out_bytes = value << shift;
+	return 0;
+}
+
+int ki_parse_age(const char *text, uint64_t *out_seconds)
+{
+	static const char letters[] = "smhdw";
+	static const uint64_t seconds[] = { 1, 60, 3600, 86400, 604800 };
+	const char *letter = letters;
+	uint64_t value;
+	int err = take_number(&text, &value);
+
+	if (err)
+		return err;
+	if (*text)
+		letter = strchr(letters, *text);
+	if (!letter || (*text && text[1]))
+		return -EINVAL;
+	if (value > UINT64_MAX / seconds[letter - letters])
+		return -ERANGE;
+	*out_seconds = value * seconds[letter - letters];
 	return 0;
 }
 

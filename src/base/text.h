@@ -16,6 +16,10 @@ int ki_parse_size(const char *text, uint64_t *out_bytes);
 /* 0, 1, true, false, on, off (lower case).  0 or -EINVAL. */
 int ki_parse_bool(const char *text, int *out_value);
 
+/* "30d": seconds (s, or no letter), minutes (m), hours (h), days (d), weeks (w).
+   0, -EINVAL, -ERANGE. */
+int ki_parse_age(const char *text, uint64_t *out_seconds);
+
 /* "1.5 GiB"; "12 bytes".  Returns `out`. */
 const char *ki_format_size(uint64_t bytes, char *out, size_t size);
 

@@ -69,6 +69,32 @@ enum kiln_status kiln_verify(struct kiln *kiln, unsigned flags,
 	return status;
 }
 
+enum kiln_status kiln_gc(struct kiln *kiln,
+			 const struct kiln_gc_options *options,
+			 kiln_progress_fn *progress, void *arg,
+			 struct kiln_gc_report *out_report)
+{
+	static const struct kiln_gc_options none;
+	struct kiln_tier *store;
+	enum kiln_status status = enter(kiln, &store);
+
+	if (status)
+		return status;
+	if (!options)
+		options = &none;
+	if (options->flags & ~KILN_GC_QUARANTINE)
+		status = KILN_E_INVALID;
+	else if (!ki_kiln_writes(kiln))
+		status = KILN_E_READONLY;
+	else if (!store->ops->gc)
+		status = KILN_E_UNSUPPORTED;
+	else
+		status = store->ops->gc(store, options, progress, arg,
+					out_report);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
 enum kiln_status kiln_store_info(struct kiln *kiln,
 				 struct kiln_store_info *out_info)
 {

@@ -2,10 +2,11 @@
 
 /*
  * upkeep KIND: what puts a store in order, for each kind that lies in a
- * directory: verify and changed limits.
+ * directory: verify, changed limits, gc.
  */
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +17,29 @@
 
 #include "conform/kinds.h"
 
-#define BOUND	  ((uint64_t)40 << 20)
+#define BOUND	  ((uint64_t)20 << 20)
 #define N_DAMAGED 3
 
 static const struct kind *kind;
 
+/* The real system with a wall clock that a test moves. */
+static int64_t shift_ns;
+
+static uint64_t shifted_realtime(const struct ki_sys *self)
+{
+	return ki_sys_posix.realtime_ns(self) + (uint64_t)shift_ns;
+}
+
 static struct kiln_tier *open_in(const char *directory, uint64_t bytes_max)
 {
-	struct ki_store_options options = { .sys = &ki_sys_posix,
+	static struct ki_sys sys;
+	struct ki_store_options options = { .sys = &sys,
 					    .directory = directory,
 					    .bytes_max = bytes_max };
 	struct kiln_tier *tier = NULL;
 
+	sys = ki_sys_posix;
+	sys.realtime_ns = shifted_realtime;
 	assert_int_equal(kind->open(&options, &tier), KILN_OK);
 	return tier;
 }
@@ -242,7 +254,7 @@ static int verify_or_write(unsigned index, void *arg)
 {
 	struct ki_store_options options = { .sys = &ki_sys_posix,
 					    .directory = arg,
-					    .bytes_max = BOUND / 10 };
+					    .bytes_max = BOUND / 5 };
 	struct kiln_verify_report report;
 	struct kiln_tier *tier;
 	unsigned i;
@@ -289,23 +301,23 @@ static void a_limit_lowered_tenfold_keeps_the_newest_and_the_used(void **state)
 	struct kiln_tier *tier = open_in(directory, BOUND);
 	unsigned n, n_left = 0;
 
-	for (n = 0; n < 1000; n++)
+	for (n = 0; n < 500; n++)
 		put(tier, n, 20000);
 	assert_int_equal(get_numbered(tier, 0), KILN_OK);
 	assert_int_equal(tier->ops->set_limit(tier, BOUND / 10), KILN_OK);
 	assert_true(info_of(tier).bytes <= BOUND / 10);
 	assert_int_equal(info_of(tier).bytes_max, BOUND / 10);
-	for (n = 950; n < 1000; n++)
+	for (n = 475; n < 500; n++)
 		assert_int_equal(get_numbered(tier, n), KILN_OK);
-	for (n = 1; n < 1000; n++)
+	for (n = 1; n < 500; n++)
 		n_left += get_numbered(tier, n) == KILN_OK;
-	assert_in_range(n_left, 80, BOUND / 10 / 20000);
-	for (n = 1; n < 700; n++)
+	assert_in_range(n_left, 40, BOUND / 10 / 20000);
+	for (n = 1; n < 350; n++)
 		assert_int_equal(get_numbered(tier, n), KILN_MISS);
 	/* And it goes on under the new limit, for whoever opens it. */
 	tier->ops->close(tier);
 	tier = open_in(directory, BOUND);
-	for (n = 2000; n < 2400; n++) {
+	for (n = 2000; n < 2200; n++) {
 		put(tier, n, 20000);
 		assert_int_equal(get_numbered(tier, n), KILN_OK);
 	}
@@ -375,6 +387,241 @@ static void a_limit_too_low_for_anything_is_refused(void **state)
 	free(directory);
 }
 
+/* ---- Gc ----------------------------------------------------------------------- */
+
+static struct kiln_gc_report cleaned(struct kiln_tier *tier, uint64_t bytes_max,
+				     uint64_t age_max_s, unsigned flags)
+{
+	struct kiln_gc_options options = { bytes_max, age_max_s, flags };
+	struct kiln_gc_report report;
+
+	assert_int_equal(tier->ops->gc(tier, &options, NULL, NULL, &report),
+			 KILN_OK);
+	assert_true(report.bytes_after <= report.bytes_before);
+	assert_int_equal(report.bytes_after, info_of(tier).bytes);
+	return report;
+}
+
+static void make_older(const char *path, void *arg)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
+				     { .tv_nsec = UTIME_NOW } };
+	struct stat st;
+
+	assert_int_equal(lstat(path, &st), 0);
+	times[1] = st.st_mtim;
+	times[1].tv_sec -= *(time_t *)arg;
+	assert_int_equal(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW),
+			 0);
+}
+
+static void gc_comes_under_a_lower_limit_this_once(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory, BOUND);
+	struct kiln_gc_report report;
+	unsigned n, n_left = 0;
+
+	for (n = 0; n < 500; n++)
+		put(tier, n, 20000);
+	assert_int_equal(get_numbered(tier, 0), KILN_OK);
+	report = cleaned(tier, BOUND / 10, 0, 0);
+	assert_true(report.bytes_after <= BOUND / 10);
+	for (n = 475; n < 500; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	for (n = 1; n < 350; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_MISS);
+	for (n = 0; n < 500; n++)
+		n_left += get_numbered(tier, n) == KILN_OK;
+	assert_int_equal(report.n_evicted, 500 - n_left);
+	assert_true(n_left > 25);
+
+	assert_int_equal(info_of(tier).bytes_max, BOUND);
+	for (n = 2000; n < 2250; n++)
+		put(tier, n, 20000);
+	for (n = 2000; n < 2250; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void gc_leaves_what_is_within_all_limits(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory, BOUND);
+	struct kiln_gc_report report;
+	unsigned n;
+
+	for (n = 0; n < 50; n++)
+		put(tier, n, 1000 * n + 8);
+	put(tier, 50, 3000000);
+	report = cleaned(tier, 0, 3600, KILN_GC_QUARANTINE);
+	assert_int_equal(report.bytes_after, report.bytes_before);
+	assert_int_equal(report.n_evicted + report.n_expired +
+				 report.n_segments + report.n_temporaries +
+				 report.n_quarantined,
+			 0);
+	for (n = 0; n <= 50; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void gc_refuses_less_than_the_store_needs_for_itself(void **state)
+{
+	struct kiln_gc_options options = { .bytes_max = 1000 };
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory, BOUND);
+	struct kiln_gc_report report;
+
+	put(tier, 1, 1000);
+	assert_int_equal(tier->ops->gc(tier, &options, NULL, NULL, &report),
+			 KILN_E_FULL);
+	assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+/* By the clock where entries say when they were used, else by their files. */
+static void gc_removes_what_was_not_used_for_long(void **state)
+{
+	time_t two_hours = 7200;
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory, BOUND);
+	struct kiln_gc_report report;
+	unsigned n;
+
+	for (n = 0; n < 10; n++)
+		put(tier, n, 1000);
+	each_file(directory, make_older, &two_hours);
+	shift_ns = two_hours * (int64_t)1000000000;
+	for (n = 10; n < 20; n++)
+		put(tier, n, 1000);
+	if (!strcmp(kind->name, "file"))
+		shift_ns = 0; /* its clock is the file system's */
+	report = cleaned(tier, 0, 3600, 0);
+	assert_int_equal(report.n_expired, 10);
+	assert_int_equal(report.n_evicted, 0);
+	for (n = 0; n < 20; n++)
+		assert_int_equal(get_numbered(tier, n),
+				 n < 10 ? KILN_MISS : KILN_OK);
+	shift_ns = 0;
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void age_quarantine(const char *path, void *arg)
+{
+	if (strstr(path, "quarantine/"))
+		make_older(path, arg);
+}
+
+static void damaged_ones_put_aside_go_by_age_or_on_request(void **state)
+{
+	time_t days[] = { 29 * 86400, 2 * 86400 };
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory, BOUND);
+	struct hit hit = { 3, 1003, 0 };
+	unsigned n;
+
+	for (n = 0; n < 10; n++)
+		put(tier, n, 1000 + n);
+	tier->ops->close(tier);
+	each_file(directory, hit_file, &hit);
+	tier = open_in(directory, BOUND);
+	assert_int_equal(verified(tier, KILN_VERIFY_REPAIR).n_repaired, 1);
+	assert_int_equal(cleaned(tier, 0, 0, 0).n_quarantined, 0);
+	each_file(directory, age_quarantine, &days[0]);
+	assert_int_equal(cleaned(tier, 0, 0, 0).n_quarantined, 0);
+	each_file(directory, age_quarantine, &days[1]);
+	assert_int_equal(cleaned(tier, 0, 0, 0).n_quarantined, 1);
+
+	hit = (struct hit){ 4, 1004, 0 };
+	tier->ops->close(tier);
+	each_file(directory, hit_file, &hit);
+	tier = open_in(directory, BOUND);
+	assert_int_equal(verified(tier, KILN_VERIFY_REPAIR).n_repaired, 1);
+	assert_int_equal(cleaned(tier, 0, 0, KILN_GC_QUARANTINE).n_quarantined,
+			 1);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void gc_removes_what_dead_writers_left(void **state)
+{
+	static const char *const names[][2] = {
+		{ "log", "kiln.tmp.4000000.1" },
+		{ "file", "kiln.files/settings.0123456789abcdef.tmp" },
+	};
+	time_t three_days = 3 * 86400;
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory, BOUND);
+	struct kiln_gc_report report;
+	unsigned i;
+
+	put(tier, 1, 1000);
+	for (i = 0; i < 2; i++) {
+		char *path = harness_path(directory, names[i][1]);
+
+		if (!strcmp(kind->name, names[i][0])) {
+			harness_write(path, "unfinished", 10);
+			make_older(path, &three_days);
+			report = cleaned(tier, 0, 0, 0);
+			assert_int_equal(report.n_temporaries, 1);
+			assert_int_equal(access(path, F_OK), -1);
+		}
+		free(path);
+	}
+	assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static int clean_or_write(unsigned index, void *arg)
+{
+	struct kiln_gc_options gc = { BOUND / 10, 0, KILN_GC_QUARANTINE };
+	struct ki_store_options options = { .sys = &ki_sys_posix,
+					    .directory = arg,
+					    .bytes_max = BOUND / 5 };
+	struct kiln_gc_report report;
+	struct kiln_tier *tier;
+	unsigned i, n_found = 0;
+	int status;
+
+	if (kind->open(&options, &tier))
+		return 1;
+	for (i = 0; i < 200 && index; i++) {
+		status = put_numbered(tier, i * 4 + index,
+				      i % 16 ? 10000 : 300000, 0);
+		if (status && status != KILN_E_TIMEOUT)
+			return 2;
+		status = get_numbered(tier, i * 4 + index);
+		if (status && status != KILN_MISS)
+			return 3;
+		n_found += !status;
+	}
+	for (i = 0; i < 20 && !index; i++) {
+		status = tier->ops->gc(tier, &gc, NULL, NULL, &report);
+		if (status && status != KILN_E_TIMEOUT)
+			return 4;
+	}
+	tier->ops->close(tier);
+	return !index || n_found > 100 ? 0 : 5;
+}
+
+static void gc_disturbs_nobody(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier;
+
+	assert_int_equal(harness_processes(3, clean_or_write, directory, 60),
+			 0);
+	tier = open_in(directory, BOUND / 5);
+	assert_int_equal(verified(tier, 0).n_damaged, 0);
+	tier->ops->close(tier);
+	free(directory);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -389,6 +636,15 @@ int main(int argc, char **argv)
 			what_is_larger_than_the_limit_goes_or_never_comes),
 		cmocka_unit_test(limit_0_is_no_limit),
 		cmocka_unit_test(a_limit_too_low_for_anything_is_refused),
+		cmocka_unit_test(gc_comes_under_a_lower_limit_this_once),
+		cmocka_unit_test(gc_leaves_what_is_within_all_limits),
+		cmocka_unit_test(
+			gc_refuses_less_than_the_store_needs_for_itself),
+		cmocka_unit_test(gc_removes_what_was_not_used_for_long),
+		cmocka_unit_test(
+			damaged_ones_put_aside_go_by_age_or_on_request),
+		cmocka_unit_test(gc_removes_what_dead_writers_left),
+		cmocka_unit_test(gc_disturbs_nobody),
 	};
 
 	kind = argc > 1 ? kind_find(argv[1]) : NULL;

@@ -192,6 +192,25 @@ static enum kiln_status run_verify(struct scene *scene)
 					NULL, &report);
 }
 
+static enum kiln_status run_gc(struct scene *scene)
+{
+	static const struct kiln_gc_options options = {
+		.age_max_s = 3600, .flags = KILN_GC_QUARANTINE
+	};
+	struct kiln_gc_report report;
+
+	return scene->tier->ops->gc(scene->tier, &options, NULL, NULL, &report);
+}
+
+static enum kiln_status run_gc_below(struct scene *scene)
+{
+	static const struct kiln_gc_options options = { .bytes_max =
+								BOUND / 2 };
+	struct kiln_gc_report report;
+
+	return scene->tier->ops->gc(scene->tier, &options, NULL, NULL, &report);
+}
+
 static enum kiln_status put_new(struct scene *scene, size_t size)
 {
 	enum kiln_status status = KILN_OK;
@@ -289,6 +308,8 @@ const struct operation operations[] = {
 	ROW("wipe", MAY_EVICT, SOME, NO_WORK, 0, run_wipe, check_wiped),
 	ROW("list", SPARES_OTHERS, SOME, NO_WORK, 0, run_list, NULL),
 	ROW("verify", SPARES_OTHERS, SOME, NO_WORK, 0, run_verify, NULL),
+	ROW("gc", SPARES_OTHERS, SOME, NO_WORK, 0, run_gc, NULL),
+	ROW("gc_below_the_bound", MAY_EVICT, FULL, EVICTS, 0, run_gc_below, NULL),
 	ROW("roll", SPARES_OTHERS, BRIM, ROLLS, 0, run_put_small, check_new),
 	ROW("evict", MAY_EVICT, USED, EVICTS, 0, run_put_small, check_new),
 	ROW("evict_large", MAY_EVICT, FULL, EVICTS, 0, run_put_large, check_new),

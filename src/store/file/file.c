@@ -22,7 +22,6 @@
 #include "base/status.h"
 #include "key/key.h"
 
-#define BYTES_MIN     ((uint64_t)256 << 10)
 #define TOUCH_NS      ((int64_t)60 * 1000000000)
 #define SECOND_NS     ((int64_t)1000000000)
 #define PUTS_PER_TIDY 64
@@ -343,7 +342,7 @@ static enum kiln_status file_set_limit(struct kiln_tier *tier,
 
 	if (ki_file_is_readonly(store))
 		return KILN_E_READONLY;
-	if (bytes_max && bytes_max < BYTES_MIN)
+	if (bytes_max && bytes_max < KI_FILE_BYTES_MIN)
 		return KILN_E_FULL;
 	settings = ki_file_settings_now(store);
 	settings.bytes_max = bytes_max;
@@ -471,6 +470,7 @@ static const struct kiln_tier_ops file_ops = {
 	.wipe = file_wipe,
 	.list = ki_file_list,
 	.verify = ki_file_verify,
+	.gc = ki_file_gc,
 	.set_limit = file_set_limit,
 	.info = ki_file_info_of,
 	.lock = file_lock,
@@ -560,7 +560,7 @@ enum kiln_status ki_store_file_open(const struct ki_store_options *options,
 
 	if (strlen(options->directory) + KILN_LABEL_BYTES_MAX >= KI_PATH_MAX)
 		return KILN_E_INVALID;
-	if (options->bytes_max && options->bytes_max < BYTES_MIN)
+	if (options->bytes_max && options->bytes_max < KI_FILE_BYTES_MIN)
 		return KILN_E_FULL;
 	store = new_store(options);
 	if (!store)

@@ -189,12 +189,17 @@ void ki_file_room_finish(struct ki_file_store *store, struct ki_file_room *room,
 /* At close: give back what is left. */
 void ki_file_return_reserve(struct ki_file_store *store);
 
-/* What is asked of a sweep beyond keeping the bound, and what it did. */
+/* What is asked of a sweep beyond keeping the limits, and what it did. */
 struct ki_file_sweep {
-	uint64_t bytes_max;	/* 0: as the settings say */
-	int64_t aside_since_ns; /* damaged ones put aside before then go */
-	uint64_t noted;		/* 0: the total was not known */
-	uint64_t counted;
+	/* Asked.  0: nothing beyond. */
+	uint64_t bytes_max;
+	uint64_t age_max_s;
+	uint64_t aside_max_s; /* how long damaged ones are kept */
+	int drops_aside;      /* all of them */
+	/* Done. */
+	uint64_t noted; /* 0: the total was not known */
+	uint64_t before;
+	uint64_t counted; /* after what was too old had gone */
 	uint64_t left;
 	uint64_t n_evicted;
 	uint64_t n_expired;
@@ -206,6 +211,13 @@ struct ki_file_sweep {
    `sweep` may be NULL. */
 enum kiln_status ki_file_sweep(struct ki_file_store *store,
 			       struct ki_file_sweep *sweep);
+enum kiln_status ki_file_gc(struct kiln_tier *tier,
+			    const struct kiln_gc_options *options,
+			    kiln_progress_fn *progress, void *arg,
+			    struct kiln_gc_report *out_report);
+
+/* A bounded store is not smaller. */
+#define KI_FILE_BYTES_MIN ((uint64_t)256 << 10)
 
 /* When the last sweep was, by the file system's clock; INT64_MIN: never. */
 int64_t ki_file_swept_ns(const struct ki_file_store *store);

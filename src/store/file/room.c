@@ -194,6 +194,8 @@ struct sweep {
 	struct ki_file_sweep *report;
 	int64_t now_ns;
 	int64_t used_since_ns; /* what was not has expired */
+	int64_t aside_since_ns;
+	uint64_t dropped;
 	int in_quarantine;
 	struct ki_evictable *evictable;
 	struct candidate *candidates;
@@ -232,6 +234,7 @@ static void count_temporary(struct sweep *sweep, const char *path,
 				      info->mtime_ns, sweep->now_ns) &&
 	    !store->sys->unlink(store->sys, path)) {
 		sweep->report->n_temporaries++;
+		sweep->dropped += ki_file_charge(info);
 		return;
 	}
 	sweep->total += ki_file_charge(info);
@@ -243,11 +246,12 @@ static int drop_old(struct sweep *sweep, const char *path,
 		    const struct ki_file_info *info)
 {
 	const struct ki_sys *sys = sweep->store->sys;
-	int64_t since_ns = sweep->in_quarantine ? sweep->report->aside_since_ns
+	int64_t since_ns = sweep->in_quarantine ? sweep->aside_since_ns
 						: sweep->used_since_ns;
 
 	if (info->mtime_ns >= since_ns || sys->unlink(sys, path))
 		return 0;
+	sweep->dropped += ki_file_charge(info);
 	if (sweep->in_quarantine)
 		sweep->report->n_aside++;
 	else
@@ -369,14 +373,20 @@ static void evict(struct sweep *sweep, uint64_t bytes_left)
 	}
 }
 
-/* What was not used since then has expired. */
-static int64_t oldest_use(const struct ki_file_settings *settings,
-			  int64_t now_ns)
+/* The time that lies this long ago; 0 is for ever. */
+static int64_t since(int64_t now_ns, uint64_t age_s)
 {
-	if (!settings->age_max_s ||
-	    settings->age_max_s > (uint64_t)INT64_MAX / 1000000000)
+	if (!age_s || age_s > (uint64_t)INT64_MAX / 1000000000)
 		return INT64_MIN;
-	return now_ns - (int64_t)settings->age_max_s * 1000000000;
+	return now_ns - (int64_t)age_s * 1000000000;
+}
+
+/* The lower of two limits of which 0 is none. */
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+	if (!a || !b)
+		return a ? a : b;
+	return a < b ? a : b;
 }
 
 /* What large files being written may still add to what is counted. */
@@ -419,7 +429,11 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 	if (report->bytes_max && report->bytes_max < limit)
 		limit = report->bytes_max;
 	sweep.now_ns = access->now_ns;
-	sweep.used_since_ns = oldest_use(settings, sweep.now_ns);
+	sweep.used_since_ns = since(
+		sweep.now_ns, lower(settings->age_max_s, report->age_max_s));
+	sweep.aside_since_ns =
+		report->drops_aside ? INT64_MAX
+				    : since(sweep.now_ns, report->aside_max_s);
 	if (!err)
 		err = count_all(&sweep);
 	if (err) {
@@ -431,6 +445,7 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 	sweep.total += pending;
 	sweep.fixed += pending;
 	report->counted = sweep.total;
+	report->before = sweep.total + sweep.dropped;
 	if (sweep.fixed > limit || need > limit - sweep.fixed)
 		status = KILN_E_TOO_LARGE;
 	else if (sweep.total + need > limit && !refuse)
@@ -459,7 +474,7 @@ enum kiln_status ki_file_sweep(struct ki_file_store *store,
 			       struct ki_file_sweep *sweep)
 {
 	const struct ki_file_settings settings = ki_file_settings_now(store);
-	struct ki_file_sweep report = { .aside_since_ns = INT64_MIN };
+	struct ki_file_sweep report = { 0 };
 	struct ki_file_access access;
 	enum kiln_status status =
 		ki_file_access_begin(store, KI_FILE_TOOL_NS, &access);
@@ -470,6 +485,42 @@ enum kiln_status ki_file_sweep(struct ki_file_store *store,
 			      sweep ? sweep : &report);
 	ki_file_access_end(store, &access);
 	return status;
+}
+
+enum kiln_status ki_file_gc(struct kiln_tier *tier,
+			    const struct kiln_gc_options *options,
+			    kiln_progress_fn *progress, void *arg,
+			    struct kiln_gc_report *out_report)
+{
+	struct ki_file_store *store = (struct ki_file_store *)tier;
+	struct ki_file_sweep sweep = {
+		.bytes_max = options->bytes_max,
+		.age_max_s = options->age_max_s,
+		.aside_max_s = KILN_GC_QUARANTINE_DAYS * 24 * 3600,
+		.drops_aside = !!(options->flags & KILN_GC_QUARANTINE),
+	};
+	enum kiln_status status;
+
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	if (options->bytes_max && options->bytes_max < KI_FILE_BYTES_MIN)
+		return KILN_E_FULL;
+	ki_file_settings_check(store);
+	status = ki_file_sweep(store, &sweep);
+	if (status && status != KILN_E_FULL && status != KILN_E_TOO_LARGE)
+		return status;
+	if (progress)
+		progress(arg, sweep.before - sweep.left,
+			 sweep.before - sweep.left);
+	*out_report = (struct kiln_gc_report){
+		.bytes_before = sweep.before,
+		.bytes_after = sweep.left,
+		.n_evicted = sweep.n_evicted,
+		.n_expired = sweep.n_expired,
+		.n_temporaries = sweep.n_temporaries,
+		.n_quarantined = sweep.n_aside,
+	};
+	return KILN_OK;
 }
 
 /* ---- Reserving ------------------------------------------------------------------ */
@@ -510,7 +561,7 @@ static enum kiln_status speak_for(const struct ki_file_store *store,
 				  uint64_t *chunk)
 {
 	const uint64_t limit = usable(settings->bytes_max);
-	struct ki_file_sweep report = { .aside_since_ns = INT64_MIN };
+	struct ki_file_sweep report = { 0 };
 	struct ki_file_usage *usage = &access->usage;
 	enum kiln_status status;
 

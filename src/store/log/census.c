@@ -133,8 +133,10 @@ static int take(struct ki_log *log, const char *path, const char *rest,
 	}
 	if (!S_ISREG(info.mode))
 		return 0;
-	if (is_temporary(rest) && clean && !sys->unlink(sys, path))
+	if (is_temporary(rest) && clean && !sys->unlink(sys, path)) {
+		census->n_cleaned++;
 		return 0;
+	}
 	if (!strcmp(rest, "spare")) {
 		census->has_spare = 1;
 		census->spare_size = info.size;

@@ -434,20 +434,18 @@ int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
 	return age_max_s && since_s < now && now - since_s > age_max_s;
 }
 
-void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
-			 uint64_t age_max_s)
+uint64_t ki_log_sweep(struct ki_log *log, struct log_index *index,
+		      uint64_t age_max_s, uint64_t drop_s)
 {
-	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot, n = 0;
 	uint64_t now = now_s(log), last = index->header->aged_s;
-	int all;
+	int all = age_max_s && now - last > 2 * age_max_s;
 
 	/* A clock that was put back removes nothing until it has caught up. */
-	if (!age_max_s || !index->writable || now <= last ||
-	    now - last <= age_max_s / 4 || ki_log_index_bring(index, NULL))
-		return;
-	all = now - last > 2 * age_max_s;
+	if (now <= last)
+		return 0;
 	for (slot = 0; slot < n_slots; slot++) {
-		uint64_t word = index->words[slot];
+		uint64_t word = index->words[slot], since_s;
 		uint32_t used_s = (uint32_t)now;
 		struct log_record record;
 
@@ -456,10 +454,23 @@ void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
 		if (!all && !index->marks[slot] &&
 		    !ki_log_header_read(log, index, word, &record))
 			used_s = record.used_s;
-		if (all || ki_log_is_expired(log, index, slot, used_s,
-					     age_max_s, NULL))
-			(void)ki_log_word_swap(index, slot, word, 0);
+		since_s = last_use_s(index, index->marks[slot], used_s,
+				     age_max_s, now);
+		if (all || (since_s < now && now - since_s > drop_s))
+			n += (uint64_t)ki_log_word_swap(index, slot, word, 0);
 	}
-	(void)atomic_compare_exchange_strong(&index->header->aged_s, &last,
-					     now);
+	if (age_max_s)
+		(void)atomic_compare_exchange_strong(&index->header->aged_s,
+						     &last, now);
+	return n;
+}
+
+void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
+			 uint64_t age_max_s)
+{
+	uint64_t now = now_s(log), last = index->header->aged_s;
+
+	if (age_max_s && index->writable && now > last &&
+	    now - last > age_max_s / 4 && !ki_log_index_bring(index, NULL))
+		(void)ki_log_sweep(log, index, age_max_s, age_max_s);
 }

@@ -375,6 +375,7 @@ static const struct kiln_tier_ops ops = {
 	.wipe = ki_log_wipe,
 	.list = ki_log_list,
 	.verify = ki_log_verify,
+	.gc = ki_log_gc,
 	.prefetch = ki_log_prefetch,
 	.set_limit = ki_log_set_limit,
 	.info = ki_log_info,

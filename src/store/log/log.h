@@ -19,6 +19,7 @@
  *	inspect.c    list, info
  *	verify.c     reading and checking everything
  *	quarantine.c what is left of damaged records
+ *	clean.c      coming under all limits now
  *
  * Life of what is mapped:
  *
@@ -322,7 +323,11 @@ void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
 int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
 		      uint64_t slot, uint32_t used_s, uint64_t age_max_s,
 		      uint64_t *out_used_s);
-/* Four times in each age limit: clear the words of expired entries. */
+/* Clear the words of entries unused for longer than `drop_s`, which is not more
+   than the age limit, if there is one; how many there were. */
+uint64_t ki_log_sweep(struct ki_log *log, struct log_index *index,
+		      uint64_t age_max_s, uint64_t drop_s);
+/* The same for the age limit, four times in each. */
 void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
 			 uint64_t age_max_s);
 
@@ -475,6 +480,7 @@ struct log_census {
 	uint32_t oldest_source;
 	uint64_t oldest_source_bytes;
 	uint64_t quarantine_bytes;
+	uint64_t n_cleaned;	  /* files left unfinished, now gone */
 	uint64_t copy_bytes_left; /* of this operation */
 	uint64_t n_evicted;
 };
@@ -516,6 +522,18 @@ enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 				   uint64_t bytes, uint32_t *out_number,
 				   int *out_fd);
 
+/* Under byte 0, each: let the oldest segment go (FULL: none may); begin a new
+   tail; give up the spare; let those go in which age has left nothing. */
+enum kiln_status ki_log_evict_oldest(struct ki_log *log,
+				     struct log_index *index,
+				     struct log_census *census,
+				     int may_take_tail);
+enum kiln_status ki_log_new_tail(struct ki_log *log, struct log_index *index,
+				 struct log_census *census);
+int ki_log_drop_spare(struct ki_log *log, struct log_census *census);
+void ki_log_drop_empty(struct ki_log *log, struct log_index *index,
+		       struct log_census *census);
+
 enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
 
 /* Under byte 0: a number never used, as far as can be known. */
@@ -548,6 +566,11 @@ enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 			       kiln_progress_fn *progress, void *arg,
 			       struct kiln_verify_report *out_report);
 
+/* Words that lead nowhere go (damaged, unless an eviction left them), and what
+   is left is counted. */
+void ki_log_count_anew(struct ki_log *log, struct log_index *index,
+		       struct kiln_verify_report *report);
+
 /* ---- quarantine.c ---------------------------------------------------- */
 
 /* Keep the bytes that a word leads to, if there is room to spare; takes byte
@@ -557,5 +580,12 @@ void ki_log_quarantine_add(struct ki_log *log, struct log_index *index,
 /* Under byte 0: remove those put aside before then; the bytes that go. */
 uint64_t ki_log_quarantine_drop(struct ki_log *log, int64_t before_ns,
 				uint64_t *out_n);
+
+/* ---- clean.c --------------------------------------------------------- */
+
+enum kiln_status ki_log_gc(struct kiln_tier *tier,
+			   const struct kiln_gc_options *options,
+			   kiln_progress_fn *progress, void *arg,
+			   struct kiln_gc_report *out_report);
 
 #endif /* KI_STORE_LOG_LOG_H */

@@ -119,7 +119,7 @@ static int make_file(struct ki_log *log, const char *to, uint64_t size,
 }
 
 /* What could not be unlinked still counts. */
-static int drop_spare(struct ki_log *log, struct log_census *census)
+int ki_log_drop_spare(struct ki_log *log, struct log_census *census)
 {
 	int err = census->has_spare
 			  ? log->sys->unlink(log->sys, log->spare_path)
@@ -340,7 +340,7 @@ static int empty_segment(struct ki_log *log, struct log_index *index,
 }
 
 /* KILN_E_FULL: nothing is left that may go. */
-static enum kiln_status evict_oldest(struct ki_log *log,
+enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 				     struct log_index *index,
 				     struct log_census *census,
 				     int may_take_tail)
@@ -439,14 +439,14 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 		}
 		if (refuse)
 			return KILN_E_FULL;
-		if (!evict_oldest(log, index, census, may_take_tail))
+		if (!ki_log_evict_oldest(log, index, census, may_take_tail))
 			continue;
 		/* Only the tail is left: it goes if another can follow. */
 		if (!may_take_tail && census->n_files &&
 		    !use_spare(log, index, census))
 			continue;
 		if (census->has_spare) {
-			if (drop_spare(log, census))
+			if (ki_log_drop_spare(log, census))
 				return KILN_E_FULL;
 			continue;
 		}
@@ -541,7 +541,7 @@ static int make_file_evicting(struct ki_log *log, struct log_index *index,
 		return err;
 	while ((err == -ENOSPC || err == -EDQUOT) &&
 	       bytes - census->bytes < 2 * size &&
-	       !evict_oldest(log, index, census, may_take_tail))
+	       !ki_log_evict_oldest(log, index, census, may_take_tail))
 		err = make_file(log, path, size, out_fd);
 	if (err)
 		log->medium_pause = MEDIUM_PAUSE;
@@ -577,7 +577,7 @@ static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
 	return KILN_OK;
 }
 
-static enum kiln_status new_tail(struct ki_log *log, struct log_index *index,
+enum kiln_status ki_log_new_tail(struct ki_log *log, struct log_index *index,
 				 struct log_census *census)
 {
 	struct log_limit_values limits;
@@ -585,7 +585,7 @@ static enum kiln_status new_tail(struct ki_log *log, struct log_index *index,
 	ki_log_limits_get(log, index, &limits);
 	if (!use_spare(log, index, census))
 		return KILN_OK;
-	(void)drop_spare(log, census);
+	(void)ki_log_drop_spare(log, census);
 	return make_tail(log, index, census,
 			 next_segment_bytes(&limits, census));
 }
@@ -621,7 +621,7 @@ static void repair_numbers(struct log_index *index,
 }
 
 /* Oldest segments in which age has left nothing. */
-static void drop_empty(struct ki_log *log, struct log_index *index,
+void ki_log_drop_empty(struct ki_log *log, struct log_index *index,
 		       struct log_census *census)
 {
 	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
@@ -637,7 +637,7 @@ static void drop_empty(struct ki_log *log, struct log_index *index,
 	}
 	while (census->n_files &&
 	       log_is_before(census->files[0].number, oldest) &&
-	       !evict_oldest(log, index, census, 0))
+	       !ki_log_evict_oldest(log, index, census, 0))
 		;
 }
 
@@ -681,10 +681,10 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 		goto out;
 	ki_log_limits_get(log, index, &limits);
 	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
-	status = new_tail(log, index, &census);
+	status = ki_log_new_tail(log, index, &census);
 	if (!status && limits.age_max_s) {
 		ki_log_sweep_if_due(log, index, limits.age_max_s);
-		drop_empty(log, index, &census);
+		ki_log_drop_empty(log, index, &census);
 	}
 	if (!status)
 		make_spare(log, index, &census);
@@ -798,8 +798,8 @@ static enum kiln_status limit_locked(struct ki_log *log,
 	if (is_over(index, &census, 0, bytes_max)) {
 		/* The tail may be one of the large segments of before. */
 		census.copy_bytes_left = limits.segment_bytes / 2;
-		(void)drop_spare(log, &census);
-		status = new_tail(log, index, &census);
+		(void)ki_log_drop_spare(log, &census);
+		status = ki_log_new_tail(log, index, &census);
 	}
 	*out_n_evicted = census.n_evicted;
 	ki_log_census_fini(&census);

@@ -293,11 +293,9 @@ static int is_gone(struct ki_log *log, struct presence *presence,
 	return presence->is_gone;
 }
 
-/* Words that lead nowhere go, and what is left is counted. */
-static void count_anew(struct check *check)
+void ki_log_count_anew(struct ki_log *log, struct log_index *index,
+		       struct kiln_verify_report *report)
 {
-	struct log_index *index = check->index;
-	struct kiln_verify_report *report = &check->report;
 	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
 	struct presence presence = { 0 };
 	uint64_t bytes = 0, n = 0;
@@ -311,7 +309,7 @@ static void count_anew(struct check *check)
 		if (word && !log_word_is_live(word, min_live)) {
 			(void)ki_log_word_swap(index, slot, word, 0);
 		} else if (word &&
-			   is_gone(check->log, &presence,
+			   is_gone(log, &presence,
 				   log_word_segment(word, min_live)) &&
 			   still_leads(index, slot, word) &&
 			   ki_log_word_swap(index, slot, word, 0)) {
@@ -346,7 +344,7 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 			check_words(&check, repair);
 	}
 	if (!status && flags)
-		count_anew(&check);
+		ki_log_count_anew(log, index, &check.report);
 	if (!status && progress)
 		progress(arg, check.total, check.total);
 	if (!status)

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Coming under all limits now, while others use the store.
+ *
+ *	1  without a lock: clear the words of expired entries, and those that
+ *	   lead nowhere
+ *	2  under byte 0: what dead writers left, old damaged bytes, the oldest
+ *	   segments if nothing lives there, then such ones between the living
+ *	3  under byte 0, taken anew for each segment so that no put waits for all
+ *	   of it: evict the oldest until the limit holds
+ *
+ * A segment between the living may be one into which a put is being written
+ * that no word leads to yet, a large one above all.  So it must also have been
+ * left alone for an hour; a writer stopped for longer publishes a word that
+ * leads nowhere, which is a miss.  The segment of the highest number stays in
+ * any case: numbers are told from what is there.
+ */
+
+#include "store/log/log.h"
+
+#include <stdlib.h>
+
+#define SECOND_NS  ((int64_t)1000000000)
+#define LEFT_ALONE (3600 * SECOND_NS)
+#define ASIDE_NS   (KILN_GC_QUARANTINE_DAYS * 24 * 3600 * SECOND_NS)
+
+struct cleaning {
+	struct ki_log *log;
+	struct log_index *index;
+	const struct kiln_gc_options *options;
+	kiln_progress_fn *progress;
+	void *arg;
+	struct log_limit_values limits;
+	uint64_t bytes_max; /* to come under; 0: no bound */
+	int may_evict;
+	int has_rolled;
+	uint64_t copy_bytes_left;
+	struct kiln_gc_report report;
+};
+
+/* The lower of two limits of which 0 is none. */
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+	if (!a || !b)
+		return a ? a : b;
+	return a < b ? a : b;
+}
+
+/* ---- Segments without life ------------------------------------------- */
+
+static void note_life(const struct log_index *index,
+		      const struct log_census *census, uint8_t *lives)
+{
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
+	uint32_t min_live = ki_log_min_live(index);
+
+	for (slot = 0; slot < n_slots; slot++) {
+		uint64_t word = index->words[slot];
+		size_t low = 0, high = census->n_files;
+		uint32_t number;
+
+		if (!log_word_is_live(word, min_live))
+			continue;
+		number = log_word_segment(word, min_live);
+		while (low < high) {
+			size_t middle = low + (high - low) / 2;
+
+			if (log_is_before(census->files[middle].number, number))
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		if (low < census->n_files &&
+		    census->files[low].number == number)
+			lives[low] = 1;
+	}
+}
+
+static int was_left_alone(struct ki_log *log, const char *path)
+{
+	int64_t now_ns = (int64_t)log->sys->realtime_ns(log->sys);
+	struct ki_file_info info;
+
+	return !log->sys->lstat(log->sys, path, &info) &&
+	       info.mtime_ns < now_ns && now_ns - info.mtime_ns > LEFT_ALONE;
+}
+
+static enum kiln_status drop_lifeless(struct cleaning *cleaning,
+				      struct log_census *census)
+{
+	struct ki_log *log = cleaning->log;
+	uint64_t tail = cleaning->index->header->tail;
+	uint8_t *lives = calloc(census->n_files + 1, 1);
+	char path[KI_PATH_MAX];
+	size_t i;
+
+	if (!lives)
+		return KILN_E_NO_MEMORY;
+	note_life(cleaning->index, census, lives);
+	for (i = 0; i + 1 < census->n_files; i++) {
+		uint32_t number = census->files[i].number;
+
+		if (lives[i] || (log_tail_is_sound(tail) &&
+				 log_tail_segment(tail) == number))
+			continue;
+		if (ki_log_segment_path(log, number, path) ||
+		    !was_left_alone(log, path) ||
+		    log->sys->unlink(log->sys, path))
+			continue;
+		ki_log_segment_forget(log, cleaning->index, number);
+		cleaning->report.n_segments++;
+	}
+	free(lives);
+	return KILN_OK;
+}
+
+/* ---- Under byte 0 ---------------------------------------------------- */
+
+typedef enum kiln_status step_fn(struct cleaning *cleaning,
+				 struct log_census *census);
+
+/* One step with a census of its own; LOG_AGAIN: the index was replaced. */
+static enum kiln_status under_lock(struct cleaning *cleaning, step_fn *step)
+{
+	struct ki_log *log = cleaning->log;
+	struct log_census census;
+	struct log_lock lock;
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, LOG_CHANGE_TIMEOUT_MS);
+
+	if (status)
+		return status;
+	status = LOG_AGAIN;
+	if (ki_log_is_current_locked(log, cleaning->index))
+		status = ki_log_census_take(log, 1, &census);
+	if (!status) {
+		census.copy_bytes_left = cleaning->copy_bytes_left;
+		status = step(cleaning, &census);
+		cleaning->copy_bytes_left = census.copy_bytes_left;
+		cleaning->report.n_evicted += census.n_evicted;
+		cleaning->report.n_temporaries += census.n_cleaned;
+		ki_log_census_fini(&census);
+	}
+	ki_log_structure_end(log, &lock);
+	return status;
+}
+
+static enum kiln_status tidy(struct cleaning *cleaning,
+			     struct log_census *census)
+{
+	struct ki_log *log = cleaning->log;
+	int64_t now_ns = (int64_t)log->sys->realtime_ns(log->sys);
+	int all = !!(cleaning->options->flags & KILN_GC_QUARANTINE);
+	size_t n_files = census->n_files;
+
+	(void)ki_log_quarantine_drop(log, all ? INT64_MAX : now_ns - ASIDE_NS,
+				     &cleaning->report.n_quarantined);
+	ki_log_drop_empty(log, cleaning->index, census);
+	cleaning->report.n_segments += n_files - census->n_files;
+	return drop_lifeless(cleaning, census);
+}
+
+static int is_under(const struct cleaning *cleaning,
+		    const struct log_census *census)
+{
+	return !cleaning->bytes_max || !cleaning->may_evict ||
+	       census->bytes + LOG_SLACK_BYTES <= cleaning->bytes_max;
+}
+
+/* KILN_END: the limit holds, or nothing may go any more. */
+static enum kiln_status evict_one(struct cleaning *cleaning,
+				  struct log_census *census)
+{
+	struct ki_log *log = cleaning->log;
+	struct log_index *index = cleaning->index;
+	uint64_t before = cleaning->report.bytes_before, n;
+	enum kiln_status status = KILN_OK;
+
+	cleaning->report.bytes_after = census->bytes;
+	if (is_under(cleaning, census))
+		return KILN_END;
+	if (cleaning->progress && census->bytes < before)
+		cleaning->progress(cleaning->arg, before - census->bytes,
+				   before - cleaning->bytes_max);
+	if (census->quarantine_bytes) {
+		(void)ki_log_quarantine_drop(log, INT64_MAX, &n);
+		cleaning->report.n_quarantined += n;
+		status = n ? KILN_OK : KILN_END;
+	} else if (!cleaning->has_rolled) {
+		/* What is used of the oldest needs a place to go to. */
+		cleaning->has_rolled = 1;
+		(void)ki_log_new_tail(log, index, census);
+	} else if (ki_log_evict_oldest(log, index, census, 0)) {
+		status = census->has_spare && !ki_log_drop_spare(log, census)
+				 ? KILN_OK
+				 : KILN_END;
+	}
+	return status;
+}
+
+/* ---- All of it ------------------------------------------------------- */
+
+static enum kiln_status begin(struct cleaning *cleaning)
+{
+	const struct kiln_gc_options *options = cleaning->options;
+	struct log_limit_values *limits = &cleaning->limits;
+	uint64_t segment_bytes;
+	struct log_census census;
+	enum kiln_status status;
+
+	ki_log_limits_get(cleaning->log, cleaning->index, limits);
+	segment_bytes = limits->segment_bytes ? limits->segment_bytes
+					      : LOG_SEGMENT_BYTES_FIRST;
+	if (options->bytes_max &&
+	    cleaning->index->size + 2 * segment_bytes + ki_log_other_bytes() >
+		    options->bytes_max)
+		return KILN_E_FULL;
+	cleaning->bytes_max = lower(limits->bytes_max, options->bytes_max);
+	cleaning->copy_bytes_left = segment_bytes / 2;
+	cleaning->may_evict = options->bytes_max ||
+			      !((limits->policy & LOG_REFUSE_FULL) ||
+				(cleaning->log->flags & KILN_OPEN_REFUSE_FULL));
+	status = ki_log_census_take(cleaning->log, 0, &census);
+	if (status)
+		return status;
+	cleaning->report.bytes_before = census.bytes;
+	ki_log_census_fini(&census);
+	return KILN_OK;
+}
+
+static enum kiln_status clean(struct cleaning *cleaning)
+{
+	const struct kiln_gc_options *options = cleaning->options;
+	struct log_limit_values *limits = &cleaning->limits;
+	struct kiln_verify_report account = { 0 };
+	enum kiln_status status = begin(cleaning);
+	uint64_t age_s;
+
+	if (status)
+		return status;
+	age_s = lower(limits->age_max_s, options->age_max_s);
+	if (age_s)
+		cleaning->report.n_expired +=
+			ki_log_sweep(cleaning->log, cleaning->index,
+				     limits->age_max_s, age_s);
+	ki_log_count_anew(cleaning->log, cleaning->index, &account);
+	status = under_lock(cleaning, tidy);
+	while (!status)
+		status = under_lock(cleaning, evict_one);
+	return status == KILN_END ? KILN_OK : status;
+}
+
+enum kiln_status ki_log_gc(struct kiln_tier *tier,
+			   const struct kiln_gc_options *options,
+			   kiln_progress_fn *progress, void *arg,
+			   struct kiln_gc_report *out_report)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	struct cleaning cleaning = {
+		.log = log, .options = options, .progress = progress, .arg = arg
+	};
+	enum kiln_status status = LOG_AGAIN;
+	_Atomic uint64_t *stripe;
+	int tries;
+
+	if (log->readonly)
+		return KILN_E_READONLY;
+	stripe = ki_log_enter(log);
+	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
+		status = ki_log_current(log, LOG_CHANGE, &cleaning.index);
+		if (!status && !cleaning.index->writable)
+			status = KILN_E_READONLY;
+		if (!status)
+			status = ki_log_index_bring(cleaning.index, NULL);
+		if (!status)
+			status = clean(&cleaning);
+	}
+	ki_log_leave(log, stripe);
+	ki_log_count_evicted(log, cleaning.report.n_evicted +
+					  cleaning.report.n_expired);
+	if (status == KILN_MISS) /* there is no store */
+		status = KILN_OK;
+	if (!status)
+		*out_report = cleaning.report;
+	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
+}

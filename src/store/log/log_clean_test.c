@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What gc may let go of besides the oldest segments. */
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "store/log/log_test.h"
+
+#define SIZE 1000
+
+static struct kiln_gc_report cleaned(struct store *store)
+{
+	static const struct kiln_gc_options options;
+	struct kiln_gc_report report;
+
+	assert_int_equal(store->tier->ops->gc(store->tier, &options, NULL, NULL,
+					      &report),
+			 KILN_OK);
+	return report;
+}
+
+static uint32_t tail_of(struct store *store)
+{
+	struct ki_log *log = (struct ki_log *)store->tier;
+
+	return log_tail_segment(log->index->header->tail);
+}
+
+static char *segment_of(struct store *store, uint32_t number)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "kiln.%08x.val", number);
+	return harness_path(store->directory, name);
+}
+
+/* As if nobody had written there for so long. */
+static void let_rest(struct store *store, uint32_t number, time_t seconds)
+{
+	char *path = segment_of(store, number);
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT } };
+	struct stat st;
+
+	assert_int_equal(lstat(path, &st), 0);
+	times[1] = st.st_mtim;
+	times[1].tv_sec -= seconds;
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	free(path);
+}
+
+static int is_there(struct store *store, uint32_t number)
+{
+	char *path = segment_of(store, number);
+	int there = !access(path, F_OK);
+
+	free(path);
+	return there;
+}
+
+/* Put new keys until the tail is in another segment; the next key. */
+static unsigned fill_segment(struct store *store, unsigned n)
+{
+	uint32_t tail = tail_of(store);
+
+	while (tail_of(store) == tail)
+		assert_int_equal(store_put(store, n++, SIZE, 0), KILN_OK);
+	return n;
+}
+
+static void a_segment_without_life_goes_once_it_was_left_alone(void **state)
+{
+	struct store store = store_new(16 << 20, 0);
+	unsigned second, third, end, n;
+	uint32_t middle, live;
+
+	assert_int_equal(store_put(&store, 0, SIZE, 0), KILN_OK);
+	second = fill_segment(&store, 1);
+	middle = tail_of(&store);
+	third = fill_segment(&store, second);
+	live = tail_of(&store);
+	end = fill_segment(&store, third);
+	/* The last put of each loop went to the next segment. */
+	for (n = second; n + 1 < third; n++)
+		assert_int_equal(store_remove(&store, n), KILN_OK);
+	assert_int_equal(store_remove(&store, second - 1), KILN_OK);
+
+	assert_int_equal(cleaned(&store).n_segments, 0);
+	let_rest(&store, middle, 3500);
+	assert_int_equal(cleaned(&store).n_segments, 0);
+	let_rest(&store, middle, 3500);
+	let_rest(&store, live, 7000);
+	assert_int_equal(cleaned(&store).n_segments, 1);
+	assert_false(is_there(&store, middle));
+	assert_true(is_there(&store, live));
+
+	store_reopen(&store);
+	assert_int_equal(store_get(&store, 0, SIZE), KILN_OK);
+	for (n = second; n + 1 < third; n++)
+		assert_int_equal(store_get(&store, n, SIZE), KILN_MISS);
+	for (n = third; n < end; n++)
+		assert_int_equal(store_get(&store, n, SIZE), KILN_OK);
+	for (n = second; n < third; n++)
+		assert_int_equal(store_put(&store, n, SIZE, KILN_PUT_REPLACE),
+				 KILN_OK);
+	for (n = second; n < third; n++)
+		assert_int_equal(store_get(&store, n, SIZE), KILN_OK);
+	store_free(&store);
+}
+
+static void the_segment_of_the_highest_number_stays(void **state)
+{
+	struct store store = store_new(16 << 20, 0);
+	uint32_t large;
+
+	assert_int_equal(store_put(&store, 1, SIZE, 0), KILN_OK);
+	large = tail_of(&store) + 1;
+	assert_int_equal(store_put(&store, 2, 3 << 20, 0), KILN_OK);
+	assert_true(is_there(&store, large));
+	{
+		/* The word goes, as a full bucket would take it. */
+		struct ki_log *log = (struct ki_log *)store.tier;
+		struct log_index *index = log->index;
+		uint64_t slot, word;
+
+		for (slot = 0; slot < index->n_buckets * LOG_WORDS; slot++) {
+			word = index->words[slot];
+			if (word &&
+			    log_word_segment(word, ki_log_min_live(index)) ==
+				    large)
+				assert_true(
+					ki_log_word_swap(index, slot, word, 0));
+		}
+	}
+	let_rest(&store, large, 7200);
+	assert_int_equal(cleaned(&store).n_segments, 0);
+	assert_true(is_there(&store, large));
+	assert_int_equal(store_put(&store, 3, 3 << 20, 0), KILN_OK);
+	assert_int_equal(cleaned(&store).n_segments, 1);
+	assert_false(is_there(&store, large));
+	assert_int_equal(store_get(&store, 3, 3 << 20), KILN_OK);
+	store_free(&store);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			a_segment_without_life_goes_once_it_was_left_alone),
+		cmocka_unit_test(the_segment_of_the_highest_number_stays),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
