@@ -1201,6 +1201,7 @@ static const struct script {
 	{ "link-errors", link_errors },
 	{ "link-failures", link_failures },
 	{ "il", il },
+	{ "il-set-later", il_set_later },
 	{ "il-linked", il_linked },
 	{ "objects", objects },
 	{ "linked-including", linked_including },
@@ -1240,6 +1241,8 @@ int main(int argc, char **argv)
 {
 	size_t i;
 
+	/* What it printed last is where it died. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 2 || set_up()) {
 		fprintf(stderr, "calls: no script, or no OpenCL\n");
 		return 2;

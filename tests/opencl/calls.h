@@ -82,6 +82,7 @@ void library_asked(void);
 void link_errors(void);
 void link_failures(void);
 void il(void);
+void il_set_later(void);
 void il_linked(void);
 void objects(void);
 void linked_including(void);

@@ -152,6 +152,7 @@ void separate_asked(void)
 {
 	cl_program parts[2], linked, of = NULL;
 	cl_kernel kernel, copy, all[4] = { NULL };
+	cl_int result = 1;
 	cl_uint n = 0;
 
 	make_objects(parts, options);
@@ -176,7 +177,8 @@ void separate_asked(void)
 	show_kernel(all[1], linked);
 	clReleaseKernel(all[0]);
 	clReleaseKernel(all[1]);
-	copy = clCloneKernel(kernel, NULL);
+	copy = clCloneKernel(kernel, &result);
+	say("kernel's clone", result);
 	if (copy) {
 		show_kernel(copy, linked);
 		clReleaseKernel(copy);
@@ -530,6 +532,31 @@ void il(void)
 	set_constant(program, 2, 10);
 	set_constant(program, 1, 11);
 	show_program(program);
+	use(program);
+	build(program, options);
+	use(program);
+	release(program);
+	end();
+}
+
+static const char il_free_source[] =
+	"#ifndef SPEC_2\n"
+	"#define SPEC_2 1\n"
+	"#endif\n"
+	"__kernel void scale(__global int *out, __global const int *in, int "
+	"d)\n"
+	"{ int i = get_global_id(0); out[i] = in[i] + SPEC_2; }\n";
+
+/* A constant is set after the build, and then the driver is asked for what
+   nobody knows. */
+void il_set_later(void)
+{
+	cl_program program = make_il(il_free_source);
+
+	build(program, options);
+	set_constant(program, 2, 10);
+	say("unknown", clGetExtensionFunctionAddressForPlatform(
+			       platform, "clCountProgramKernelsKILN") != NULL);
 	use(program);
 	build(program, options);
 	use(program);

@@ -54,6 +54,8 @@ static const struct row rows[] = {
 	{ "what any driver refuses", "link-errors", NULL, ANY, 1, 0, ANY },
 	{ "what cannot be linked", "link-failures", NULL, ANY, ANY, ANY, ANY },
 	{ "IL and its constants", "il", NULL, 0, 0, 0, 2 },
+	{ "IL whose constant is set later", "il-set-later", NULL, 0, 0, ANY,
+	  1 },
 	{ "IL by name, compiled and linked", "il-linked", NULL, 0, 0, 0, 1 },
 	{ "objects from binaries", "objects", NULL, 0, 0, 0, ANY },
 	{ "the compiler unloaded", "unloaded", NULL, 0, 0, 0, 1 },

@@ -87,22 +87,50 @@ static cl_int make(cl_program program, cl_context context,
 		targets ? targets->given : NULL, options, NULL, NULL);
 }
 
+/* Whether constants can be set as they were for the recipe: one that was not
+   set cannot be unset. */
+static int can_go_back(const struct ki_cl_recipe *now,
+		       const struct ki_cl_recipe *recipe)
+{
+	cl_uint i, j;
+
+	for (i = 0; i < now->n_constants; i++) {
+		for (j = 0; j < recipe->n_constants; j++)
+			if (recipe->constants[j].id == now->constants[i].id)
+				break;
+		if (j == recipe->n_constants)
+			return 0;
+	}
+	return 1;
+}
+
+/* Constants that were set since are for the next build. */
+static cl_int make_il_again(struct ki_cl_program *program,
+			    const struct ki_cl_recipe *recipe,
+			    const char *options,
+			    const struct ki_cl_targets *targets)
+{
+	const struct ki_cl_recipe *now =
+		ki_cl_program_recipe(program, KI_CL_BUILD, NULL, 0, NULL);
+	cl_int result = CL_OUT_OF_HOST_MEMORY;
+
+	if (now && can_go_back(now, recipe)) {
+		result = make(program->handle, program->context, recipe,
+			      options, targets);
+		(void)set_constants(program->handle, now);
+	}
+	ki_cl_recipe_unref(now);
+	return result;
+}
+
 cl_int ki_cl_make_again(struct ki_cl_program *program,
 			const struct ki_cl_recipe *recipe, const char *options,
 			const struct ki_cl_targets *targets)
 {
-	const struct ki_cl_recipe *now =
-		recipe->n_constants ? ki_cl_program_recipe(program, KI_CL_BUILD,
-							   NULL, 0, NULL)
-				    : NULL;
-	cl_int result = make(program->handle, program->context, recipe, options,
-			     targets);
-
-	/* Constants that were set since are for the next build. */
-	if (now)
-		(void)set_constants(program->handle, now);
-	ki_cl_recipe_unref(now);
-	return result;
+	if (recipe->source->il)
+		return make_il_again(program, recipe, options, targets);
+	return make(program->handle, program->context, recipe, options,
+		    targets);
 }
 
 static cl_program from_binaries(const struct ki_cl_recipe *recipe,
