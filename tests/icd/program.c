@@ -193,6 +193,8 @@ cl_program CL_API_CALL clCreateProgramWithBinary(
 	status = check_devices(context, n_devices, devices);
 	if (!status && (!lengths || !binaries))
 		status = CL_INVALID_VALUE;
+	if (!status && icd_flag("SHORT_OF_MEMORY", false))
+		status = CL_OUT_OF_HOST_MEMORY;
 	if (status)
 		return refuse(errcode_ret, status);
 	program = program_new(context, ICD_BINARY);

@@ -141,6 +141,7 @@ struct ki_cl_shadow *ki_cl_find(const struct ki_cl_guest *guest,
 	struct ki_cl_shadow *shadow = NULL;
 	enum kiln_counter outcome;
 	const char *what = NULL;
+	int is_refused;
 
 	if (kiln_find_entry(guest->kiln, made->key, &value, &metadata,
 			    &outcome)) {
@@ -151,11 +152,11 @@ struct ki_cl_shadow *ki_cl_find(const struct ki_cl_guest *guest,
 		what = "entry without kernels";
 	} else {
 		shadow = ki_cl_shadow_new(program, made, options, value,
-					  metadata);
-		if (!shadow) {
-			(void)kiln_remove(guest->kiln, made->key);
+					  metadata, &is_refused);
+		if (!shadow)
 			outcome = KILN_COUNT_MISS_REFUSED;
-		}
+		if (!shadow && is_refused)
+			(void)kiln_remove(guest->kiln, made->key);
 	}
 	kiln_count_lookup(guest->kiln, outcome, value, metadata);
 	if (shadow)

@@ -435,13 +435,15 @@ cl_int ki_cl_make_again(struct ki_cl_program *program,
 
 /* ---- Shadows from entries (shadow.c) ------------------------------------- */
 
-/* One reference, or NULL if the driver will not have the binaries.  Of a link,
-   the program is new and not listed; its handle is then the shadow's. */
+/* One reference, or NULL if the driver will not have the binaries, which are
+   of no use then, or something has run out.  Of a link, the program is new and
+   not listed; its handle is then the shadow's. */
 struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
 				      struct ki_cl_made *made,
 				      const char *options,
 				      struct kiln_blob *value,
-				      struct kiln_blob *metadata);
+				      struct kiln_blob *metadata,
+				      int *out_is_refused);
 
 /* A compiled object as a program of the driver's, for a link: NULL if it cannot
    be had. */

@@ -193,6 +193,29 @@ static void a_refused_binary_is_dropped_and_the_source_built(void **state)
 	}
 }
 
+/* What the driver has no memory for is no worse for that. */
+static void a_binary_without_memory_is_kept(void **state)
+{
+	struct place place;
+	char *native, *hungry, *later;
+
+	place_init(&place);
+	native = run(&place, 0, "everything", "-DK=2");
+	prime(&place, "-DK=2");
+	set_all(&place, "SHORT_OF_MEMORY=1");
+	hungry = run(&place, 1, "everything", "-DK=2");
+	same(native, hungry);
+	assert_int_equal(calls(&place, "build-source"), 1);
+	set_all(&place, "SHORT_OF_MEMORY=0");
+	later = run(&place, 1, "everything", "-DK=2");
+	same(native, later);
+	assert_int_equal(calls(&place, "build-source"), 0);
+	free(native);
+	free(hungry);
+	free(later);
+	place_fini(&place);
+}
+
 /* Turn one bit in each 64 bytes of every file with values. */
 static void damage(const char *store)
 {
@@ -1122,6 +1145,7 @@ int main(int argc, char **argv)
 	static const struct CMUnitTest others[] = {
 		cmocka_unit_test(
 			a_refused_binary_is_dropped_and_the_source_built),
+		cmocka_unit_test(a_binary_without_memory_is_kept),
 		cmocka_unit_test(
 			an_entry_without_kernels_serves_only_who_does_not_ask),
 		cmocka_unit_test(damaged_entries_never_reach_the_driver),

@@ -42,23 +42,27 @@ int ki_cl_wants_kernels(const struct ki_cl_recipe *recipe)
 	return ki_cl_recipe_has_kernels(recipe) && any_wants_kernels(recipe);
 }
 
-/* A program from an entry's value; NULL if the driver will not. */
+/* A program from an entry's value; NULL if the driver will not, or without
+   memory. */
 static cl_program load_binaries(cl_context context, cl_uint n_devices,
 				const cl_device_id *devices,
-				const struct kiln_blob *value)
+				const struct kiln_blob *value,
+				cl_int *out_result)
 {
 	const unsigned char **binaries = calloc(n_devices, sizeof(*binaries));
 	size_t *sizes = calloc(n_devices, sizeof(*sizes));
 	cl_program loaded = NULL;
-	cl_int result = CL_SUCCESS;
 
-	if (!binaries || !sizes ||
-	    ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value),
+	*out_result = CL_OUT_OF_HOST_MEMORY;
+	if (!binaries || !sizes)
+		goto out;
+	*out_result = CL_INVALID_BINARY;
+	if (ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value),
 			 n_devices, binaries, sizes))
 		goto out;
 	loaded = ki_cl_next.clCreateProgramWithBinary(
-		context, n_devices, devices, sizes, binaries, NULL, &result);
-	if (loaded && result) {
+		context, n_devices, devices, sizes, binaries, NULL, out_result);
+	if (loaded && *out_result) {
 		(void)ki_cl_next.clReleaseProgram(loaded);
 		loaded = NULL;
 	}
@@ -114,19 +118,29 @@ static void drop(struct ki_cl_shadow *shadow)
 
 /* From the entry's binaries; built, if it is a program that can run. */
 static cl_program make_program(const struct ki_cl_shadow *shadow,
-			       int is_executable, const struct kiln_blob *value)
+			       int is_executable, const struct kiln_blob *value,
+			       cl_int *out_result)
 {
 	cl_program program = load_binaries(shadow->context, shadow->n_devices,
-					   shadow->devices, value);
+					   shadow->devices, value, out_result);
 
-	if (program && is_executable &&
-	    ki_cl_next.clBuildProgram(program, shadow->n_devices,
-				      shadow->devices, shadow->options, NULL,
-				      NULL)) {
+	if (program && is_executable)
+		*out_result = ki_cl_next.clBuildProgram(
+			program, shadow->n_devices, shadow->devices,
+			shadow->options, NULL, NULL);
+	if (program && *out_result) {
 		(void)ki_cl_next.clReleaseProgram(program);
 		program = NULL;
 	}
 	return program;
+}
+
+/* Another time the driver may well have it. */
+static int is_shortage(cl_int result)
+{
+	return result == CL_OUT_OF_HOST_MEMORY ||
+	       result == CL_OUT_OF_RESOURCES ||
+	       result == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
 /* Whoever builds a program again has its source: it is not kept for that. */
@@ -154,16 +168,21 @@ struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
 				      struct ki_cl_made *made,
 				      const char *options,
 				      struct kiln_blob *value,
-				      struct kiln_blob *metadata)
+				      struct kiln_blob *metadata,
+				      int *out_is_refused)
 {
 	struct ki_cl_shadow *shadow = prepare(program, made->targets, options);
+	cl_int result;
 
+	*out_is_refused = 0;
 	if (!shadow)
 		return NULL;
 	if (made->recipe->kind != KI_CL_COMPILE) {
 		shadow->program = make_program(
-			shadow, ki_cl_recipe_has_kernels(made->recipe), value);
+			shadow, ki_cl_recipe_has_kernels(made->recipe), value,
+			&result);
 		if (!shadow->program) {
+			*out_is_refused = !is_shortage(result);
 			drop(shadow);
 			return NULL;
 		}
@@ -182,6 +201,7 @@ cl_program ki_cl_shadow_load(struct ki_cl_shadow *shadow)
 	const struct kiln_blob *value;
 	cl_program program, loaded = NULL;
 	const struct ki_cl_guest *guest;
+	cl_int result = CL_OUT_OF_HOST_MEMORY;
 
 	ki_mutex_lock(&ki_cl_lock);
 	program = shadow->program;
@@ -190,10 +210,10 @@ cl_program ki_cl_shadow_load(struct ki_cl_shadow *shadow)
 		return program;
 	value = ki_cl_shadow_binaries(shadow);
 	if (value)
-		loaded = make_program(shadow, 0, value);
+		loaded = make_program(shadow, 0, value, &result);
 	if (!loaded) {
 		guest = ki_cl_guest();
-		if (guest && value)
+		if (guest && !is_shortage(result))
 			(void)kiln_remove(guest->kiln, shadow->made->key);
 		return NULL;
 	}
