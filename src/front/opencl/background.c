@@ -269,31 +269,39 @@ void ki_cl_background_init(void)
 	ki_cond_init(&ki_cl_idle);
 }
 
+/* No thread without its end: 0, or -1 without memory. */
+static int hook_exit(void)
+{
+	int must;
+
+	ki_mutex_lock(&ki_cl_lock);
+	must = !is_hooked;
+	is_hooked = 1;
+	ki_mutex_unlock(&ki_cl_lock);
+	if (!must || !atexit(at_exit))
+		return 0;
+	ki_mutex_lock(&ki_cl_lock);
+	is_hooked = 0;
+	ki_mutex_unlock(&ki_cl_lock);
+	return -1;
+}
+
 void ki_cl_background_add(struct ki_cl_program *program)
 {
-	int start = 0, hook = 0, taken = 0;
-
+	/* As late as can be: before what the driver registered until now. */
+	if (hook_exit())
+		return;
 	ki_mutex_lock(&ki_cl_lock);
 	touched_ns = now_ns();
 	if (n_waiting < WAITING_MAX && !is_stopping) {
 		program->refs++;
 		waiting[n_waiting++] = program;
-		taken = 1;
-		start = !is_running;
-		hook = !is_hooked;
-		is_running = is_hooked = 1;
+		/* Under the lock, which it waits for: whoever ends it may find
+		   it begun, or not, but not half. */
+		if (!is_running)
+			is_running = !ki_thread_start(&thread, work, NULL);
 	}
 	ki_mutex_unlock(&ki_cl_lock);
-	if (!taken)
-		return;
-	/* As late as can be: before what the driver registered until now. */
-	if (hook)
-		(void)atexit(at_exit);
-	if (start && ki_thread_start(&thread, work, NULL)) {
-		ki_mutex_lock(&ki_cl_lock);
-		is_running = 0;
-		ki_mutex_unlock(&ki_cl_lock);
-	}
 }
 
 void ki_cl_background_touch(void)
