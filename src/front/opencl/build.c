@@ -451,41 +451,52 @@ static cl_int build_alone(const struct ki_cl_guest *guest,
 	return result;
 }
 
+/* There are no kernels in the way. */
+static cl_int build_free(const struct ki_cl_guest *guest,
+			 struct ki_cl_program *program,
+			 const struct ki_cl_request *request, uint64_t began_ns)
+{
+	struct ki_cl_targets *targets = ki_cl_targets_new(
+		program, request->n_devices, request->devices);
+	cl_int result;
+
+	if (!targets) {
+		(void)ki_cl_go_native(program);
+		return ki_cl_run(guest, program, request, NULL, NULL);
+	}
+	result = ki_cl_covers(program, targets)
+			 ? build_alone(guest, program, targets, request,
+				       began_ns)
+			 : build_besides(guest, program, targets, request);
+	ki_cl_targets_unref(targets);
+	return result;
+}
+
 static cl_int build_known(const struct ki_cl_guest *guest,
 			  struct ki_cl_program *program,
 			  const struct ki_cl_request *request)
 {
 	uint64_t began_ns = now_ns();
-	struct ki_cl_targets *targets = NULL;
 	struct ki_cl_shadow *shadow;
 	int is_native, is_in_use;
-	cl_int result;
 
 	if (!program->has_source) {
 		shadow = in_the_way(program, &is_in_use);
 		return shadow ? refuse(program, shadow, request)
 			      : build_linked(guest, program, request);
 	}
-	if (is_plain(request) && !ki_cl_program_devices(program))
-		targets = ki_cl_targets_new(program, request->n_devices,
-					    request->devices);
-	if (!targets)
+	if (!is_plain(request) || ki_cl_program_devices(program) ||
+	    !ki_cl_has_devices(program, request->n_devices, request->devices))
 		return ki_cl_run(guest, program, request, NULL, NULL);
 	shadow = in_the_way(program, &is_in_use);
+	if (shadow)
+		return refuse(program, shadow, request);
 	ki_mutex_lock(&ki_cl_lock);
 	is_native = program->native;
 	ki_mutex_unlock(&ki_cl_lock);
-	if (shadow)
-		result = refuse(program, shadow, request);
-	else if (is_in_use || is_native)
-		result = ki_cl_run(guest, program, request, NULL, NULL);
-	else if (ki_cl_covers(program, targets))
-		result =
-			build_alone(guest, program, targets, request, began_ns);
-	else
-		result = build_besides(guest, program, targets, request);
-	ki_cl_targets_unref(targets);
-	return result;
+	if (is_in_use || is_native)
+		return ki_cl_run(guest, program, request, NULL, NULL);
+	return build_free(guest, program, request, began_ns);
 }
 
 static cl_int build(const struct ki_cl_request *request)

@@ -148,40 +148,116 @@ cl_int CL_API_CALL ki_clReleaseProgram(cl_program handle)
 	return result;
 }
 
-/* Remember a new kernel.  A native one may do without, one of a shadow must
-   then not be given out.  It is not asked anything: Oclgrind gives handles of
-   kernels that it cannot run, and crashes when one of them is. */
+/* Remember a new kernel.  Without memory it may be one of H's: the driver then
+   knows best whether H can be built.  One of a shadow must not be given out.
+   It is not asked anything: Oclgrind gives handles of kernels that it cannot
+   run, and crashes when one of them is. */
 static cl_int take_kernel(struct ki_cl_program *program,
 			  struct ki_cl_shadow *shadow, cl_kernel kernel)
 {
-	int lost = ki_cl_kernel_add(program, shadow, kernel);
+	if (!ki_cl_kernel_add(program, shadow, kernel))
+		return CL_SUCCESS;
+	if (shadow)
+		return CL_OUT_OF_HOST_MEMORY;
+	ki_cl_program_stay_native(program);
+	return CL_SUCCESS;
+}
 
-	return lost && shadow ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+/* A shadow's kernel could not be remembered: whether H can make it, of which
+   it need not be. */
+static int can_do_without(struct ki_cl_program *program,
+			  const struct ki_cl_shadow *shadow)
+{
+	struct ki_cl_shadow *now = NULL;
+	int can = !ki_cl_go_native(program);
+
+	if (can)
+		now = ki_cl_shadow_of(program);
+	can = can && now != shadow;
+	ki_cl_shadow_unref(now);
+	return can;
+}
+
+/* *out_may_again: it was a shadow that lost it, which no longer answers. */
+static cl_kernel create_kernel(cl_program handle, const char *name,
+			       cl_int *out_result, int *out_may_again)
+{
+	struct ki_cl_program *program = ki_cl_program_get(handle);
+	struct ki_cl_shadow *shadow = NULL;
+	cl_program who = program ? ki_cl_answerer(program, &shadow) : handle;
+	cl_kernel kernel = ki_cl_next.clCreateKernel(who, name, out_result);
+
+	*out_may_again = 0;
+	if (kernel && program) {
+		*out_result = take_kernel(program, shadow, kernel);
+		ki_cl_background_touch();
+	}
+	if (kernel && *out_result) {
+		(void)ki_cl_next.clReleaseKernel(kernel);
+		kernel = NULL;
+		*out_may_again = can_do_without(program, shadow);
+	}
+	ki_cl_shadow_unref(shadow);
+	ki_cl_program_unref(program);
+	return kernel;
 }
 
 cl_kernel CL_API_CALL ki_clCreateKernel(cl_program handle,
 					const char *kernel_name,
 					cl_int *errcode_ret)
 {
+	cl_int result = CL_SUCCESS;
+	int may_again;
+	cl_kernel kernel =
+		create_kernel(handle, kernel_name, &result, &may_again);
+
+	if (may_again)
+		kernel =
+			create_kernel(handle, kernel_name, &result, &may_again);
+	if (errcode_ret)
+		*errcode_ret = result;
+	return kernel;
+}
+
+/* All of them, or none. */
+static cl_int take_kernels(struct ki_cl_program *program,
+			   struct ki_cl_shadow *shadow, cl_kernel *kernels,
+			   cl_uint n)
+{
+	cl_int result = CL_SUCCESS;
+	cl_uint i;
+
+	for (i = 0; i < n && !result; i++)
+		if (kernels[i])
+			result = take_kernel(program, shadow, kernels[i]);
+	for (i = 0; i < n && result; i++) {
+		if (kernels[i])
+			(void)ki_cl_kernel_release(kernels[i]);
+		kernels[i] = NULL;
+	}
+	return result;
+}
+
+/* The same as create_kernel(). */
+static cl_int create_kernels(cl_program handle, cl_uint n_room,
+			     cl_kernel *kernels, cl_uint *out_n,
+			     int *out_may_again)
+{
 	struct ki_cl_program *program = ki_cl_program_get(handle);
 	struct ki_cl_shadow *shadow = NULL;
 	cl_program who = program ? ki_cl_answerer(program, &shadow) : handle;
-	cl_int result = CL_SUCCESS;
-	cl_kernel kernel = ki_cl_next.clCreateKernel(who, kernel_name, &result);
+	cl_int result = ki_cl_next.clCreateKernelsInProgram(who, n_room,
+							    kernels, out_n);
 
-	if (kernel && program) {
-		result = take_kernel(program, shadow, kernel);
+	*out_may_again = 0;
+	if (!result && kernels && program) {
+		result = take_kernels(program, shadow, kernels, *out_n);
+		*out_may_again = result && can_do_without(program, shadow);
 		ki_cl_background_touch();
 	}
-	if (kernel && result) {
-		(void)ki_cl_next.clReleaseKernel(kernel);
-		kernel = NULL;
-	}
-	if (errcode_ret)
-		*errcode_ret = result;
 	ki_cl_shadow_unref(shadow);
 	ki_cl_program_unref(program);
-	return kernel;
+	return result;
 }
 
 cl_int CL_API_CALL ki_clCreateKernelsInProgram(cl_program handle,
@@ -189,30 +265,16 @@ cl_int CL_API_CALL ki_clCreateKernelsInProgram(cl_program handle,
 					       cl_kernel *kernels,
 					       cl_uint *num_kernels_ret)
 {
-	struct ki_cl_program *program = ki_cl_program_get(handle);
-	struct ki_cl_shadow *shadow = NULL;
-	cl_program who = program ? ki_cl_answerer(program, &shadow) : handle;
-	cl_uint n = 0, i;
-	cl_int result = ki_cl_next.clCreateKernelsInProgram(who, num_kernels,
-							    kernels, &n);
+	cl_uint n = 0;
+	int may_again;
+	cl_int result =
+		create_kernels(handle, num_kernels, kernels, &n, &may_again);
 
-	if (result)
-		goto out;
-	if (kernels && program) {
-		for (i = 0; i < n && !result; i++)
-			if (kernels[i])
-				result = take_kernel(program, shadow,
-						     kernels[i]);
-		for (i = 0; i < n && result; i++)
-			if (kernels[i])
-				(void)ki_cl_kernel_release(kernels[i]);
-		ki_cl_background_touch();
-	}
+	if (may_again)
+		result = create_kernels(handle, num_kernels, kernels, &n,
+					&may_again);
 	if (!result && num_kernels_ret)
 		*num_kernels_ret = n;
-out:
-	ki_cl_shadow_unref(shadow);
-	ki_cl_program_unref(program);
 	return result;
 }
 

@@ -21,7 +21,6 @@
 #define MAGIC		 0x424c434bu /* "KCLB" */
 #define VERSION		 1
 #define HEADER_BYTES	 16
-#define DEVICES_MAX	 1024
 #define BINARY_BYTES_MAX ((size_t)1 << 31)
 
 static size_t aligned(size_t size)
@@ -36,7 +35,7 @@ enum kiln_status ki_cl_pack(const unsigned char *const *binaries,
 	static const uint8_t zeros[8];
 	cl_uint i;
 
-	if (!n_devices || n_devices > DEVICES_MAX)
+	if (!n_devices || n_devices > KI_CL_DEVICES_MAX)
 		return KILN_E_UNSUPPORTED;
 	for (i = 0; i < n_devices; i++)
 		if (!sizes[i] || sizes[i] > BINARY_BYTES_MAX || !binaries[i])
@@ -73,7 +72,7 @@ enum kiln_status ki_cl_unpack(const void *value, size_t size, cl_uint n_devices,
 
 	(void)ki_read_u32(&reader);
 	if (reader.failed || magic != MAGIC || version != VERSION ||
-	    n != n_devices || n > DEVICES_MAX)
+	    n != n_devices || n > KI_CL_DEVICES_MAX)
 		return KILN_E_FORMAT;
 	lengths = ki_read(&reader, (size_t)n * 8);
 	if (reader.failed)
@@ -104,7 +103,7 @@ static enum kiln_status find_places(const cl_icd_dispatch *calls,
 
 	if (calls->clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof(n),
 				    &n, NULL) ||
-	    n < n_devices || n > DEVICES_MAX)
+	    n < n_devices || n > KI_CL_DEVICES_MAX)
 		goto out;
 	all = calloc(n, sizeof(*all));
 	if (!all) {
@@ -139,7 +138,7 @@ static enum kiln_status find_answers(const cl_icd_dispatch *calls,
 	enum kiln_status status;
 	cl_uint n_all = 0, i;
 
-	if (!n_devices || n_devices > DEVICES_MAX)
+	if (!n_devices || n_devices > KI_CL_DEVICES_MAX)
 		return KILN_E_UNSUPPORTED;
 	status = find_places(calls, program, devices, n_devices, &n_all,
 			     out_places);
@@ -158,9 +157,9 @@ enum kiln_status ki_cl_pack_fetched(const cl_icd_dispatch *calls,
 				    const size_t *sizes, cl_uint n,
 				    struct ki_bytes *out_value)
 {
-	cl_uint places[DEVICES_MAX], i;
-	const unsigned char *wanted[DEVICES_MAX];
-	size_t wanted_sizes[DEVICES_MAX];
+	cl_uint places[KI_CL_DEVICES_MAX], i;
+	const unsigned char *wanted[KI_CL_DEVICES_MAX];
+	size_t wanted_sizes[KI_CL_DEVICES_MAX];
 	enum kiln_status status =
 		find_answers(calls, program, devices, n_devices, n, places);
 
@@ -180,9 +179,9 @@ static cl_uint fetch_sizes(const cl_icd_dispatch *calls, cl_program program,
 	size_t answered = 0, i;
 
 	if (calls->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
-				    DEVICES_MAX * sizeof(*out_sizes), out_sizes,
-				    &answered) ||
-	    answered > DEVICES_MAX * sizeof(*out_sizes) ||
+				    KI_CL_DEVICES_MAX * sizeof(*out_sizes),
+				    out_sizes, &answered) ||
+	    answered > KI_CL_DEVICES_MAX * sizeof(*out_sizes) ||
 	    answered % sizeof(*out_sizes))
 		return 0;
 	for (i = 0; i < answered / sizeof(*out_sizes); i++)
@@ -214,7 +213,7 @@ enum kiln_status ki_cl_fetch(const cl_icd_dispatch *calls, cl_program program,
 			     const cl_device_id *devices, cl_uint n_devices,
 			     struct ki_bytes *out_value)
 {
-	size_t *sizes = calloc(DEVICES_MAX, sizeof(*sizes));
+	size_t *sizes = calloc(KI_CL_DEVICES_MAX, sizeof(*sizes));
 	unsigned char **all = NULL;
 	enum kiln_status status = KILN_E_NO_MEMORY;
 	cl_uint n = 0, i;

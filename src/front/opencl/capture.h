@@ -18,6 +18,9 @@
 
 #include "base/bytes.h"
 
+/* More devices have no entry. */
+#define KI_CL_DEVICES_MAX 1024
+
 /* Stages: only a higher one replaces an entry. */
 enum ki_cl_stage {
 	KI_CL_STAGE_EARLY = 0, /* fetched before the first launch */

@@ -170,7 +170,6 @@ static const char *const safe_names[] = {
 	"clGetDeviceIDsFromDX9MediaAdapterKHR",
 	"clGetDeviceIDsFromVA_APIMediaAdapterINTEL",
 	"clGetDeviceImageInfoQCOM",
-	"clGetDeviceInfo",
 	"clGetEventInfo",
 	"clGetEventProfilingInfo",
 	"clGetGLContextInfoKHR",
@@ -181,8 +180,6 @@ static const char *const safe_names[] = {
 	"clGetImageInfo",
 	"clGetImageRequirementsInfoEXT",
 	"clGetKernelMaxConcurrentWorkGroupCountINTEL",
-	"clGetKernelSubGroupInfo",
-	"clGetKernelSubGroupInfoKHR",
 	"clGetKernelSuggestedLocalWorkSize",
 	"clGetKernelSuggestedLocalWorkSizeINTEL",
 	"clGetKernelSuggestedLocalWorkSizeKHR",
@@ -264,7 +261,6 @@ static const char *const safe_names[] = {
 	"clSetPerfHintQCOM",
 	"clSetPerformanceConfigurationINTEL",
 	"clSetProgramReleaseCallback",
-	"clSetProgramSpecializationConstant",
 	"clSetUserEventStatus",
 	"clSharedMemAllocINTEL",
 	"clTerminateContextKHR",
@@ -291,16 +287,15 @@ static int is_safe(const char *name)
 /* `platform` NULL: all. */
 static void end_shadows(cl_platform_id platform)
 {
-	struct ki_cl_program **programs;
-	size_t n, i;
+	struct ki_cl_program *program;
+	unsigned walk;
 
 	ki_cl_platform_set(platform, KI_CL_NO_SHADOWS);
-	programs = ki_cl_shadowed(platform, &n);
-	for (i = 0; i < n; i++) {
-		(void)ki_cl_go_native(programs[i]);
-		ki_cl_program_unref(programs[i]);
+	walk = ki_cl_walk_begin();
+	while ((program = ki_cl_walk_shadowed(platform, walk))) {
+		(void)ki_cl_go_native(program);
+		ki_cl_program_unref(program);
 	}
-	free(programs);
 }
 
 static void *hand_out(cl_platform_id platform, const char *name, void *address)

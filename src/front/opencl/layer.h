@@ -152,6 +152,7 @@ struct ki_cl_program {
 	unsigned char *built; /* for each device: ever; NULL: linked */
 	unsigned n_runs;      /* builds by the driver, not over yet */
 	unsigned n_changes;   /* of what it is, so far */
+	unsigned walk;	      /* the last that met it */
 	int listed;	      /* can be found by handle */
 	int dies_by_callback; /* the driver will say when */
 	int holds;	      /* we keep one reference in the driver */
@@ -215,6 +216,8 @@ const struct ki_cl_recipe *ki_cl_program_recipe(
 /* The application's references come and go. */
 cl_int ki_cl_program_retain(struct ki_cl_program *program);
 cl_int ki_cl_program_release(struct ki_cl_program *program);
+/* Nothing of it is looked up any more. */
+void ki_cl_program_stay_native(struct ki_cl_program *program);
 /* Have H for oneself, unless the driver is at work on it already (-1). */
 int ki_cl_program_claim(struct ki_cl_program *program);
 /* The end of being busy: the thread that fetched or claimed calls this. */
@@ -224,9 +227,11 @@ void ki_cl_program_enter(struct ki_cl_program *program);
 /* Wait, but not for long, until the background leaves it alone. */
 void ki_cl_program_await(struct ki_cl_program *program);
 
-/* All programs of a platform (NULL: of any) that have a shadow now: one
-   reference each, in a malloc()ed array. */
-struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n);
+/* A number for a walk over programs, and the next one of a platform (NULL: of
+   any) that has a shadow and was not met in it: one reference, or NULL. */
+unsigned ki_cl_walk_begin(void);
+struct ki_cl_program *ki_cl_walk_shadowed(cl_platform_id platform,
+					  unsigned walk);
 
 /* ---- What a program is now (outcome.c) ----------------------------------- */
 
@@ -285,7 +290,7 @@ int ki_cl_kernel_of(cl_kernel handle, struct ki_cl_program **out_program,
 		    struct ki_cl_shadow **out_shadow);
 /* The driver's name of a kernel, from malloc(), or NULL.  To be asked only
    where the program has asked something of this kernel. */
-char *ki_cl_kernel_name(cl_kernel kernel);
+char *ki_cl_kernel_name(cl_kernel kernel, char *few, size_t n_few);
 cl_int ki_cl_kernel_retain(cl_kernel handle);
 cl_int ki_cl_kernel_release(cl_kernel handle);
 
@@ -304,8 +309,10 @@ void ki_cl_platform_set(cl_platform_id platform, unsigned bits);
 
 /* ---- Devices of builds (targets.c) --------------------------------------- */
 
-/* One reference, or NULL if one of them is none of the program's (which knows
-   its devices), or without memory. */
+/* Whether these are the program's, which knows its devices. */
+int ki_cl_has_devices(const struct ki_cl_program *program, cl_uint n_given,
+		      const cl_device_id *given);
+/* One reference, or NULL without memory.  They are the program's. */
 struct ki_cl_targets *ki_cl_targets_new(const struct ki_cl_program *program,
 					cl_uint n_given,
 					const cl_device_id *given);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICES_MAX 1024
+#include "front/opencl/capture.h"
 
 /* The programs that are linked, as far as they are known. */
 struct inputs {
@@ -81,9 +81,10 @@ static cl_device_id *devices_of(const struct ki_cl_request *request,
 	cl_device_id *devices;
 
 	if (!request->n_devices &&
-	    (ki_cl_next.clGetContextInfo(request->context, CL_CONTEXT_DEVICES,
-					 0, NULL, &size) ||
-	     !size || size > DEVICES_MAX * sizeof(*devices)))
+	    ki_cl_next.clGetContextInfo(request->context, CL_CONTEXT_DEVICES, 0,
+					NULL, &size))
+		return NULL;
+	if (!size || size > KI_CL_DEVICES_MAX * sizeof(*devices))
 		return NULL;
 	devices = malloc(size);
 	if (devices && request->n_devices)
@@ -315,6 +316,27 @@ static cl_int link_natively(const struct ki_cl_guest *guest,
 	return result;
 }
 
+/* Without memory for the inputs: the driver makes all of them itself, and
+   nothing is known of what it links. */
+static cl_int link_as_given(const struct ki_cl_request *request,
+			    cl_program *out_linked)
+{
+	int err = 0;
+	cl_uint i;
+
+	for (i = 0; request->programs && i < request->n_programs; i++) {
+		struct ki_cl_program *program =
+			ki_cl_program_get(request->programs[i]);
+
+		if (program)
+			err |= ki_cl_go_native(program);
+		ki_cl_program_unref(program);
+	}
+	if (err)
+		return CL_OUT_OF_HOST_MEMORY;
+	return run(NULL, NULL, request, NULL, out_linked);
+}
+
 /* ---- The call ------------------------------------------------------------ */
 
 static cl_int link_known(const struct ki_cl_guest *guest,
@@ -332,9 +354,14 @@ static cl_int link_known(const struct ki_cl_guest *guest,
 		     : NULL;
 	cl_int result = CL_SUCCESS;
 
+	/* What cannot be remembered is of no use. */
+	if (shadow && !ki_cl_program_list(program, shadow->program)) {
+		(void)ki_cl_next.clReleaseProgram(shadow->program);
+		ki_cl_shadow_unref(shadow);
+		shadow = NULL;
+	}
 	if (shadow) {
 		*out_linked = shadow->program;
-		(void)ki_cl_program_list(program, *out_linked);
 		ki_cl_answer_with(program, shadow);
 		if (request->notify)
 			request->notify(*out_linked, request->user_data);
@@ -368,10 +395,12 @@ cl_program CL_API_CALL ki_clLinkProgram(
 	struct ki_cl_program *program = NULL;
 	cl_program linked = NULL;
 	struct inputs inputs;
-	cl_int result = CL_OUT_OF_HOST_MEMORY;
+	cl_int result;
 
-	if (inputs_init(&inputs, &request))
+	if (inputs_init(&inputs, &request)) {
+		result = link_as_given(&request, &linked);
 		goto out;
+	}
 	if (guest && is_plain(&request))
 		program = program_of(&request);
 	if (program)

@@ -34,8 +34,8 @@ struct run {
 	/* Under the lock: whoever takes them out owns them. */
 	struct ki_cl_program *program; /* one reference, or NULL */
 	struct ki_cl_capture *capture; /* one reference, or NULL */
-	unsigned refs;		       /* the call's, the driver's */
-	struct run *next;	       /* among the refused */
+	unsigned refs;	  /* the call's, the driver's or the stack's */
+	struct run *next; /* among the refused */
 };
 
 /* Runs that a driver refused without a notification, which might yet come. */
@@ -382,12 +382,14 @@ void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result)
 
 /* ---- The call ------------------------------------------------------------ */
 
+/* `run` NULL: the driver notifies the application by itself. */
 static cl_int call_driver(const struct ki_cl_request *request, struct run *run,
 			  cl_program *out_linked)
 {
+	int is_seen = run && request->notify;
 	void(CL_CALLBACK * notify)(cl_program program, void *user_data) =
-		request->notify ? on_done : NULL;
-	void *arg = request->notify ? run : request->user_data;
+		is_seen ? on_done : request->notify;
+	void *arg = is_seen ? run : request->user_data;
 	cl_program handle = request->twin ? request->twin : request->handle;
 	cl_int result = CL_SUCCESS;
 
@@ -410,12 +412,14 @@ static cl_int call_driver(const struct ki_cl_request *request, struct run *run,
 	}
 }
 
-static struct run *run_new(const struct ki_cl_guest *guest,
+/* `here` (not to be freed) for what has ended when the call returns; NULL
+   without memory. */
+static struct run *run_new(struct run *here, const struct ki_cl_guest *guest,
 			   struct ki_cl_program *program,
 			   const struct ki_cl_request *request,
 			   struct ki_cl_made *made)
 {
-	struct run *run = calloc(1, sizeof(*run));
+	struct run *run = request->notify ? calloc(1, sizeof(*run)) : here;
 
 	if (!run)
 		return NULL;
@@ -426,20 +430,65 @@ static struct run *run_new(const struct ki_cl_guest *guest,
 	run->handle = request->kind == KI_CL_LINK ? NULL : request->handle;
 	run->notify = request->notify;
 	run->user_data = request->user_data;
-	run->refs = request->notify ? 2 : 1;
+	run->refs = 2;
 	return run;
+}
+
+/* Without memory for a run nobody sees the end of what has a notification: it
+   is at work on the program for good, and a link's is not known. */
+static cl_int run_unseen(struct ki_cl_program *program,
+			 const struct ki_cl_request *request,
+			 cl_program *out_linked)
+{
+	struct ki_cl_aside aside;
+	cl_int result;
+
+	if (!program || request->kind == KI_CL_LINK)
+		return call_driver(request, NULL, out_linked);
+	ki_cl_program_enter(program);
+	aside = ki_cl_put_aside(program);
+	ki_cl_mark_built(program, request->n_devices, request->devices);
+	result = call_driver(request, NULL, out_linked);
+	ki_cl_put_back(&aside, result);
+	if (result) {
+		ki_mutex_lock(&ki_cl_lock);
+		program->n_runs--;
+		ki_mutex_unlock(&ki_cl_lock);
+	}
+	ki_cl_program_unref(program);
+	return result;
+}
+
+/* The same of a twin, of which the application knows nothing: it is notified
+   when the call is over. */
+static cl_int run_unseen_twin(struct ki_cl_program *program,
+			      const struct ki_cl_request *request,
+			      cl_program *out_linked)
+{
+	struct ki_cl_request quiet = *request;
+	cl_int result;
+
+	quiet.notify = NULL;
+	quiet.user_data = NULL;
+	result = ki_cl_run(NULL, program, &quiet, NULL, out_linked);
+	if (!is_refusal(result))
+		request->notify(request->handle, request->user_data);
+	return result;
 }
 
 cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		 const struct ki_cl_request *request, struct ki_cl_made *made,
 		 cl_program *out_linked)
 {
-	struct run *run = run_new(guest, program, request, made);
+	struct run here = { 0 };
+	struct run *run = run_new(&here, guest, program, request, made);
 	struct ki_cl_aside aside;
 	cl_int result;
 
+	if (!run && request->twin)
+		return run_unseen_twin(program, request, out_linked);
 	if (!run)
-		return CL_OUT_OF_HOST_MEMORY;
+		return run_unseen(program, request, out_linked);
 	if (program)
 		ki_cl_program_enter(program);
 	aside = ki_cl_put_aside(program);

@@ -27,12 +27,12 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "front/opencl/capture.h"
 
 struct ki_mutex ki_cl_lock = KI_MUTEX_INIT(PROGRAM);
 struct ki_cond ki_cl_idle;
 
 #define PLATFORMS_MAX 64
-#define DEVICES_MAX   1024
 #define AWAIT_NS      ((uint64_t)100 * 1000 * 1000)
 
 /* Under the lock. */
@@ -44,6 +44,7 @@ static struct {
 } platforms[PLATFORMS_MAX];
 static size_t n_platforms;
 static unsigned bits_of_all;
+static unsigned n_walks;
 
 /* ---- Programs ------------------------------------------------------------ */
 
@@ -241,7 +242,7 @@ static int ask_for_devices(cl_program handle, cl_platform_id *out_platform,
 
 	if (ki_cl_next.clGetProgramInfo(handle, CL_PROGRAM_NUM_DEVICES,
 					sizeof(n), &n, NULL) ||
-	    !n || n > DEVICES_MAX)
+	    !n || n > KI_CL_DEVICES_MAX)
 		return -1;
 	devices = calloc(n, sizeof(*devices));
 	if (!devices ||
@@ -582,6 +583,13 @@ void ki_cl_program_enter(struct ki_cl_program *program)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
+void ki_cl_program_stay_native(struct ki_cl_program *program)
+{
+	ki_mutex_lock(&ki_cl_lock);
+	program->native = 1;
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
 int ki_cl_program_claim(struct ki_cl_program *program)
 {
 	int err;
@@ -594,24 +602,33 @@ int ki_cl_program_claim(struct ki_cl_program *program)
 	return err;
 }
 
-struct ki_cl_program **ki_cl_shadowed(cl_platform_id platform, size_t *out_n)
+unsigned ki_cl_walk_begin(void)
 {
-	struct ki_cl_program **found = NULL, *program;
-	size_t position = 0, n = 0;
+	unsigned walk;
 
 	ki_mutex_lock(&ki_cl_lock);
-	if (programs.n_used)
-		found = calloc(programs.n_used, sizeof(*found));
-	while (found && (program = ki_map_next(&programs, &position))) {
-		if (!program->shadow ||
-		    (platform && program->platform != platform))
-			continue;
+	walk = ++n_walks;
+	ki_mutex_unlock(&ki_cl_lock);
+	return walk;
+}
+
+struct ki_cl_program *ki_cl_walk_shadowed(cl_platform_id platform,
+					  unsigned walk)
+{
+	struct ki_cl_program *program;
+	size_t position = 0;
+
+	ki_mutex_lock(&ki_cl_lock);
+	while ((program = ki_map_next(&programs, &position)))
+		if (program->shadow && program->walk != walk &&
+		    (!platform || program->platform == platform))
+			break;
+	if (program) {
+		program->walk = walk;
 		program->refs++;
-		found[n++] = program;
 	}
 	ki_mutex_unlock(&ki_cl_lock);
-	*out_n = n;
-	return found;
+	return program;
 }
 
 /* ---- Kernels ------------------------------------------------------------- */

@@ -15,6 +15,9 @@
 
 #define BLANKS " \t\n\r\v\f"
 
+/* Names and options that are no longer need no memory. */
+#define WORDS_BYTES 1024
+
 /* Answer as drivers do. */
 static cl_int answer(const void *data, size_t size, size_t param_value_size,
 		     void *param_value, size_t *param_value_size_ret)
@@ -144,35 +147,26 @@ static enum kiln_status tell_binaries(struct ki_cl_shadow *shadow,
 {
 	const struct kiln_blob *value = ki_cl_shadow_binaries(shadow);
 	cl_uint n = shadow->n_devices;
-	const unsigned char **binaries = calloc(n, sizeof(*binaries));
-	size_t *sizes = calloc(n, sizeof(*sizes));
-	enum kiln_status status = KILN_MISS;
+	const unsigned char *binaries[KI_CL_DEVICES_MAX];
+	size_t sizes[KI_CL_DEVICES_MAX];
 
-	if (!value)
-		goto out;
-	status = KILN_OK;
-	*out_result = CL_OUT_OF_HOST_MEMORY;
-	if (!binaries || !sizes ||
-	    ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value), n,
-			 binaries, sizes))
-		goto out;
+	if (!value || ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value),
+				   n, binaries, sizes))
+		return KILN_MISS;
 	if (what == CL_PROGRAM_BINARY_SIZES) {
 		*out_result =
-			answer(sizes, n * sizeof(*sizes), param_value_size,
+			answer(sizes, n * sizeof(sizes[0]), param_value_size,
 			       param_value, param_value_size_ret);
-		goto out;
+		return KILN_OK;
 	}
 	*out_result = CL_SUCCESS;
-	if (param_value && param_value_size < n * sizeof(*binaries))
+	if (param_value && param_value_size < n * sizeof(binaries[0]))
 		*out_result = CL_INVALID_VALUE;
 	else if (param_value)
 		copy_binaries(param_value, binaries, sizes, n);
 	if (!*out_result && param_value_size_ret)
-		*param_value_size_ret = n * sizeof(*binaries);
-out:
-	free(binaries);
-	free(sizes);
-	return status;
+		*param_value_size_ret = n * sizeof(binaries[0]);
+	return KILN_OK;
 }
 
 /* What a shadow answers from its entry: KILN_OK, or KILN_MISS. */
@@ -312,24 +306,23 @@ static int same_words(const char *a, const char *b)
    forget them of what comes from a binary. */
 static int tells_options(const struct ki_cl_shadow *shadow, cl_device_id device)
 {
+	char few[WORDS_BYTES] = "", *text = few;
 	size_t size = 0;
-	char *text;
-	int same;
+	int same = 0;
 
 	if (shadow->made->recipe->kind != KI_CL_BUILD || !shadow->program ||
 	    ki_cl_next.clGetProgramBuildInfo(shadow->program, device,
 					     CL_PROGRAM_BUILD_OPTIONS, 0, NULL,
 					     &size))
 		return 0;
-	text = calloc(1, size + 1);
-	if (!text || ki_cl_next.clGetProgramBuildInfo(shadow->program, device,
+	if (size >= sizeof(few))
+		text = calloc(1, size + 1);
+	if (text && !ki_cl_next.clGetProgramBuildInfo(shadow->program, device,
 						      CL_PROGRAM_BUILD_OPTIONS,
-						      size, text, NULL)) {
+						      size, text, NULL))
+		same = same_words(text, shadow->made->recipe->options);
+	if (text != few)
 		free(text);
-		return 0;
-	}
-	same = same_words(text, shadow->made->recipe->options);
-	free(text);
 	return same;
 }
 
@@ -438,30 +431,36 @@ struct owner {
 	struct ki_cl_program *program;
 	struct ki_cl_shadow *shadow;
 	char *name; /* once it was needed */
+	char few[WORDS_BYTES];
 };
 
-char *ki_cl_kernel_name(cl_kernel kernel)
+char *ki_cl_kernel_name(cl_kernel kernel, char *few, size_t n_few)
 {
+	char *name = few;
 	size_t size = 0;
-	char *name;
 
 	if (ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, 0, NULL,
 				       &size))
 		return NULL;
-	name = calloc(1, size + 1);
-	if (name && ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME,
-					       size, name, NULL)) {
+	if (size >= n_few)
+		name = malloc(size + 1);
+	if (!name)
+		return NULL;
+	name[size] = '\0';
+	if (!ki_cl_next.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, size,
+					name, NULL))
+		return name;
+	if (name != few)
 		free(name);
-		name = NULL;
-	}
-	return name;
+	return NULL;
 }
 
 /* Without memory it is a name that no entry has: the driver is asked. */
 static const char *name_of(struct owner *owner, cl_kernel kernel)
 {
 	if (!owner->name)
-		owner->name = ki_cl_kernel_name(kernel);
+		owner->name = ki_cl_kernel_name(kernel, owner->few,
+						sizeof(owner->few));
 	return owner->name ? owner->name : "";
 }
 
@@ -481,7 +480,8 @@ static void owner_fini(struct owner *owner)
 {
 	ki_cl_shadow_unref(owner->shadow);
 	ki_cl_program_unref(owner->program);
-	free(owner->name);
+	if (owner->name != owner->few)
+		free(owner->name);
 }
 
 static void tell_short_kernel(cl_kernel kernel, cl_kernel_info what,

@@ -30,6 +30,17 @@ static int has(const cl_device_id *devices, cl_uint n, cl_device_id device)
 	return 0;
 }
 
+int ki_cl_has_devices(const struct ki_cl_program *program, cl_uint n_given,
+		      const cl_device_id *given)
+{
+	cl_uint i;
+
+	for (i = 0; i < n_given; i++)
+		if (!has(program->devices, program->n_devices, given[i]))
+			return 0;
+	return 1;
+}
+
 struct ki_cl_targets *ki_cl_targets_new(const struct ki_cl_program *program,
 					cl_uint n_given,
 					const cl_device_id *given)
@@ -38,9 +49,6 @@ struct ki_cl_targets *ki_cl_targets_new(const struct ki_cl_program *program,
 	size_t n = (size_t)n_all + n_given;
 	struct ki_cl_targets *targets;
 
-	for (i = 0; i < n_given; i++)
-		if (!has(program->devices, n_all, given[i]))
-			return NULL;
 	targets = calloc(1, sizeof(*targets) + n * sizeof(cl_device_id));
 	if (!targets)
 		return NULL;
@@ -151,16 +159,17 @@ cl_kernel ki_cl_other_kernel(struct ki_cl_program *program,
 			     cl_kernel kernel)
 {
 	cl_kernel other = NULL;
+	char few[256], *name;
 	cl_int result;
-	char *name;
 
 	if (!ki_cl_is_other_device(program, shadow, device) ||
 	    ki_cl_make_too(program, shadow))
 		return NULL;
-	name = ki_cl_kernel_name(kernel);
+	name = ki_cl_kernel_name(kernel, few, sizeof(few));
 	if (name)
 		other = ki_cl_next.clCreateKernel(program->handle, name,
 						  &result);
-	free(name);
+	if (name != few)
+		free(name);
 	return other;
 }
