@@ -20,9 +20,6 @@ enum { KEY_0, KEY_1, KEY_CREATED, KEY_NEW };
 static const unsigned key_numbers[] = { 0, 1, 100, 200, 201, 202 };
 
 #define N_NEW	   3
-#define SMALL	   7000 /* of which a segment has several */
-#define LARGE	   60000
-#define FIRST_FILL 3000 /* numbers of what is there besides */
 #define N_FILL_MAX 4000
 
 void operations_begin(void)

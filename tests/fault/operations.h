@@ -14,7 +14,11 @@
 #include "fault/fault.h"
 
 #define BOUND	  ((uint64_t)2 << 20)
-#define N_ENTRIES 6
+#define N_ENTRIES 6 /* of the numbers 0 to 5 */
+
+#define FIRST_FILL 3000 /* numbers of what is there besides */
+#define SMALL	   7000 /* of which a segment has several */
+#define LARGE	   60000
 
 /* What an operation may do to entries that it was not asked about. */
 enum harm { SPARES_OTHERS, MAY_EVICT };
