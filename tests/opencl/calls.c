@@ -1196,6 +1196,7 @@ static const struct script {
 	{ "relinked", relinked },
 	{ "rebuilt", rebuilt },
 	{ "linked-built", linked_built },
+	{ "linked-counting", linked_counting },
 	{ "library", library },
 	{ "library-asked", library_asked },
 	{ "link-errors", link_errors },

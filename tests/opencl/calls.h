@@ -77,6 +77,7 @@ void separate_notified(void);
 void relinked(void);
 void rebuilt(void);
 void linked_built(void);
+void linked_counting(void);
 void library(void);
 void library_asked(void);
 void link_errors(void);

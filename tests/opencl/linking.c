@@ -302,6 +302,49 @@ void linked_built(void)
 	end();
 }
 
+static const char counting_source[] = "__global int counter = 5;\n"
+				      "__kernel void count(__global int *out)\n"
+				      "{ counter += 1; out[0] = counter; }\n";
+
+static void count(cl_kernel kernel)
+{
+	int out = -1;
+	size_t global = 1;
+	cl_mem to = clCreateBuffer(context, 0, sizeof(out), NULL, NULL);
+
+	clSetKernelArg(kernel, 0, sizeof(to), &to);
+	clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, NULL, 0, NULL,
+			       NULL);
+	clEnqueueReadBuffer(queue, to, CL_TRUE, 0, sizeof(out), &out, 0, NULL,
+			    NULL);
+	clReleaseMemObject(to);
+	say("counted", out);
+}
+
+/* Kernels of what was linked share its variables, also those made after it
+   could not be built. */
+void linked_counting(void)
+{
+	cl_program part = make(counting_source), linked;
+	cl_kernel first, second;
+
+	compile(part, options, 0, NULL);
+	linked = link_some(NULL, 1, &part);
+	first = make_kernel(linked, "count");
+	count(first);
+	build(linked, options);
+	second = make_kernel(linked, "count");
+	count(second);
+	count(first);
+	show_references(linked);
+	say("release kernel", clReleaseKernel(first));
+	say("release kernel", clReleaseKernel(second));
+	count(make_kernel(linked, "count"));
+	release(linked);
+	release(part);
+	end();
+}
+
 /* ---- Libraries ----------------------------------------------------------- */
 
 void library(void)

@@ -345,13 +345,29 @@ static int make_alike(struct ki_cl_program *program,
 	return result ? -1 : 0;
 }
 
+/* The driver refuses that of one that it linked itself.  What has the kernels
+   goes on answering: they share its variables with those to come. */
+static cl_int refuse_linked(const struct ki_cl_program *program,
+			    const struct ki_cl_shadow *shadow,
+			    const struct ki_cl_request *request)
+{
+	cl_program other = ki_cl_remake(shadow->made->recipe, program->context,
+					program->n_devices, program->devices);
+	cl_int result = CL_INVALID_OPERATION;
+
+	if (other) {
+		result = refuse_by_another(other, request);
+		(void)ki_cl_next.clReleaseProgram(other);
+	}
+	return result;
+}
+
 /* To build S, which has the kernels, is refused as it would be of H.  To compile
    it is wrong for other reasons, and to build what was linked. */
 static cl_int refuse(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 		     const struct ki_cl_request *request)
 {
 	cl_int result = CL_INVALID_OPERATION;
-	struct ki_cl_shadow *twin = NULL;
 	struct ki_cl_request of_all = *request;
 
 	/* Its devices, which may be others than those of S, are known to be
@@ -362,10 +378,7 @@ static cl_int refuse(struct ki_cl_program *program, struct ki_cl_shadow *shadow,
 		request = &of_all;
 	}
 	if (shadow->is_own) {
-		(void)ki_cl_make_twin(program);
-		result = refuse_by_another(ki_cl_answerer(program, &twin),
-					   request);
-		ki_cl_shadow_unref(twin);
+		result = refuse_linked(program, shadow, request);
 	} else if (request->kind == KI_CL_BUILD || !shadow->made) {
 		/* Its kernels may go meanwhile, but nobody is told of that. */
 		result = request->notify
