@@ -446,7 +446,7 @@ static cl_int binaries(cl_program program, size_t size, void *value,
 	n = fetched_locked(program, indices);
 	pthread_mutex_unlock(&icd_mutex);
 	if (to && size < n * sizeof(*to))
-		return CL_INVALID_VALUE;
+		return icd_answer(NULL, n * sizeof(*to), size, to, out_size);
 	if (out_size)
 		*out_size = n * sizeof(*to);
 	icd_count("binaries");

@@ -83,6 +83,8 @@ cl_int icd_answer(const void *from, size_t from_size, size_t size, void *value,
 		  size_t *out_size)
 {
 	if (value) {
+		if (size < from_size && out_size && icd_flag("TELL", false))
+			*out_size = from_size;
 		if (size < from_size)
 			return CL_INVALID_VALUE;
 		if (from_size)

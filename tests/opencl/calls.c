@@ -92,6 +92,15 @@ void show_binaries(cl_program program, int with_sizes)
 	    clGetProgramInfo(program, CL_PROGRAM_BINARIES,
 			     n_devices * sizeof(binaries[0]), binaries, &told));
 	say("  told", (long long)told);
+	told = 7777;
+	say("  too small",
+	    clGetProgramInfo(program, CL_PROGRAM_BINARIES, 1, binaries, &told));
+	say("  told", (long long)told);
+	told = 7777;
+	say("BINARY_SIZES, too small",
+	    clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, 1, sizes,
+			     &told));
+	say("  told", (long long)told);
 	for (i = 0; i < n_devices; i++)
 		free(binaries[i]);
 }

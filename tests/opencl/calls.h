@@ -42,8 +42,9 @@ void say_bytes(const char *what, cl_int result, const void *data, size_t size,
 		told = 0;                                                      \
 		result = call(__VA_ARGS__, what, 0, NULL, &told);              \
 		printf("  size only: %d, %zu\n", result, told);                \
-		result = call(__VA_ARGS__, what, 0, data, NULL);               \
-		printf("  too small: %d\n", result);                           \
+		told = 7777;                                                   \
+		result = call(__VA_ARGS__, what, 0, data, &told);              \
+		printf("  too small: %d, %zu\n", result, told);                \
 	} while (0)
 
 void show_binaries(cl_program program, int with_sizes);

@@ -56,6 +56,8 @@ static const struct row rows[] = {
 	  0, 1 },
 	{ "a kernel that must not be asked, made with others", "made-together",
 	  "-DK=2", "HIDE_KERNEL=2", 0, 1 },
+	{ "a driver that tells sizes anyhow", "everything", "-g", "TELL=1", 0,
+	  1 },
 	{ "two devices", "everything", "-g", "DEVICES=2", 0, 1 },
 	{ "two devices of different names (S05)", "everything", "-g",
 	  "DEVICES=2 NAMES=first,second", 0, 1 },
@@ -104,7 +106,7 @@ static void a_program_cannot_tell_cold_from_warm_from_native(void **state)
 	/* Of what is cached, binaries come from the entry; else the program asks
 	   for them, and whoever keeps them for their sizes. */
 	assert_int_equal(calls(&place, "fetch"),
-			 strcmp(row->script, "subsets") ? 0 : 2);
+			 strcmp(row->script, "subsets") ? 0 : 3);
 	free(native);
 	free(cold);
 	free(warm);

@@ -56,6 +56,17 @@ static int is_short(const struct ki_cl_answer *kept, cl_int result,
 
 /* ---- Programs ------------------------------------------------------------ */
 
+/* An object has no program of its own until a link needs one. */
+static cl_program any_of(const struct ki_cl_shadow *shadow, cl_program handle)
+{
+	cl_program program;
+
+	ki_mutex_lock(&ki_cl_lock);
+	program = shadow->program;
+	ki_mutex_unlock(&ki_cl_lock);
+	return program ? program : handle;
+}
+
 static void tell_short_program(cl_program who, cl_program_info what,
 			       size_t size, size_t *param_value_size_ret)
 {
@@ -137,9 +148,23 @@ static void copy_binaries(unsigned char *const *places,
 			memcpy(places[i], binaries[i], sizes[i]);
 }
 
+static cl_int answer_binaries(const unsigned char *const *binaries,
+			      const size_t *sizes, cl_uint n,
+			      size_t param_value_size, void *param_value,
+			      size_t *param_value_size_ret)
+{
+	if (param_value && param_value_size < n * sizeof(*binaries))
+		return CL_INVALID_VALUE;
+	if (param_value)
+		copy_binaries(param_value, binaries, sizes, n);
+	if (param_value_size_ret)
+		*param_value_size_ret = n * sizeof(*binaries);
+	return CL_SUCCESS;
+}
+
 /* Sizes of binaries, or binaries.  KILN_MISS: ask the driver. */
 static enum kiln_status tell_binaries(struct ki_cl_shadow *shadow,
-				      cl_program_info what,
+				      cl_program who, cl_program_info what,
 				      size_t param_value_size,
 				      void *param_value,
 				      size_t *param_value_size_ret,
@@ -153,31 +178,31 @@ static enum kiln_status tell_binaries(struct ki_cl_shadow *shadow,
 	if (!value || ki_cl_unpack(kiln_blob_data(value), kiln_blob_size(value),
 				   n, binaries, sizes))
 		return KILN_MISS;
-	if (what == CL_PROGRAM_BINARY_SIZES) {
+	if (what == CL_PROGRAM_BINARY_SIZES)
 		*out_result =
 			answer(sizes, n * sizeof(sizes[0]), param_value_size,
 			       param_value, param_value_size_ret);
-		return KILN_OK;
-	}
-	*out_result = CL_SUCCESS;
-	if (param_value && param_value_size < n * sizeof(binaries[0]))
-		*out_result = CL_INVALID_VALUE;
-	else if (param_value)
-		copy_binaries(param_value, binaries, sizes, n);
-	if (!*out_result && param_value_size_ret)
-		*param_value_size_ret = n * sizeof(binaries[0]);
+	else
+		*out_result =
+			answer_binaries(binaries, sizes, n, param_value_size,
+					param_value, param_value_size_ret);
+	if (*out_result && param_value_size_ret)
+		tell_short_program(who, what, n * sizeof(sizes[0]),
+				   param_value_size_ret);
 	return KILN_OK;
 }
 
-/* What a shadow answers from its entry: KILN_OK, or KILN_MISS. */
-static enum kiln_status tell(struct ki_cl_shadow *shadow, cl_program_info what,
-			     size_t param_value_size, void *param_value,
-			     size_t *param_value_size_ret, cl_int *out_result)
+/* What a shadow answers from its entry: KILN_OK, or KILN_MISS.  `who` is a
+   program of the driver's to see how it answers. */
+static enum kiln_status tell(struct ki_cl_shadow *shadow, cl_program who,
+			     cl_program_info what, size_t param_value_size,
+			     void *param_value, size_t *param_value_size_ret,
+			     cl_int *out_result)
 {
 	struct ki_cl_answer kept;
 
 	if (is_of_binaries(what))
-		return tell_binaries(shadow, what, param_value_size,
+		return tell_binaries(shadow, who, what, param_value_size,
 				     param_value, param_value_size_ret,
 				     out_result);
 	if (what != CL_PROGRAM_KERNEL_NAMES ||
@@ -186,8 +211,7 @@ static enum kiln_status tell(struct ki_cl_shadow *shadow, cl_program_info what,
 	*out_result = answer_again(&kept, param_value_size, param_value,
 				   param_value_size_ret);
 	if (is_short(&kept, *out_result, param_value_size_ret))
-		tell_short_program(shadow->program, what, kept.size,
-				   param_value_size_ret);
+		tell_short_program(who, what, kept.size, param_value_size_ret);
 	return KILN_OK;
 }
 
@@ -236,8 +260,9 @@ cl_int CL_API_CALL ki_clGetProgramInfo(cl_program handle,
 		ki_cl_shadow_unref(shadow);
 		shadow = NULL;
 	}
-	if (shadow && !tell(shadow, param_name, param_value_size, param_value,
-			    param_value_size_ret, &result))
+	if (shadow &&
+	    !tell(shadow, any_of(shadow, handle), param_name, param_value_size,
+		  param_value, param_value_size_ret, &result))
 		goto out;
 	if (shadow) {
 		ki_cl_shadow_unref(shadow);
@@ -402,8 +427,9 @@ cl_int CL_API_CALL ki_clGetProgramBuildInfo(cl_program handle,
 		result = answer_again(&kept, param_value_size, param_value,
 				      param_value_size_ret);
 		if (is_short(&kept, result, param_value_size_ret))
-			tell_short_build(shadow->program, device, param_name,
-					 kept.size, param_value_size_ret);
+			tell_short_build(any_of(shadow, handle), device,
+					 param_name, kept.size,
+					 param_value_size_ret);
 	} else {
 		/* Of a foreign device most drivers say nothing. */
 		result = place >= 0 ? CL_SUCCESS
@@ -535,6 +561,8 @@ cl_int CL_API_CALL ki_clGetKernelInfo(cl_kernel kernel,
 				  param_value, param_value_size_ret);
 }
 
+/* Of arguments that it knows nothing of a driver does not tell any size: it
+   tells them as it tells how many there are. */
 static void tell_short_arg(cl_kernel kernel, cl_uint arg,
 			   cl_kernel_arg_info what, size_t size,
 			   size_t *param_value_size_ret)
@@ -545,6 +573,9 @@ static void tell_short_arg(cl_kernel kernel, cl_uint arg,
 	(void)ki_cl_next.clGetKernelArgInfo(kernel, arg, what, 0, &byte, &told);
 	if (told != NOT_TOLD)
 		*param_value_size_ret = size;
+	else
+		tell_short_kernel(kernel, CL_KERNEL_NUM_ARGS, size,
+				  param_value_size_ret);
 }
 
 /* Answers for an argument of a shadow's kernel, asked of the entry first. */
