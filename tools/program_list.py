@@ -24,8 +24,10 @@ DRIVERS = {
     "pocl": Driver({"OCL_ICD_VENDORS": "pocl.icd"}),
     "rusticl": Driver({"OCL_ICD_VENDORS": "rusticl.icd",
                        "RUSTICL_ENABLE": "llvmpipe"}),
+    # Else it is not cached: its reports need the sources.
     "oclgrind": Driver({"OCL_ICD_VENDORS":
-                        "/usr/lib/oclgrind/liboclgrind-rt-icd.so"}),
+                        "/usr/lib/oclgrind/liboclgrind-rt-icd.so",
+                        "OCLGRIND_MAX_ERRORS": "0"}),
 }
 
 

@@ -50,6 +50,9 @@ struct ki_cl_driver_row {
 	   there, but reads what others put there, before all else.
 	   "$TMPDIR/NAME" is in the folder for temporary files.  NULL: none. */
 	const char *header_folder;
+	/* "NAME=VALUE": cached only where this variable is so; else the driver
+	   shows people what comes from an entry.  NULL: always. */
+	const char *needed_variable;
 };
 
 /* By a library's last path part; the row of unknown drivers if none fits. */

@@ -217,7 +217,21 @@ static int add_files(struct platform *platform)
 	return platform->fields.failed;
 }
 
-static int is_refused(const struct ki_cl_driver_row *row)
+/* "NAME=VALUE" is how the environment has it. */
+static int is_so(const char *variable)
+{
+	const char *equals = strchr(variable, '=');
+	const char *value;
+	char name[64];
+
+	snprintf(name, sizeof(name), "%.*s", (int)(equals - variable),
+		 variable);
+	value = ki_environment(name);
+	return value && !strcmp(value, equals + 1);
+}
+
+/* Why the environment ends caching, or NULL. */
+static const char *refusal(const struct ki_cl_driver_row *row)
 {
 	const char *value;
 	size_t i;
@@ -225,9 +239,13 @@ static int is_refused(const struct ki_cl_driver_row *row)
 	for (i = 0; row->refused_variables[i]; i++) {
 		value = ki_environment(row->refused_variables[i]);
 		if (value && *value && strcmp(value, "0"))
-			return 1;
+			return "a variable switches the driver to a mode that "
+			       "kiln does not know";
 	}
-	return 0;
+	if (row->needed_variable && !is_so(row->needed_variable))
+		return "the driver reports faults by lines of the source, "
+		       "which it has only of what it builds itself";
+	return NULL;
 }
 
 /* A layer that changes no program.  None is known but this very build of ours
@@ -306,9 +324,8 @@ static int platform_fill(struct platform *platform,
 		platform->why = "the driver's files could not be identified";
 		return 0;
 	}
-	if (!err && is_refused(platform->row))
-		platform->why = "a variable switches the driver to a mode that "
-				"kiln does not know";
+	if (!err)
+		platform->why = refusal(platform->row);
 	return err ? err : add_layers(sys, images, platform);
 }
 
@@ -381,7 +398,7 @@ static void recheck(struct ki_cl_identities *identities,
 	if (ki_cl_parts_changed(identities->sys, &platform->files))
 		why = "the driver's files changed while the program ran";
 	if (!why &&
-	    (is_refused(platform->row) ||
+	    (refusal(platform->row) ||
 	     ki_cl_parts_variables(platform->row) != platform->variables))
 		why = "a variable that leads to other compilers changed while "
 		      "the program ran";

@@ -1123,6 +1123,22 @@ static void drivers_are_known_by_their_libraries(void **state)
 			ROWS[i][1]);
 }
 
+/* kiln-worker has no other variables than a job's. */
+static void what_a_driver_needs_to_be_cached_goes_with_jobs(void **state)
+{
+	const struct ki_cl_driver_row *row =
+		ki_cl_driver_of_library("liboclgrind-rt-icd.so");
+	const char *needed = row->needed_variable;
+	const char *const *names = row->driver.place_variables;
+	int n = 0;
+
+	assert_non_null(needed);
+	for (; *names; names++)
+		n += strlen(*names) == strcspn(needed, "=") &&
+		     !strncmp(*names, needed, strlen(*names));
+	assert_int_equal(n, 1);
+}
+
 /* ---- Environment, includes, reasons ---------------------------------- */
 
 static void variables_that_change_code_are_in_the_key(void **state)
@@ -1460,6 +1476,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_path_that_changes_ends_caching),
 		cmocka_unit_test(a_builtin_library_is_found_by_its_device),
 		cmocka_unit_test(drivers_are_known_by_their_libraries),
+		cmocka_unit_test(
+			what_a_driver_needs_to_be_cached_goes_with_jobs),
 		cmocka_unit_test(variables_that_change_code_are_in_the_key),
 		cmocka_unit_test(options_from_the_environment_are_options),
 		cmocka_unit_test(a_miss_has_its_reason),

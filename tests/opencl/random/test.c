@@ -194,6 +194,7 @@ static void place_init(struct place *place, const struct run *run)
 	if (run->is_real) {
 		set(place, "POCL_CACHE_DIR", "%s", place->pocl);
 		set(place, "RUSTICL_ENABLE", "llvmpipe");
+		set(place, "OCLGRIND_MAX_ERRORS", "0");
 		if (run->seed % 2)
 			set(place, "POCL_DEVICES", "pthread basic");
 	} else {
