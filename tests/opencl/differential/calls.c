@@ -14,7 +14,11 @@
  *	options TEXT
  *	header NAME FILE	a header program: compile and link
  *	link TEXT	compile and link, with these options
- *	launch		all kernels whose arguments are buffers and numbers
+ *	il		sources are IL, but for the header of a module
+ *	constant ID VALUE	a specialisation constant of type int
+ *	launch		all kernels whose arguments are buffers, images,
+ *			samplers and numbers
+ *	notify		build, compile and link with callbacks
  *
  * Each case has a process of its own, so one that dies says so and no more.
  */
@@ -35,13 +39,15 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 
-#define DEVICES_MAX 4
-#define FILES_MAX   8
-#define KERNELS_MAX 128
-#define ARGS_MAX    64
-#define BUFFER_SIZE ((size_t)256 << 10)
-#define SHOWN_MAX   160
-#define TIMEOUT_S   180
+#define DEVICES_MAX   4
+#define FILES_MAX     8
+#define CONSTANTS_MAX 4
+#define NOTICES_MAX   16
+#define KERNELS_MAX   128
+#define ARGS_MAX      64
+#define BUFFER_SIZE   ((size_t)256 << 10)
+#define SHOWN_MAX     160
+#define TIMEOUT_S     180
 
 struct file {
 	char name[128];
@@ -53,8 +59,12 @@ struct one_case {
 	char options[4096], link_options[1024];
 	struct file sources[FILES_MAX], headers[FILES_MAX];
 	cl_uint n_sources, n_headers;
-	int is_linked, is_launched;
-	int is_notified;
+	struct {
+		cl_uint id;
+		cl_int value;
+	} constants[CONSTANTS_MAX];
+	cl_uint n_constants;
+	int is_il, is_linked, is_launched, is_notified;
 };
 
 static cl_context context;
@@ -237,6 +247,19 @@ static void ask(const struct question *q, const char *name, cl_uint what,
 
 /* ---- Programs ------------------------------------------------------------- */
 
+/* After a build that failed Oclgrind tells the size of what was there before;
+   that of what came from an entry is nowhere then (the layer's README). */
+static int is_stale(const struct question *q, cl_uint what)
+{
+	cl_build_status status = CL_BUILD_SUCCESS;
+
+	if (is_oclgrind && what == CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE)
+		clGetProgramBuildInfo(q->program, q->device,
+				      CL_PROGRAM_BUILD_STATUS, sizeof(status),
+				      &status, NULL);
+	return status == CL_BUILD_ERROR;
+}
+
 static void ask_program(cl_program program)
 {
 	static const cl_uint whats[] = { CL_PROGRAM_NUM_DEVICES,
@@ -271,7 +294,8 @@ static void ask_program(cl_program program)
 	for (d = 0; d <= n_devices; d++) {
 		q.device = d < n_devices ? devices[d] : NULL;
 		for (i = 0; i < sizeof(of_builds) / sizeof(of_builds[0]); i++)
-			ask(&q, "build", of_builds[i], BYTES);
+			if (!is_stale(&q, of_builds[i]))
+				ask(&q, "build", of_builds[i], BYTES);
 	}
 }
 
@@ -453,14 +477,108 @@ static void fill_number(unsigned char *data, size_t size, const char *type)
 			data[i] = 4;
 }
 
-/* Why it cannot be set, or NULL. */
-static const char *set_argument(cl_kernel kernel, cl_uint i, cl_mem *out_buffer)
+/* What a kernel is given; all zeros: a number, or local memory. */
+struct argument {
+	cl_mem memory;
+	cl_sampler sampler;
+	size_t region[3]; /* of an image */
+};
+
+static const struct image {
+	const char *type;
+	cl_mem_object_type kind;
+	size_t region[3];
+} IMAGES[] = {
+	{ "image1d_t", CL_MEM_OBJECT_IMAGE1D, { 16, 1, 1 } },
+	{ "image2d_t", CL_MEM_OBJECT_IMAGE2D, { 16, 4, 1 } },
+	{ "image2d_array_t", CL_MEM_OBJECT_IMAGE2D_ARRAY, { 16, 4, 2 } },
+	{ "image3d_t", CL_MEM_OBJECT_IMAGE3D, { 16, 4, 2 } },
+};
+
+static cl_mem make_image(const struct image *image, cl_int *result)
 {
-	unsigned char number[128] = { 0 }, *data;
+	const cl_image_format format = { CL_RGBA, CL_FLOAT };
+	const size_t *region = image->region;
+	cl_image_desc description = { .image_type = image->kind,
+				      .image_width = region[0] };
+	unsigned char *data = malloc(BUFFER_SIZE);
+	cl_mem memory;
+
+	if (image->kind != CL_MEM_OBJECT_IMAGE1D)
+		description.image_height = region[1];
+	if (image->kind == CL_MEM_OBJECT_IMAGE3D)
+		description.image_depth = region[2];
+	if (image->kind == CL_MEM_OBJECT_IMAGE2D_ARRAY)
+		description.image_array_size = region[2];
+	fill(data, BUFFER_SIZE, "float4");
+	memory =
+		clCreateImage(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+			      &format, &description, data, result);
+	free(data);
+	return memory;
+}
+
+static cl_mem make_buffer(const char *type, cl_int *result)
+{
+	unsigned char *data = malloc(BUFFER_SIZE);
+	cl_mem memory;
+
+	fill(data, BUFFER_SIZE, type);
+	memory = clCreateBuffer(context,
+				CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+				BUFFER_SIZE, data, result);
+	free(data);
+	return memory;
+}
+
+/* A buffer or an image; what it is not for, or NULL. */
+static const char *set_memory(cl_kernel kernel, cl_uint i, const char *type,
+			      struct argument *out)
+{
+	const struct image *image = NULL;
+	cl_int result;
+	size_t k;
+
+	for (k = 0; k < sizeof(IMAGES) / sizeof(IMAGES[0]); k++)
+		if (!strcmp(type, IMAGES[k].type))
+			image = &IMAGES[k];
+	if (!image && !strchr(type, '*'))
+		return "no memory";
+	out->memory =
+		image ? make_image(image, &result) : make_buffer(type, &result);
+	if (result) {
+		out->memory = NULL;
+		return "memory";
+	}
+	if (image)
+		memcpy(out->region, image->region, sizeof(out->region));
+	return clSetKernelArg(kernel, i, sizeof(out->memory), &out->memory)
+		       ? "argument"
+		       : NULL;
+}
+
+static const char *set_sampler(cl_kernel kernel, cl_uint i,
+			       struct argument *out)
+{
+	cl_int result;
+
+	out->sampler =
+		clCreateSampler(context, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE,
+				CL_FILTER_NEAREST, &result);
+	return result || clSetKernelArg(kernel, i, sizeof(out->sampler),
+					&out->sampler)
+		       ? "sampler"
+		       : NULL;
+}
+
+/* Why it cannot be set, or NULL. */
+static const char *set_argument(cl_kernel kernel, cl_uint i,
+				struct argument *out)
+{
+	unsigned char number[128] = { 0 };
 	cl_kernel_arg_address_qualifier where;
 	char type[256] = { 0 };
 	size_t size;
-	cl_int result;
 
 	if (clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
 			       sizeof(where), &where, NULL) ||
@@ -472,37 +590,42 @@ static const char *set_argument(cl_kernel kernel, cl_uint i, cl_mem *out_buffer)
 		strcpy(type, strchr(type, '*') ? "float*" : "float");
 	if (where == CL_KERNEL_ARG_ADDRESS_LOCAL)
 		return clSetKernelArg(kernel, i, 4096, NULL) ? "local" : NULL;
-	if (where == CL_KERNEL_ARG_ADDRESS_PRIVATE) {
-		size = size_of_type(type);
-		if (!size)
-			return "a type of its own";
-		fill_number(number, size, type);
-		return clSetKernelArg(kernel, i, size, number) ? "number"
-							       : NULL;
-	}
-	if (!strchr(type, '*'))
-		return "no buffer";
-	data = malloc(BUFFER_SIZE);
-	fill(data, BUFFER_SIZE, type);
-	*out_buffer = clCreateBuffer(context,
-				     CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-				     BUFFER_SIZE, data, &result);
+	if (!strcmp(type, "sampler_t"))
+		return set_sampler(kernel, i, out);
+	if (where != CL_KERNEL_ARG_ADDRESS_PRIVATE)
+		return set_memory(kernel, i, type, out);
+	size = size_of_type(type);
+	if (!size)
+		return "a type of its own";
+	fill_number(number, size, type);
+	return clSetKernelArg(kernel, i, size, number) ? "number" : NULL;
+}
+
+static void show_memory(cl_uint i, const struct argument *argument)
+{
+	const size_t origin[3] = { 0 }, *region = argument->region;
+	unsigned char *data = calloc(1, BUFFER_SIZE);
+	cl_int result;
+
+	if (region[0])
+		result = clEnqueueReadImage(queue, argument->memory, CL_TRUE,
+					    origin, region, 0, 0, data, 0, NULL,
+					    NULL);
+	else
+		result =
+			clEnqueueReadBuffer(queue, argument->memory, CL_TRUE, 0,
+					    BUFFER_SIZE, data, 0, NULL, NULL);
+	printf("  %s %u: %d, %016" PRIx64 "\n", region[0] ? "image" : "buffer",
+	       i, result, digest(data, BUFFER_SIZE));
 	free(data);
-	if (result)
-		return "buffer";
-	return clSetKernelArg(kernel, i, sizeof(*out_buffer), out_buffer)
-		       ? "argument"
-		       : NULL;
 }
 
 static void launch(cl_kernel kernel)
 {
 	size_t range[3] = { 0 }, given[3] = { 8, 1, 1 };
-	cl_mem buffers[ARGS_MAX] = { NULL };
-	unsigned char *data = malloc(BUFFER_SIZE);
+	struct argument arguments[ARGS_MAX] = { 0 };
 	const char *why = NULL;
 	cl_uint i, n = 0;
-	cl_int result;
 
 	clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof(n), &n, NULL);
 	clGetKernelWorkGroupInfo(kernel, devices[0],
@@ -511,7 +634,7 @@ static void launch(cl_kernel kernel)
 	if (range[0])
 		memcpy(given, range, sizeof(given));
 	for (i = 0; i < n && i < ARGS_MAX && !why; i++)
-		why = set_argument(kernel, i, &buffers[i]);
+		why = set_argument(kernel, i, &arguments[i]);
 	if (why) {
 		printf("  not launched: %s\n", why);
 	} else {
@@ -522,35 +645,38 @@ static void launch(cl_kernel kernel)
 		say("  finish", clFinish(queue));
 	}
 	for (i = 0; i < n && i < ARGS_MAX; i++) {
-		if (!buffers[i])
-			continue;
-		result = clEnqueueReadBuffer(queue, buffers[i], CL_TRUE, 0,
-					     BUFFER_SIZE, data, 0, NULL, NULL);
-		if (!why)
-			printf("  buffer %u: %d, %016" PRIx64 "\n", i, result,
-			       digest(data, BUFFER_SIZE));
-		clReleaseMemObject(buffers[i]);
+		if (arguments[i].memory && !why)
+			show_memory(i, &arguments[i]);
+		if (arguments[i].memory)
+			clReleaseMemObject(arguments[i].memory);
+		if (arguments[i].sampler)
+			clReleaseSampler(arguments[i].sampler);
 	}
-	free(data);
 }
 
 /* ---- A case --------------------------------------------------------------- */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+/* In the order in which they came. */
+static struct notice {
+	cl_program program;
+	void *data;
+} notices[NOTICES_MAX];
 static unsigned n_notices;
-static void *noticed_data;
 
-static void CL_CALLBACK on_built(cl_program program, void *data)
+static void CL_CALLBACK on_done(cl_program program, void *data)
 {
 	pthread_mutex_lock(&mutex);
+	if (n_notices < NOTICES_MAX)
+		notices[n_notices] = (struct notice){ program, data };
 	n_notices++;
-	noticed_data = data;
 	pthread_cond_broadcast(&cond);
 	pthread_mutex_unlock(&mutex);
 }
 
-static void await_notice(unsigned n)
+/* The n-th, which should be of this program, with this data. */
+static void await_notice(unsigned n, cl_program program, const void *data)
 {
 	struct timespec end;
 
@@ -560,7 +686,8 @@ static void await_notice(unsigned n)
 	while (n_notices < n && !pthread_cond_timedwait(&cond, &mutex, &end))
 		;
 	say("noticed", n_notices);
-	say("its data", noticed_data == &queue);
+	say("its program", notices[n - 1].program == program);
+	say("its data", notices[n - 1].data == data);
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -596,17 +723,76 @@ static char *read_file(const char *path)
 	return text;
 }
 
-static cl_program make(const struct file *file)
+/* The five words that begin a module, then the text. */
+static cl_program make_il(const char *text, cl_int *result)
+{
+	static const uint32_t words[5] = { 0x07230203, 0x00010000, 0, 9, 0 };
+	size_t size = sizeof(words) + strlen(text);
+	unsigned char *il = malloc(size);
+	cl_program program;
+
+	memcpy(il, words, sizeof(words));
+	memcpy(il + sizeof(words), text, size - sizeof(words));
+	program = clCreateProgramWithIL(context, il, size, result);
+	free(il);
+	return program;
+}
+
+static cl_program make(const struct one_case *one, const struct file *file)
 {
 	char *text = read_file(file->path);
 	const char *string = text;
 	cl_int result = 1;
 	cl_program program =
-		clCreateProgramWithSource(context, 1, &string, NULL, &result);
+		one->is_il ? make_il(text, &result)
+			   : clCreateProgramWithSource(context, 1, &string,
+						       NULL, &result);
+	cl_uint i;
 
 	say("create", result);
 	free(text);
+	for (i = 0; program && i < one->n_constants; i++)
+		say("constant", clSetProgramSpecializationConstant(
+					program, one->constants[i].id,
+					sizeof(one->constants[i].value),
+					&one->constants[i].value));
 	return program;
+}
+
+/* With a callback or without; it is called for what was begun. */
+static void compile(const struct one_case *one, cl_program part,
+		    const cl_program *headers, const char **names)
+{
+	unsigned n = n_notices + 1;
+	cl_int result = clCompileProgram(
+		part, 0, NULL, one->options, one->n_headers,
+		one->n_headers ? headers : NULL, one->n_headers ? names : NULL,
+		one->is_notified ? on_done : NULL,
+		one->is_notified ? &notices[n - 1] : NULL);
+
+	say("compile", result);
+	if (one->is_notified && !result) {
+		await_notice(n, part, &notices[n - 1]);
+		settle(part);
+	}
+	ask_program(part);
+}
+
+static cl_program link_all(const struct one_case *one, const cl_program *parts)
+{
+	unsigned n = n_notices + 1;
+	cl_int result = 1;
+	cl_program linked = clLinkProgram(
+		context, 0, NULL, one->link_options, one->n_sources, parts,
+		one->is_notified ? on_done : NULL,
+		one->is_notified ? &notices[n - 1] : NULL, &result);
+
+	say("link", result);
+	if (one->is_notified && !result) {
+		await_notice(n, linked, &notices[n - 1]);
+		settle(linked);
+	}
+	return linked;
 }
 
 /* The program, compiled and linked from its parts. */
@@ -615,24 +801,16 @@ static cl_program link_parts(const struct one_case *one)
 	cl_program parts[FILES_MAX], headers[FILES_MAX], linked;
 	const char *names[FILES_MAX];
 	cl_uint i;
-	cl_int result = 1;
 
 	for (i = 0; i < one->n_headers; i++) {
-		headers[i] = make(&one->headers[i]);
+		headers[i] = make(one, &one->headers[i]);
 		names[i] = one->headers[i].name;
 	}
 	for (i = 0; i < one->n_sources; i++) {
-		parts[i] = make(&one->sources[i]);
-		say("compile", clCompileProgram(parts[i], 0, NULL, one->options,
-						one->n_headers,
-						one->n_headers ? headers : NULL,
-						one->n_headers ? names : NULL,
-						NULL, NULL));
-		ask_program(parts[i]);
+		parts[i] = make(one, &one->sources[i]);
+		compile(one, parts[i], headers, names);
 	}
-	linked = clLinkProgram(context, 0, NULL, one->link_options,
-			       one->n_sources, parts, NULL, NULL, &result);
-	say("link", result);
+	linked = link_all(one, parts);
 	for (i = 0; i < one->n_sources; i++) {
 		ask_program(parts[i]);
 		ask_binaries(parts[i]);
@@ -645,13 +823,15 @@ static cl_program link_parts(const struct one_case *one)
 
 static cl_program build(const struct one_case *one)
 {
-	cl_program program = make(&one->sources[0]);
+	cl_program program = make(one, &one->sources[0]);
 
+	if (!program)
+		return NULL;
 	ask_program(program);
 	if (one->is_notified) {
 		say("build", clBuildProgram(program, 0, NULL, one->options,
-					    on_built, &queue));
-		await_notice(1);
+					    on_done, &queue));
+		await_notice(1, program, &queue);
 		settle(program);
 	} else {
 		say("build",
@@ -802,6 +982,14 @@ static void take_line(struct one_case *one, char *line)
 		snprintf(one->link_options, sizeof(one->link_options), "%s",
 			 value);
 		one->is_linked = 1;
+	} else if (!strcmp(line, "il")) {
+		one->is_il = 1;
+	} else if (!strcmp(line, "constant")) {
+		if (one->n_constants == CONSTANTS_MAX ||
+		    sscanf(value, "%u %d", &one->constants[one->n_constants].id,
+			   &one->constants[one->n_constants].value) != 2)
+			abort();
+		one->n_constants++;
 	} else if (!strcmp(line, "launch")) {
 		one->is_launched = 1;
 	} else if (!strcmp(line, "notify")) {
