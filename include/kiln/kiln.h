@@ -460,7 +460,9 @@ KILN_API void kiln_prefetch(struct kiln *kiln,
 KILN_API void kiln_trim(struct kiln *kiln, uint64_t memory_bytes);
 
 /*
- * Change the store's bound (bytes; 0: none) for everyone; evicts if it must.
+ * Change the store's bound (bytes; 0: none) for everyone.  If there is more than
+ * that, the newest stays, and of the rest what was used; a value larger than
+ * the bound goes, and a later one is TOO_LARGE.
  * Errors: READONLY, UNSUPPORTED (also without a store), FULL (less than the
  * store needs for itself), TIMEOUT, IO, FORKED, or why the store is not used.
  */

@@ -384,15 +384,18 @@ static int verify_entry(void *arg, enum ki_file_kind kind,
 	return 0;
 }
 
-/* The total, as it was noted and as it is; entries are counted by no one. */
+/* The total, as it was noted and as it is; entries are counted by no one, and
+   in a store without a bound nothing is. */
 static enum kiln_status count_anew(struct ki_file_store *store,
 				   struct kiln_verify_report *report)
 {
 	struct ki_file_sweep sweep = { 0 };
 	enum kiln_status status = ki_file_sweep(store, &sweep);
 
-	report->bytes_noted = sweep.noted;
 	report->bytes_counted = sweep.counted;
+	report->bytes_noted = ki_file_settings_now(store).bytes_max
+				      ? sweep.noted
+				      : sweep.counted;
 	return status;
 }
 

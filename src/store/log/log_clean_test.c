@@ -146,12 +146,39 @@ static void the_segment_of_the_highest_number_stays(void **state)
 	store_free(&store);
 }
 
+/* One removes large values over and over, and no look takes that for damage. */
+static int remove_or_verify(unsigned index, void *arg)
+{
+	struct store *store = arg;
+	struct kiln_verify_report report;
+	unsigned i;
+
+	for (i = 0; i < 40 && index; i++)
+		if (store_put(store, 7, 2 << 20, 0) || store_remove(store, 7))
+			return 1;
+	for (i = 0; i < 40 && !index; i++)
+		if (store->tier->ops->verify(store->tier, 0, NULL, NULL,
+					     &report) ||
+		    report.n_damaged)
+			return 1;
+	return 0;
+}
+
+static void a_removal_on_its_way_is_no_damage(void **state)
+{
+	struct store store = store_new(32 << 20, 0);
+
+	assert_int_equal(harness_threads(2, remove_or_verify, &store), 0);
+	store_free(&store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			a_segment_without_life_goes_once_it_was_left_alone),
 		cmocka_unit_test(the_segment_of_the_highest_number_stays),
+		cmocka_unit_test(a_removal_on_its_way_is_no_damage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

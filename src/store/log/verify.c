@@ -31,6 +31,12 @@ struct window {
 	uint8_t *data;
 };
 
+/* A word whose file was not there. */
+struct gone {
+	uint64_t slot;
+	uint64_t word;
+};
+
 struct check {
 	struct ki_log *log;
 	struct log_index *index;
@@ -39,9 +45,22 @@ struct check {
 	uint64_t done;
 	uint64_t total;
 	uint8_t *whole; /* a bit for each slot */
+	struct gone *gone;
+	size_t n_gone;
+	size_t n_gone_max;
 	struct window window;
 	struct kiln_verify_report report;
 };
+
+static int has_bit(const uint8_t *bits, uint64_t slot)
+{
+	return bits[slot / 8] >> slot % 8 & 1;
+}
+
+static void set_bit(uint8_t *bits, uint64_t slot)
+{
+	bits[slot / 8] |= (uint8_t)(1u << slot % 8);
+}
 
 /* ---- Segments -------------------------------------------------------- */
 
@@ -98,7 +117,7 @@ static int note_whole(struct check *check, const struct log_record *record,
 		    log_word_segment(word, min_live) != number ||
 		    log_word_units(word) != units)
 			continue;
-		check->whole[slot / 8] |= (uint8_t)(1u << slot % 8);
+		set_bit(check->whole, slot);
 		found = 1;
 	}
 	return found;
@@ -235,36 +254,75 @@ static int still_leads(const struct log_index *index, uint64_t slot,
 	       log_word_is_live(word, ki_log_min_live(index));
 }
 
-static void check_words(struct check *check, int repair)
+/* What became of it, once the record was read. */
+static void note_damage(struct check *check, uint64_t slot, uint64_t word,
+			enum kiln_status status, int repair)
 {
 	struct log_index *index = check->index;
-	struct kiln_verify_report *report = &check->report;
-	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
 
-	for (slot = 0; slot < n_slots; slot++) {
-		uint64_t word = index->words[slot];
-		enum kiln_status status = KILN_OK;
+	check->report.n_damaged++;
+	if (!repair || (status != KILN_E_FORMAT && status != KILN_MISS &&
+			status != KILN_E_COLLISION))
+		return;
+	if (status == KILN_E_FORMAT)
+		ki_log_quarantine_add(check->log, index, word);
+	check->report.n_repaired +=
+		(uint64_t)ki_log_word_swap(index, slot, word, 0);
+}
 
-		if (!log_word_is_live(word, ki_log_min_live(index)))
-			continue;
-		if (!(check->whole[slot / 8] >> slot % 8 & 1))
-			status = check_word(check, slot, word);
-		if (!status) {
-			report->n_entries += !log_word_is_tentative(word);
-			continue;
-		}
-		if (!still_leads(index, slot, word))
-			continue;
-		report->n_damaged++;
-		if (!repair ||
-		    (status != KILN_E_FORMAT && status != KILN_MISS &&
-		     status != KILN_E_COLLISION))
-			continue;
-		if (status == KILN_E_FORMAT)
-			ki_log_quarantine_add(check->log, index, word);
-		report->n_repaired +=
-			(uint64_t)ki_log_word_swap(index, slot, word, 0);
+static enum kiln_status note_gone(struct check *check, uint64_t slot,
+				  uint64_t word)
+{
+	size_t n_max = check->n_gone_max ? check->n_gone_max * 2 : 64;
+	struct gone *gone;
+
+	if (check->n_gone == check->n_gone_max) {
+		gone = realloc(check->gone, n_max * sizeof(*gone));
+		if (!gone)
+			return KILN_E_NO_MEMORY;
+		check->gone = gone;
+		check->n_gone_max = n_max;
 	}
+	check->gone[check->n_gone++] = (struct gone){ slot, word };
+	return KILN_OK;
+}
+
+static enum kiln_status check_slot(struct check *check, uint64_t slot,
+				   int repair)
+{
+	struct log_index *index = check->index;
+	uint64_t word = index->words[slot];
+	enum kiln_status status = KILN_OK;
+
+	if (!log_word_is_live(word, ki_log_min_live(index)))
+		return KILN_OK;
+	if (!has_bit(check->whole, slot))
+		status = check_word(check, slot, word);
+	if (status == KILN_MISS)
+		return note_gone(check, slot, word);
+	if (!status)
+		check->report.n_entries += !log_word_is_tentative(word);
+	else if (still_leads(index, slot, word))
+		note_damage(check, slot, word, status, repair);
+	return KILN_OK;
+}
+
+/* Those whose file was not there once more at the end: a removal takes the file
+   of a large record first, and then the word. */
+static enum kiln_status check_words(struct check *check, int repair)
+{
+	uint64_t n_slots = check->index->n_buckets * LOG_WORDS, slot;
+	enum kiln_status status = KILN_OK;
+	size_t i;
+
+	for (slot = 0; slot < n_slots && !status; slot++)
+		status = check_slot(check, slot, repair);
+	for (i = 0; i < check->n_gone && !status; i++)
+		if (still_leads(check->index, check->gone[i].slot,
+				check->gone[i].word))
+			note_damage(check, check->gone[i].slot,
+				    check->gone[i].word, KILN_MISS, repair);
+	return status;
 }
 
 /* ---- The account ----------------------------------------------------- */
@@ -341,7 +399,7 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 		status =
 			check.whole ? check_segments(&check) : KILN_E_NO_MEMORY;
 		if (!status)
-			check_words(&check, repair);
+			status = check_words(&check, repair);
 	}
 	if (!status && flags)
 		ki_log_count_anew(log, index, &check.report);
@@ -351,6 +409,7 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 		*out_report = check.report;
 	free(check.window.data);
 	free(check.whole);
+	free(check.gone);
 	return status;
 }
 
