@@ -520,15 +520,21 @@ static void verify_finds_damage_and_puts_it_aside(void **state)
 {
 	char *directory = filled();
 	struct ended ended;
-	json_t *json;
+	json_t *json, *named;
+	const char *key;
 
 	damage(directory);
 	json = ask_json(directory, "verify", 4);
 	assert_int_equal(number_of(json, "damaged"), 1);
 	assert_int_equal(number_of(json, "repaired"), 0);
-	json_decref(json);
+	named = json_array_get(json_object_get(json, "damaged_entries"), 0);
+	key = json_string_value(json_object_get(named, "key"));
+	assert_int_equal(strlen(key), 32);
 	ended = ask(directory, "verify", "--repair");
 	assert_int_equal(status_of(&ended), 4);
+	assert_non_null(strstr(ended.out, key));
+	assert_non_null(strstr(ended.out, "1 put aside"));
+	json_decref(json);
 	ended_free(&ended);
 	json = ask_json(directory, "verify", 0);
 	assert_int_equal(number_of(json, "entries"), 2);

@@ -2,12 +2,44 @@
 
 /* kiln verify: read and check every entry, or only what is kept count of. */
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "out.h"
 #include "progress.h"
 #include "store.h"
 #include "verbs.h"
+
+static void key_of(const struct kiln_damaged *damaged,
+		   char out[2 * KILN_DIGEST_BYTES + 1])
+{
+	out[0] = '\0';
+	if (damaged->has_digest)
+		ki_hex(damaged->digest, KILN_DIGEST_BYTES, out);
+}
+
+static void add_damaged(struct ki_json *json,
+			const struct kiln_verify_report *report)
+{
+	char key[2 * KILN_DIGEST_BYTES + 1];
+	unsigned i;
+
+	ki_json_array(json, "damaged_entries");
+	for (i = 0; i < report->n_named; i++) {
+		const struct kiln_damaged *damaged = &report->named[i];
+
+		key_of(damaged, key);
+		ki_json_object(json, NULL);
+		if (*key)
+			ki_json_string(json, "key", key);
+		else
+			ki_json_null(json, "key");
+		ki_json_string(json, "file", damaged->file);
+		ki_json_number(json, "offset", damaged->offset);
+		ki_json_end(json);
+	}
+	ki_json_end(json);
+}
 
 static void print_json(struct ki_bytes *out, unsigned flags,
 		       const struct kiln_verify_report *report)
@@ -29,7 +61,29 @@ static void print_json(struct ki_bytes *out, unsigned flags,
 		ki_json_number(&json, "bytes_noted", report->bytes_noted);
 		ki_json_number(&json, "bytes_counted", report->bytes_counted);
 	}
+	add_damaged(&json, report);
 	ki_json_end(&json);
+}
+
+static void print_damaged(struct ki_bytes *out,
+			  const struct kiln_verify_report *report)
+{
+	char key[2 * KILN_DIGEST_BYTES + 1];
+	unsigned i;
+
+	for (i = 0; i < report->n_named; i++) {
+		const struct kiln_damaged *damaged = &report->named[i];
+
+		key_of(damaged, key);
+		ki_bytes_printf(out, "  %s%s", key, *key ? "  " : "");
+		(void)ki_out_safe(out, damaged->file, 0);
+		ki_bytes_printf(out, " at %llu\n",
+				(unsigned long long)damaged->offset);
+	}
+	if (report->n_damaged > report->n_named)
+		ki_bytes_printf(out, "  and %llu more\n",
+				(unsigned long long)(report->n_damaged -
+						     report->n_named));
 }
 
 static void print_entries(struct ki_bytes *out,
@@ -46,6 +100,7 @@ static void print_entries(struct ki_bytes *out,
 		ki_bytes_printf(out, ", %llu put aside",
 				(unsigned long long)report->n_repaired);
 	ki_bytes_add_string(out, "\n");
+	print_damaged(out, report);
 	if (report->n_dead)
 		ki_bytes_printf(
 			out, "%s are of entries replaced or removed\n",

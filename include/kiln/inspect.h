@@ -114,6 +114,16 @@ typedef void kiln_progress_fn(void *arg, uint64_t done, uint64_t total);
 #define KILN_VERIFY_ACCOUNTING                                                 \
 	(1u << 1) /* only count anew what is kept count of */
 
+#define KILN_DAMAGED_MAX 32 /* that are named */
+
+/* Where a damaged entry lies, and whose it is if that can be told. */
+struct kiln_damaged {
+	int has_digest;
+	uint8_t digest[KILN_DIGEST_BYTES];
+	uint64_t offset;
+	char file[96]; /* in the store's directory; cut if it is longer */
+};
+
 struct kiln_verify_report {
 	uint64_t n_entries; /* that are whole */
 	uint64_t n_damaged; /* that are not, or cannot be read */
@@ -128,6 +138,9 @@ struct kiln_verify_report {
 	uint64_t n_counted;
 	uint64_t bytes_noted;
 	uint64_t bytes_counted;
+	/* The first of the damaged ones. */
+	unsigned n_named;
+	struct kiln_damaged named[KILN_DAMAGED_MAX];
 };
 
 /*

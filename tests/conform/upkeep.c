@@ -131,6 +131,20 @@ static void remove_larger(const char *path, void *arg)
 		unlink(path);
 }
 
+/* Whether a report names the entry of key n. */
+static int names(const struct kiln_verify_report *report, unsigned n)
+{
+	struct kiln_key *key = numbered_key(n);
+	unsigned i, n_found = 0;
+
+	for (i = 0; i < report->n_named; i++)
+		n_found += report->named[i].has_digest &&
+			   !memcmp(report->named[i].digest,
+				   kiln_key_digest(key), KILN_DIGEST_BYTES);
+	kiln_key_free(key);
+	return n_found == 1;
+}
+
 /* ---- Verify ------------------------------------------------------------------- */
 
 /* S13 */
@@ -157,6 +171,9 @@ static void repair_moves_what_is_damaged_and_nothing_else(void **state)
 	assert_int_equal(report.n_damaged, N_DAMAGED);
 	assert_int_equal(report.n_repaired, 0);
 	assert_int_equal(report.n_entries, 30 - N_DAMAGED);
+	assert_int_equal(report.n_named, N_DAMAGED);
+	for (n = 0; n < N_DAMAGED; n++)
+		assert_true(names(&report, damaged[n]));
 	report = verified(tier, KILN_VERIFY_REPAIR);
 	assert_int_equal(report.n_damaged, N_DAMAGED);
 	assert_int_equal(report.n_repaired, N_DAMAGED);

@@ -76,7 +76,9 @@ static void use(const struct kiln_key *key, int may_be_other)
 	struct ki_store_options options = { .sys = &ki_sys_posix,
 					    .directory = scratch_directory() };
 	struct kiln_cursor cursor = { { 0 } };
+	static const struct kiln_gc_options gc = { .age_max_s = 1 << 30 };
 	struct kiln_verify_report report;
+	struct kiln_gc_report cleaned;
 	struct kiln_blob *blob, *metadata;
 	struct kiln_entry entry;
 	struct kiln_tier *tier;
@@ -97,6 +99,7 @@ static void use(const struct kiln_key *key, int may_be_other)
 	}
 	(void)tier->ops->put(tier, key, NULL, 0, value, sizeof(value), 0);
 	(void)tier->ops->verify(tier, KILN_VERIFY_REPAIR, NULL, NULL, &report);
+	(void)tier->ops->gc(tier, &gc, NULL, NULL, &cleaned);
 	tier->ops->close(tier);
 }
 

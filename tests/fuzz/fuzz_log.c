@@ -167,7 +167,9 @@ static void use(uint32_t flags)
 {
 	struct kiln_tier *tier = open_store(flags);
 	struct kiln_cursor cursor = { { 0 } };
+	static const struct kiln_gc_options gc = { .age_max_s = 1 << 30 };
 	struct kiln_verify_report report;
+	struct kiln_gc_report cleaned;
 	struct kiln_store_info info;
 	struct kiln_entry entry;
 	unsigned n;
@@ -185,6 +187,7 @@ static void use(uint32_t flags)
 			     KILN_PUT_REPLACE);
 	(void)tier->ops->remove(tier, keys[4]);
 	(void)tier->ops->verify(tier, KILN_VERIFY_REPAIR, NULL, NULL, &report);
+	(void)tier->ops->gc(tier, &gc, NULL, NULL, &cleaned);
 	for (n = 0; n < N_ENTRIES; n++)
 		check_get(tier, n);
 	tier->ops->close(tier);

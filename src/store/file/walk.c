@@ -8,6 +8,7 @@
 #include "store/file/file.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -350,6 +351,23 @@ static int count_entry(void *arg, enum ki_file_kind kind,
 	return 0;
 }
 
+static void name_damaged(const struct ki_file_store *store,
+			 const uint8_t digest[KILN_DIGEST_BYTES],
+			 struct kiln_verify_report *report)
+{
+	char path[KI_PATH_MAX];
+	struct kiln_damaged *named;
+
+	if (report->n_named == KILN_DAMAGED_MAX ||
+	    ki_file_entry_path(store, digest, path))
+		return;
+	named = &report->named[report->n_named++];
+	named->has_digest = 1;
+	memcpy(named->digest, digest, sizeof(named->digest));
+	snprintf(named->file, sizeof(named->file), "%s",
+		 path + strlen(store->directory) + 1);
+}
+
 static int verify_entry(void *arg, enum ki_file_kind kind,
 			const uint8_t digest[KILN_DIGEST_BYTES],
 			const char *path, const char *name,
@@ -371,6 +389,7 @@ static int verify_entry(void *arg, enum ki_file_kind kind,
 		kiln_blob_unref(loaded.bytes);
 	} else if (status == KILN_E_FORMAT || status == KILN_E_IO) {
 		report->n_damaged++;
+		name_damaged(verification->store, digest, report);
 		if (status == KILN_E_FORMAT && verification->repair &&
 		    ki_file_quarantine(verification->store, digest))
 			report->n_repaired++;

@@ -17,6 +17,7 @@
 #include "store/log/log.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define WINDOW_BYTES ((uint64_t)1 << 20)
@@ -48,6 +49,8 @@ struct check {
 	struct gone *gone;
 	size_t n_gone;
 	size_t n_gone_max;
+	int has_digest; /* of the record that was read last */
+	uint8_t digest[KILN_DIGEST_BYTES];
 	struct window window;
 	struct kiln_verify_report report;
 };
@@ -235,8 +238,10 @@ static enum kiln_status check_word(struct check *check, uint64_t slot,
 	enum kiln_status status =
 		ki_log_view_open_alone(check->log, check->index, word, &view);
 
+	check->has_digest = !status;
 	if (status)
 		return status;
+	memcpy(check->digest, view.record.digest, sizeof(check->digest));
 	if (!ki_log_belongs(check->index, slot, word, view.record.digest))
 		status = KILN_E_COLLISION;
 	else if (!ki_log_view_check(check->log, &view))
@@ -254,6 +259,24 @@ static int still_leads(const struct log_index *index, uint64_t slot,
 	       log_word_is_live(word, ki_log_min_live(index));
 }
 
+static void name_damaged(struct check *check, uint64_t word,
+			 enum kiln_status status)
+{
+	struct kiln_verify_report *report = &check->report;
+	uint32_t number = log_word_segment(word, ki_log_min_live(check->index));
+	struct kiln_damaged *named;
+
+	if (report->n_named == KILN_DAMAGED_MAX)
+		return;
+	named = &report->named[report->n_named++];
+	snprintf(named->file, sizeof(named->file), "%s.%08x.val",
+		 check->log->name, number);
+	named->offset = (uint64_t)log_word_units(word) * LOG_UNIT;
+	named->has_digest = status == KILN_E_FORMAT && check->has_digest;
+	if (named->has_digest)
+		memcpy(named->digest, check->digest, sizeof(named->digest));
+}
+
 /* What became of it, once the record was read. */
 static void note_damage(struct check *check, uint64_t slot, uint64_t word,
 			enum kiln_status status, int repair)
@@ -261,6 +284,7 @@ static void note_damage(struct check *check, uint64_t slot, uint64_t word,
 	struct log_index *index = check->index;
 
 	check->report.n_damaged++;
+	name_damaged(check, word, status);
 	if (!repair || (status != KILN_E_FORMAT && status != KILN_MISS &&
 			status != KILN_E_COLLISION))
 		return;
@@ -413,6 +437,16 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 	return status;
 }
 
+/* There is none to work with: because it waits to be made anew? */
+static void note_index(struct ki_log *log, struct kiln_verify_report *report)
+{
+	if (!ki_log_is_damaged(log))
+		return;
+	report->n_damaged = report->n_named = 1;
+	snprintf(report->named[0].file, sizeof(report->named[0].file), "%s.idx",
+		 log->name);
+}
+
 enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 			       kiln_progress_fn *progress, void *arg,
 			       struct kiln_verify_report *out_report)
@@ -434,7 +468,7 @@ enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 	if (!status)
 		status = verify(log, index, flags, progress, arg, &report);
 	else if (status == KILN_MISS)
-		report.n_damaged = (uint64_t)ki_log_is_damaged(log);
+		note_index(log, &report);
 	if (!status || status == KILN_MISS)
 		*out_report = report;
 	ki_log_leave(log, stripe);
