@@ -299,7 +299,7 @@ inline scan(ix, k, place)
 	lowest = SLOTS;
 	higher = SLOTS;
 	unused = SLOTS;
-	has_newer = 0;
+	newer = SLOTS;
 	slot = 0;
 	do
 	:: slot == SLOTS -> break
@@ -313,7 +313,8 @@ inline scan(ix, k, place)
 				if
 				:: is_replacing && replaces[PLACE(w)] &&
 				   PLACE(w) > place ->
-					has_newer = 1
+					newer = slot;
+					newer_word = w
 				:: else ->
 					settled = slot;
 					settled_word = w
@@ -448,8 +449,9 @@ inline create(ix, k, place, answer)
 }
 
 /*
- * Replacing: settled at once, where a word of the key is in its place if it
- * beats that one.  It beats all but a replacing put at a higher place.
+ * Replacing: settled at once, where a word of the key is in its place.  What was
+ * there before ours was out is older; of two that are out, the replacing one at
+ * the higher place stays.
  */
 inline replace(ix, k, place, answer)
 {
@@ -464,28 +466,29 @@ inline replace(ix, k, place, answer)
 		scan(ix, k, place);
 		MAY_DIE;
 		if
-		:: own != SLOTS -> published = 1
-		:: else -> skip
-		fi;
-		if
-		:: settled == SLOTS ->
+		:: newer != SLOTS && own == SLOTS ->
+			settled = newer;
+			settled_word = newer_word
+		:: !(newer != SLOTS && own == SLOTS) && settled == SLOTS ->
 			settled = lowest;
 			settled_word = lowest_word
 		:: else -> skip
 		fi;
 		if
-		:: has_newer ->
-			if
-			:: own != SLOTS -> swap(ix, own, own_word, 0, did)
-			:: else -> skip
-			fi;
+		:: published && own == SLOTS -> answer = OK
+		:: own != SLOTS && newer != SLOTS ->
+			published = 1;
+			swap(ix, own, own_word, 0, did);
+			answer = (did -> OK : 0)
+		:: own != SLOTS && newer == SLOTS && settled == SLOTS ->
 			answer = OK
-		:: !has_newer && settled != SLOTS ->
-			swap(ix, settled, settled_word,
-			     (published -> 0 : WORD(place, 0)), did);
-			published = published || did
-		:: !has_newer && settled == SLOTS && published -> answer = OK
-		:: !has_newer && settled == SLOTS && !published ->
+		:: own != SLOTS && newer == SLOTS && settled != SLOTS ->
+			published = 1;
+			swap(ix, settled, settled_word, 0, did)
+		:: own == SLOTS && !published && settled != SLOTS ->
+			swap(ix, settled, settled_word, WORD(place, 0), did);
+			published = did
+		:: own == SLOTS && !published && settled == SLOTS ->
 			publish(ix, k, WORD(place, 0));
 			published = did
 		fi
@@ -575,7 +578,8 @@ proctype putter(byte k; bit is_replacing)
 	byte ix, place, answer, slot, own, own_word, w, tries, looks;
 	byte settled, settled_word, lowest, lowest_word, higher, higher_word;
 	byte unused, unused_word, seen, seen_word, published_at;
-	bit has_newer, published;
+	byte newer, newer_word;
+	bit published;
 	byte r_new, r_old, r_slot, r_word, r_place;
 	bit did, r_did;
 

@@ -196,6 +196,33 @@ static void replacing_keeps_the_last_value(void **state)
 	free(directory);
 }
 
+/* Where large values lie elsewhere, that is later than what comes after them. */
+static void of_large_and_small_values_the_last_stays(void **state)
+{
+	static const size_t sizes[] = {
+		100, 2000000, 300, 2000001, 70000, 200
+	};
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory);
+	struct kiln_key *key = numbered_key(1);
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct kiln_blob *blob;
+
+		assert_int_equal(
+			put_numbered(tier, 1, sizes[i], KILN_PUT_REPLACE),
+			KILN_OK);
+		assert_int_equal(tier->ops->get(tier, key, &blob, NULL),
+				 KILN_OK);
+		assert_int_equal(kiln_blob_size(blob), sizes[i]);
+		kiln_blob_unref(blob);
+		assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	}
+	tier->ops->close(tier);
+	kiln_key_free(key);
+	free(directory);
+}
+
 static void what_was_removed_is_gone(void **state)
 {
 	char *directory = harness_directory();
@@ -1219,6 +1246,7 @@ static const struct row rows[] = {
 	ROW(what_was_put_is_found_with_its_metadata, 0),
 	ROW(creating_keeps_the_first_value, 0),
 	ROW(replacing_keeps_the_last_value, 0),
+	ROW(of_large_and_small_values_the_last_stays, 0),
 	ROW(what_was_removed_is_gone, REMOVE),
 	ROW(a_wiped_tier_is_empty_and_usable, WIPE),
 	ROW(a_listing_shows_every_entry_once, LIST),

@@ -271,19 +271,18 @@ static void name_the_case(int number)
 static void what_is_left_is_right_and_in_use(void **state)
 {
 	const struct history nothing = { .n = 0 };
+	char *place = harness_directory();
+	char *directory = harness_path(place, "store");
 
 	for (seed = first_seed; seed < first_seed + n_seeds; seed++) {
-		char *place = harness_directory();
-		char *directory = harness_path(place, "store");
 		uint64_t random = seed;
 
 		assert_int_equal(mkdir(directory, 0700), 0);
 		live(directory, &nothing, &random);
-		harness_remove(place);
-		free(directory);
-		free(place);
 	}
 	alarm(0);
+	free(directory);
+	free(place);
 }
 
 static int read_arguments(int argc, char **argv)

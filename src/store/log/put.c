@@ -560,14 +560,18 @@ static enum kiln_status replace_step(struct ki_log *log,
 
 	if (status)
 		return status;
-	if (look.newer.word) {
-		if (look.own.word)
-			(void)clear(index, &look.own);
+	/* Replaced, removed or carried over since it was out. */
+	if (*published && !look.own.word)
 		return KILN_OK;
-	}
-	other = look.settled.word ? &look.settled : &look.lowest;
 	if (look.own.word)
 		*published = 1;
+	/* What was there before ours is older, wherever it lies: a large file
+	   has a higher number than the tail. */
+	if (look.newer.word && *published)
+		return clear(index, &look.own) ? KILN_OK : LOG_AGAIN;
+	other = look.newer.word	    ? &look.newer
+		: look.settled.word ? &look.settled
+				    : &look.lowest;
 	if (!other->word) {
 		if (*published)
 			return KILN_OK;
