@@ -462,6 +462,24 @@ static void gc_comes_under_a_lower_limit_this_once(void **state)
 	free(directory);
 }
 
+/* The tail is then the oldest segment that there is. */
+static void gc_evicts_where_all_values_are_large(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory, BOUND);
+	unsigned n;
+
+	put(tier, 0, 1000);
+	for (n = 1; n < 12; n++)
+		put(tier, n, 1300000);
+	assert_true(cleaned(tier, BOUND / 4, 0, 0).bytes_after <= BOUND / 4);
+	for (n = 0; n < 8; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_MISS);
+	assert_int_equal(get_numbered(tier, 11), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
 static void gc_leaves_what_is_within_all_limits(void **state)
 {
 	char *directory = harness_directory();
@@ -654,6 +672,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(limit_0_is_no_limit),
 		cmocka_unit_test(a_limit_too_low_for_anything_is_refused),
 		cmocka_unit_test(gc_comes_under_a_lower_limit_this_once),
+		cmocka_unit_test(gc_evicts_where_all_values_are_large),
 		cmocka_unit_test(gc_leaves_what_is_within_all_limits),
 		cmocka_unit_test(
 			gc_refuses_less_than_the_store_needs_for_itself),

@@ -8,7 +8,7 @@
  *	2  under byte 0: what dead writers left, old damaged bytes, the oldest
  *	   segments if nothing lives there, then such ones between the living
  *	3  under byte 0, taken anew for each segment so that no put waits for all
- *	   of it: evict the oldest until the limit holds
+ *	   of it: the spare goes, then the oldest, until the limit holds
  *
  * A segment between the living may be one into which a put is being written
  * that no word leads to yet, a large one above all.  So it must also have been
@@ -168,6 +168,30 @@ static int is_under(const struct cleaning *cleaning,
 	       census->bytes + LOG_SLACK_BYTES <= cleaning->bytes_max;
 }
 
+static int tail_is_nearly_full(const struct log_index *index,
+			       const struct log_census *census)
+{
+	uint64_t tail = index->header->tail;
+	uint64_t end = (uint64_t)log_tail_units(tail) * LOG_UNIT;
+	size_t i;
+
+	for (i = census->n_files; log_tail_is_sound(tail) && i-- > 0;)
+		if (census->files[i].number == log_tail_segment(tail))
+			return end > census->files[i].size / 4 * 3;
+	return 1;
+}
+
+/* What is used of the oldest needs a place to go to: mostly the spare, which
+   counts already.  0: there is one, from before. */
+static int begin_tail(struct cleaning *cleaning, struct log_census *census)
+{
+	if (cleaning->has_rolled)
+		return 0;
+	cleaning->has_rolled = 1;
+	(void)ki_log_new_tail(cleaning->log, cleaning->index, census);
+	return 1;
+}
+
 /* KILN_END: the limit holds, or nothing may go any more. */
 static enum kiln_status evict_one(struct cleaning *cleaning,
 				  struct log_census *census)
@@ -175,7 +199,6 @@ static enum kiln_status evict_one(struct cleaning *cleaning,
 	struct ki_log *log = cleaning->log;
 	struct log_index *index = cleaning->index;
 	uint64_t before = cleaning->report.bytes_before, n;
-	enum kiln_status status = KILN_OK;
 
 	cleaning->report.bytes_after = census->bytes;
 	if (is_under(cleaning, census))
@@ -186,17 +209,16 @@ static enum kiln_status evict_one(struct cleaning *cleaning,
 	if (census->quarantine_bytes) {
 		(void)ki_log_quarantine_drop(log, INT64_MAX, &n);
 		cleaning->report.n_quarantined += n;
-		status = n ? KILN_OK : KILN_END;
-	} else if (!cleaning->has_rolled) {
-		/* What is used of the oldest needs a place to go to. */
-		cleaning->has_rolled = 1;
-		(void)ki_log_new_tail(log, index, census);
-	} else if (ki_log_evict_oldest(log, index, census, 0)) {
-		status = census->has_spare && !ki_log_drop_spare(log, census)
-				 ? KILN_OK
-				 : KILN_END;
+		return n ? KILN_OK : KILN_END;
 	}
-	return status;
+	if (tail_is_nearly_full(index, census) && begin_tail(cleaning, census))
+		return KILN_OK;
+	if (census->has_spare && !ki_log_drop_spare(log, census))
+		return KILN_OK;
+	if (!ki_log_evict_oldest(log, index, census, 0))
+		return KILN_OK;
+	/* Large files alone do not roll: the tail is the oldest. */
+	return begin_tail(cleaning, census) ? KILN_OK : KILN_END;
 }
 
 /* ---- All of it ------------------------------------------------------- */
