@@ -42,16 +42,6 @@ static const struct call {
 };
 #define N_CALLS (sizeof(calls) / sizeof(calls[0]))
 
-void *ki_cl_own_call(const char *name)
-{
-	size_t i;
-
-	for (i = 0; i < N_CALLS; i++)
-		if (!strcmp(calls[i].name, name))
-			return calls[i].own;
-	return NULL;
-}
-
 int ki_cl_is_child(void)
 {
 	return ki_fork_counter != generation;
@@ -88,19 +78,32 @@ static void prepare(void)
 }
 
 /* Only what the next layer has can be taken over. */
+static void *next_of(const struct call *call)
+{
+	void *next;
+
+	memcpy(&next, (char *)&ki_cl_next + call->place, sizeof(next));
+	return next;
+}
+
 static void fill_table(void)
 {
 	size_t i;
 
-	for (i = 0; i < N_CALLS; i++) {
-		void *next;
-
-		memcpy(&next, (char *)&ki_cl_next + calls[i].place,
-		       sizeof(next));
-		if (next)
+	for (i = 0; i < N_CALLS; i++)
+		if (next_of(&calls[i]))
 			memcpy((char *)&table + calls[i].place, &calls[i].own,
-			       sizeof(next));
-	}
+			       sizeof(calls[i].own));
+}
+
+void *ki_cl_own_call(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < N_CALLS; i++)
+		if (!strcmp(calls[i].name, name))
+			return next_of(&calls[i]) ? calls[i].own : NULL;
+	return NULL;
 }
 
 PUBLIC cl_int CL_API_CALL clGetLayerInfo(cl_layer_info param_name,

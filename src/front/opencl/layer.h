@@ -514,7 +514,7 @@ void ki_cl_background_forget(void);
 KI_CL_CALLS(KI_CL_DECLARE)
 #undef KI_CL_DECLARE
 
-/* Ours for a name of the list above, or NULL. */
+/* Ours for a name of the list above that the table below us has, or NULL. */
 void *ki_cl_own_call(const char *name);
 
 /* Ours for a vendor's function that is given a program, or NULL; `address` is

@@ -603,6 +603,13 @@ static cl_int CL_API_CALL nothing(void)
 	return CL_SUCCESS;
 }
 
+static void *CL_API_CALL address_of(cl_platform_id platform, const char *name)
+{
+	static char place;
+
+	return &place;
+}
+
 typedef cl_int CL_API_CALL init_fn(cl_uint n, const cl_icd_dispatch *next,
 				   cl_uint *out_n,
 				   const cl_icd_dispatch **out_table,
@@ -620,7 +627,13 @@ static const cl_icd_dispatch *init_layer(void *layer, const char *name,
 	assert_non_null(init);
 	assert_non_null(next);
 	for (i = 0; i < n; i++)
-		next[i] = (void *)nothing;
+		next[i] =
+			i == offsetof(
+				     cl_icd_dispatch,
+				     clGetExtensionFunctionAddressForPlatform) /
+						sizeof(void *)
+				? (void *)address_of
+				: (void *)nothing;
 	assert_int_equal(
 		init(n, (const cl_icd_dispatch *)next, &told, &table, NULL),
 		CL_SUCCESS);
@@ -629,6 +642,23 @@ static const cl_icd_dispatch *init_layer(void *layer, const char *name,
 	assert_non_null(table);
 	free(next);
 	return table;
+}
+
+/* What the loader's table has not, the driver's own function does. */
+static void check_short_table(void *layer)
+{
+	const cl_uint upto_clone =
+		offsetof(cl_icd_dispatch, clCloneKernel) / sizeof(void *);
+	const cl_icd_dispatch *table =
+		init_layer(layer, "clInitLayer", upto_clone);
+	cl_platform_id platform = (cl_platform_id)&table;
+
+	assert_ptr_equal(table->clGetExtensionFunctionAddressForPlatform(
+				 platform, "clCloneKernel"),
+			 address_of(platform, "clCloneKernel"));
+	assert_ptr_equal(table->clGetExtensionFunctionAddressForPlatform(
+				 platform, "clBuildProgram"),
+			 (void *)table->clBuildProgram);
 }
 
 static void both_loaders_find_their_entry_points(void **state)
@@ -656,6 +686,7 @@ static void both_loaders_find_their_entry_points(void **state)
 	table = init_layer(layer, "clInitLayer", upto_kernel);
 	assert_non_null(table->clBuildProgram);
 	assert_null(table->clCreateKernel);
+	check_short_table(layer);
 	table = init_layer(layer, "clInitLayerWithProperties", all + 1);
 	assert_non_null(table->clCreateKernel);
 	assert_null(table->clEnqueueNDRangeKernel);
