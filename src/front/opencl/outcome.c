@@ -150,14 +150,21 @@ struct ki_cl_shadow *ki_cl_shadow_of(struct ki_cl_program *program)
 	return shadow;
 }
 
+/* Whether the application still has it: its handle may be another's by now. */
+static int is_alive_locked(const struct ki_cl_program *program)
+	KI_REQUIRES(&ki_cl_lock)
+{
+	return program->app_refs || program->n_shadow_kernels;
+}
+
 /* One reference more to H in the driver, once. */
 static void hold(struct ki_cl_program *program)
 {
 	int must;
 
 	ki_mutex_lock(&ki_cl_lock);
-	must = !program->holds;
-	program->holds = 1;
+	must = !program->holds && is_alive_locked(program);
+	program->holds |= must;
 	ki_mutex_unlock(&ki_cl_lock);
 	if (must)
 		(void)ki_cl_next.clRetainProgram(program->handle);
@@ -173,8 +180,7 @@ void ki_cl_program_shadow(struct ki_cl_program *program,
 		hold(program);
 	ki_mutex_lock(&ki_cl_lock);
 	before = program->shadow;
-	/* The application may have let go meanwhile. */
-	kept = !shadow || program->app_refs || program->n_shadow_kernels;
+	kept = !shadow || is_alive_locked(program);
 	if (kept)
 		program->shadow = shadow;
 	program->had_kernels = 0;
