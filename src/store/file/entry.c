@@ -246,6 +246,9 @@ int ki_file_quarantine(const struct ki_file_store *store,
 	    ki_path_join(directory, store->root, "quarantine") ||
 	    ki_path_join(to, directory, digits))
 		return 0;
+	/* A power loss may have left both names for one file, which rename(2)
+	   would leave so. */
+	(void)sys->unlink(sys, to);
 	err = sys->rename(sys, from, to);
 	if (err == -ENOENT && !ki_file_make_directory(store, directory))
 		err = sys->rename(sys, from, to);

@@ -109,8 +109,8 @@ static void a_damaged_entry_is_put_aside_and_made_anew(void **state)
 	struct kiln_tier *tier = open_store(&ki_sys_posix, directory, 0, 0);
 	char *path = path_of(directory, 1);
 	char *aside = harness_path(directory, "kiln.files/quarantine");
+	char *bytes, *twin;
 	size_t size;
-	char *bytes;
 
 	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
 	bytes = harness_read(path, &size);
@@ -128,6 +128,16 @@ static void a_damaged_entry_is_put_aside_and_made_anew(void **state)
 	harness_write(path, "junk", 4);
 	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
 	assert_int_equal(get(tier, 1), KILN_OK);
+
+	/* S12: a rename into the quarantine that was cut short. */
+	assert_int_equal(unlink(path), 0);
+	twin = harness_path(aside, strrchr(path, '/') + 1);
+	assert_int_equal(link(twin, path), 0);
+	assert_int_equal(get(tier, 1), KILN_E_FORMAT);
+	assert_false(exists(path));
+	assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+	assert_int_equal(get(tier, 1), KILN_OK);
+	free(twin);
 	tier->ops->close(tier);
 	free(aside);
 	free(path);
