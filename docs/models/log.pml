@@ -560,8 +560,13 @@ inline put(k, is_replacing)
 					if
 					:: answer == OK && SEGMENT(place) <
 						       indexes[ix].min_live ->
-						swap(ix, own, WORD(place, 0), 0,
-						     did);
+						if
+						:: own != SLOTS ->
+							swap(ix, own,
+							     WORD(place, 0), 0,
+							     did)
+						:: else -> skip
+						fi;
 						place = 0;
 						published = 0;
 						answer = AGAIN
