@@ -16,6 +16,9 @@
 
 #include "harness/harness.h"
 
+#include "base/bytes.h"
+#include "base/hash.h"
+
 #include "conform/kinds.h"
 
 #define BOUND	((uint64_t)4 << 20)
@@ -388,6 +391,123 @@ static void every_size_comes_back(void **state)
 }
 
 /* S01 */
+/* x with x ^ x >> n == y. */
+static uint64_t undo_shift(uint64_t y, unsigned n)
+{
+	uint64_t x = y;
+
+	for (unsigned done = n; done < 64; done += n)
+		x = y ^ x >> n;
+	return x;
+}
+
+static uint64_t inverse(uint64_t odd)
+{
+	uint64_t x = odd;
+
+	for (int i = 0; i < 6; i++)
+		x *= 2 - odd * x;
+	return x;
+}
+
+/*
+ * Of 33 to 128 bytes XXH3 adds up products, one of them of the two halves of
+ * the last 16 bytes, each under a part of the secret.  With one half so that
+ * its factor is 1, the other sets the sum, and so the hash, to anything.
+ */
+static void aim_at_zero(uint8_t *bytes, size_t size)
+{
+	static const uint8_t secret[16] = { 0xde, 0xd4, 0x6d, 0xe9, 0x83, 0x90,
+					    0x97, 0xdb, 0x72, 0x40, 0xa4, 0xa4,
+					    0xb7, 0xb3, 0x67, 0x1f };
+	uint8_t *low = bytes + size - 16, *high = bytes + size - 8;
+	uint64_t sum;
+
+	ki_put_u64(low, ki_get_u64(secret) ^ 1);
+	ki_put_u64(high, ki_get_u64(secret + 8));
+	sum = undo_shift(ki_xxh3_64(bytes, size), 32);
+	sum = undo_shift(sum * inverse(0x165667919E3779F9u), 37);
+	ki_put_u64(high, ki_get_u64(secret + 8) ^ (0 - sum));
+	assert_int_equal(ki_xxh3_64(bytes, size), 0);
+}
+
+/* S14: a checksum of 0 is a checksum. */
+static void a_checksum_of_zero_is_like_any_other(void **state)
+{
+	static const uint32_t ways[] = { KILN_OPEN_COPY, KILN_OPEN_GUEST,
+					 KILN_OPEN_VERIFY_ALWAYS };
+	char *directory = harness_directory();
+	struct ki_store_options options = options_of(directory);
+	struct kiln_key *key = kiln_key_new();
+	struct kiln_tier *tier = open_in(directory);
+	uint8_t body[128] = { 0 };
+	size_t size;
+	const void *record;
+
+	/* A multiple of 8, so that no store has zeros behind it. */
+	kiln_key_add(key, "zero", "12345678", 8);
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	record = kiln_key_record(key, &size);
+	assert_int_equal(size % 8, 0);
+	memcpy(body, record, size);
+	aim_at_zero(body, size + 16);
+	assert_int_equal(tier->ops->put(tier, key, NULL, 0, body + size, 16, 0),
+			 KILN_OK);
+	for (size_t i = 0; i <= sizeof(ways) / sizeof(ways[0]); i++) {
+		struct kiln_verify_report report;
+		struct kiln_blob *blob;
+
+		assert_int_equal(tier->ops->get(tier, key, &blob, NULL),
+				 KILN_OK);
+		assert_int_equal(kiln_blob_size(blob), 16);
+		assert_memory_equal(kiln_blob_data(blob), body + size, 16);
+		kiln_blob_unref(blob);
+		if (tier->ops->verify) {
+			assert_int_equal(
+				tier->ops->verify(tier, 0, NULL, NULL, &report),
+				KILN_OK);
+			assert_int_equal(report.n_damaged, 0);
+		}
+		if (!kind->persists || i == sizeof(ways) / sizeof(ways[0]))
+			break;
+		tier->ops->close(tier);
+		options.flags = ways[i];
+		tier = open_with(&options);
+	}
+	tier->ops->close(tier);
+	kiln_key_free(key);
+	free(directory);
+}
+
+/* S14: nobody looks at a value that can never fit. */
+static void a_huge_value_is_refused_unseen(void **state)
+{
+	static const uint64_t sizes[] = { (uint64_t)1 << 31, (uint64_t)1 << 32,
+					  (uint64_t)1 << 40, (uint64_t)1 << 62,
+					  INT64_MAX,	     SIZE_MAX };
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_bounded(directory, BOUND, 0);
+	struct kiln_key *key = numbered_key(1);
+	const size_t size = (size_t)1 << 40;
+	void *value = mmap(NULL, size, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	assert_ptr_not_equal(value, MAP_FAILED);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (unsigned flags = 0; flags < 2; flags++)
+			assert_int_equal(
+				tier->ops->put(tier, key, NULL, 0, value,
+					       (size_t)sizes[i],
+					       flags ? KILN_PUT_REPLACE : 0),
+				KILN_E_TOO_LARGE);
+	assert_int_equal(get_numbered(tier, 1), KILN_MISS);
+	assert_int_equal(put_numbered(tier, 1, 1000, 0), KILN_OK);
+	tier->ops->close(tier);
+	munmap(value, size);
+	kiln_key_free(key);
+	free(directory);
+}
+
 static void keys_may_hold_any_bytes(void **state)
 {
 	static const struct row {
@@ -1252,6 +1372,8 @@ static const struct row rows[] = {
 	ROW(a_listing_shows_every_entry_once, LIST),
 	ROW(a_listing_survives_changes_below_it, REMOVE | LIST),
 	ROW(every_size_comes_back, 0),
+	ROW(a_checksum_of_zero_is_like_any_other, 0),
+	ROW(a_huge_value_is_refused_unseen, DISK),
 	ROW(keys_may_hold_any_bytes, 0),
 	ROW(verify_finds_nothing_wrong_with_a_sound_store, VERIFY),
 	ROW(the_bound_is_never_passed_and_the_newest_stays, 0),

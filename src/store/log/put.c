@@ -28,6 +28,7 @@ struct put {
 	const void *value;
 	size_t value_size;
 	int replaces;
+	int is_summed;
 	struct log_record record;
 
 	/* Set once the record is written. */
@@ -62,6 +63,21 @@ enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
 		&index->header->tail, &tail,
 		log_tail_word(number, *out_units + (uint32_t)n_units)));
 	return KILN_OK;
+}
+
+/* Not before it is known that there is room: a value that never fits costs
+   nothing, however large. */
+static void sum_body(struct put *put)
+{
+	struct ki_piece pieces[] = {
+		{ put->key->record.data, put->key->record.size },
+		{ put->metadata, put->metadata_size },
+		{ put->value, put->value_size },
+	};
+
+	if (!put->is_summed)
+		put->record.body_sum = ki_xxh3_64_pieces(pieces, 3);
+	put->is_summed = 1;
 }
 
 static enum kiln_status write_record(struct ki_log *log, struct put *put,
@@ -183,6 +199,7 @@ static enum kiln_status write_small(struct ki_log *log, struct log_index *index,
 	enum kiln_status status = LOG_AGAIN;
 	int tries, force;
 
+	sum_body(put);
 	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
 		uint64_t tail = index->header->tail;
 
@@ -222,6 +239,7 @@ static enum kiln_status write_large(struct ki_log *log, struct log_index *index,
 				   &number, &fd);
 	if (status)
 		return status;
+	sum_body(put);
 	status = write_record(log, put, fd, number, 0);
 	(void)log->sys->close(log->sys, fd);
 	if (!status)
@@ -716,17 +734,6 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	return status;
 }
 
-static void sum_body(struct put *put)
-{
-	struct ki_piece pieces[] = {
-		{ put->key->record.data, put->key->record.size },
-		{ put->metadata, put->metadata_size },
-		{ put->value, put->value_size },
-	};
-
-	put->record.body_sum = ki_xxh3_64_pieces(pieces, 3);
-}
-
 enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 			    const void *metadata, size_t metadata_size,
 			    const void *value, size_t value_size,
@@ -751,7 +758,6 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 	ki_log_record_init(&put.record, key, metadata_size, value_size,
 			   put.replaces ? LOG_REPLACES : 0,
 			   log->sys->realtime_ns(log->sys) / 1000000000);
-	sum_body(&put);
 
 	stripe = ki_log_enter(log);
 	ki_log_trust_unplaced(&log->unplaced);
