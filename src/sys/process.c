@@ -21,7 +21,7 @@ int ki_process_id(void)
 
 /*
  * Field 22 of /proc/PID/stat, counted behind the last ')': the command's name
- * may hold anything.
+ * may hold anything.  Who is dead and was not waited for yet has state Z or X.
  */
 uint64_t ki_process_start(int pid)
 {
@@ -42,6 +42,8 @@ uint64_t ki_process_start(int pid)
 		return 0;
 	text[n] = '\0';
 	place = strrchr(text, ')');
+	if (place && place[1] && (place[2] == 'Z' || place[2] == 'X'))
+		return 0;
 	for (field = 2; place && field < 22; field++)
 		place = strchr(place + 1, ' ');
 	if (!place || sscanf(place, " %llu", &start) != 1)

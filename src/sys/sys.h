@@ -183,7 +183,8 @@ uint64_t ki_fork_generation(void);
 extern _Atomic uint64_t ki_fork_counter;
 
 int ki_process_id(void);
-/* Start time of a process in clock ticks since boot; 0 if there is none. */
+/* Start time of a process in clock ticks since boot; 0 if there is none, or it
+   has died and its parent does not know yet. */
 uint64_t ki_process_start(int pid);
 /* Whether the process with this id and start time still runs. */
 int ki_process_alive(int pid, uint64_t start);

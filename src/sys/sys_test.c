@@ -108,6 +108,7 @@ static void a_dead_process_is_not_alive(void **state)
 {
 	pid_t child = fork();
 	uint64_t start;
+	siginfo_t info;
 
 	if (!child) {
 		pause();
@@ -118,6 +119,10 @@ static void a_dead_process_is_not_alive(void **state)
 	assert_true(ki_process_alive(child, start));
 	assert_false(ki_process_alive(child, start + 1));
 	kill(child, SIGKILL);
+	/* Also as long as nobody has asked how it ended. */
+	assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT),
+			 0);
+	assert_false(ki_process_alive(child, start));
 	waitpid(child, NULL, 0);
 	assert_false(ki_process_alive(child, start));
 }
