@@ -184,6 +184,8 @@ static void note_holder(struct ki_log *log, int fd, const struct kiln_key *key)
 			    holder_offset(key));
 }
 
+#define SLICE_NS 200000000u
+
 enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 				   const struct kiln_key *key,
 				   uint32_t timeout_ms,
@@ -191,8 +193,9 @@ enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 {
 	struct ki_log *log = (struct ki_log *)tier;
 	const struct ki_sys *sys = log->sys;
+	const uint64_t own = LOG_LOCK_BUILD(key->digest_low);
 	struct kiln_tier_lock *lock;
-	uint64_t deadline_ns, slice_ns;
+	uint64_t deadline_ns, slice_ns, offset = own;
 	int err, n_dead = 0;
 
 	if (log->readonly || log->guest)
@@ -203,27 +206,26 @@ enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 	deadline_ns = sys->monotonic_ns(sys) + (uint64_t)timeout_ms * 1000000;
 
 	/* Between slices look whether we wait for a dead one; twice, because a
-	   new holder may not have written its name yet. */
+	   new holder may not have written its name yet.  Those who know queue
+	   elsewhere, so that one of them follows. */
 	slice_ns = 1;
 	do {
-		err = ki_log_lock(
-			log, &lock->lock, LOG_LOCK_BUILD(key->digest_low),
-			slice_ns < deadline_ns ? slice_ns : deadline_ns);
-		n_dead = err == -ETIMEDOUT && holder_is_dead(log, key)
-				 ? n_dead + 1
-				 : 0;
-		if (n_dead == 2) {
-			lock->lock.fd = -1;
-			*out_lock = lock;
-			return KILN_OK;
-		}
-		slice_ns = sys->monotonic_ns(sys) + 200000000;
-	} while (err == -ETIMEDOUT && slice_ns - 200000000 < deadline_ns);
+		err = ki_log_lock(log, &lock->lock, offset,
+				  slice_ns < deadline_ns ? slice_ns
+							 : deadline_ns);
+		slice_ns = sys->monotonic_ns(sys) + SLICE_NS;
+		if (err != -ETIMEDOUT || offset != own)
+			continue;
+		n_dead = holder_is_dead(log, key) ? n_dead + 1 : 0;
+		if (n_dead == 2)
+			offset = LOG_LOCK_FOLLOW(key->digest_low);
+	} while (err == -ETIMEDOUT && slice_ns - SLICE_NS < deadline_ns);
 	if (err) {
 		free(lock);
 		return ki_log_status(err);
 	}
-	note_holder(log, lock->lock.fd, key);
+	if (offset == own)
+		note_holder(log, lock->lock.fd, key);
 	*out_lock = lock;
 	return KILN_OK;
 }
