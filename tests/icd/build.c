@@ -143,6 +143,7 @@ static cl_int work(struct job *job)
 {
 	cl_int status = CL_SUCCESS;
 
+	icd_delay("START_MS");
 	for (cl_uint i = 0; i < job->n_indices; i++) {
 		cl_int one = build_one(job, job->indices[i]);
 		if (one)
@@ -429,14 +430,14 @@ static cl_program linked_new(cl_context context, cl_uint n,
 			     const cl_device_id *devices, const char *options)
 {
 	cl_program program = icd_new(ICD_PROGRAM, sizeof(*program));
+	cl_uint places[ICD_DEVICES_MAX];
 
 	if (!program)
 		return NULL;
 	icd_ref(context);
 	program->context = context;
 	program->origin = ICD_LINKED;
-	program->n_devices = n;
-	memcpy(program->devices, devices, n * sizeof(devices[0]));
+	icd_program_take_devices(program, n, devices, places);
 	for (cl_uint i = 0; i < n; i++)
 		program->builds[i].options = strdup(options);
 	icd_program_hold_devices(program);
@@ -498,8 +499,8 @@ cl_program CL_API_CALL clLinkProgram(
 	icd_count("link");
 	icd_delay("LINK_MS");
 	for (cl_uint i = 0; i < n_devices; i++) {
-		one = link_one(&program->builds[i], devices[i], type, n_inputs,
-			       inputs);
+		one = link_one(&program->builds[i], program->devices[i], type,
+			       n_inputs, inputs);
 		if (one && !status)
 			status = one;
 	}

@@ -282,6 +282,11 @@ struct _cl_program {
 	struct icd_callback *callbacks;
 };
 void icd_program_unref(cl_program program);
+/* Its devices, in the order of the call or, with KILN_TEST_ICD_SORT_DEVICES, of
+   the context; `places` says where in the call each stood. */
+void icd_program_take_devices(cl_program program, cl_uint n,
+			      const cl_device_id *devices,
+			      cl_uint places[ICD_DEVICES_MAX]);
 /* With KILN_TEST_ICD_HOLD_DEVICES a program counts among its devices'
    references; called once it has its devices. */
 void icd_program_hold_devices(cl_program program);

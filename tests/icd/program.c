@@ -156,8 +156,31 @@ static cl_int check_devices(cl_context context, cl_uint n,
 	return CL_SUCCESS;
 }
 
+void icd_program_take_devices(cl_program program, cl_uint n,
+			      const cl_device_id *devices,
+			      cl_uint places[ICD_DEVICES_MAX])
+{
+	bool sorts = icd_flag("SORT_DEVICES", false);
+
+	program->n_devices = n;
+	for (cl_uint i = 0; i < n; i++) {
+		cl_uint at = i;
+		for (; sorts && at &&
+		       icd_context_find(program->context, devices[i]) <
+			       icd_context_find(program->context,
+						program->devices[at - 1]);
+		     at--) {
+			program->devices[at] = program->devices[at - 1];
+			places[at] = places[at - 1];
+		}
+		program->devices[at] = devices[i];
+		places[at] = i;
+	}
+}
+
 /* Each device gets its status; the first failure is the call's. */
-static cl_int read_binaries(cl_program program, const size_t *lengths,
+static cl_int read_binaries(cl_program program, const cl_uint *places,
+			    const size_t *lengths,
 			    const unsigned char **binaries,
 			    cl_int *binary_status)
 {
@@ -165,15 +188,17 @@ static cl_int read_binaries(cl_program program, const size_t *lengths,
 
 	for (cl_uint i = 0; i < program->n_devices; i++) {
 		cl_int status = CL_SUCCESS;
-		if (!binaries[i] || !lengths[i])
+		cl_uint from = places[i];
+		if (!binaries[from] || !lengths[from])
 			status = CL_INVALID_VALUE;
 		else if (!icd_flag("REFUSE_BINARIES", false))
-			program->builds[i].given = icd_unit_read(
-				binaries[i], lengths[i], program->devices[i]);
+			program->builds[i].given =
+				icd_unit_read(binaries[from], lengths[from],
+					      program->devices[i]);
 		if (!status && !program->builds[i].given)
 			status = CL_INVALID_BINARY;
 		if (binary_status)
-			binary_status[i] = status;
+			binary_status[from] = status;
 		if (!all)
 			all = status;
 	}
@@ -185,6 +210,7 @@ cl_program CL_API_CALL clCreateProgramWithBinary(
 	const size_t *lengths, const unsigned char **binaries,
 	cl_int *binary_status, cl_int *errcode_ret)
 {
+	cl_uint places[ICD_DEVICES_MAX];
 	cl_program program;
 	cl_int status;
 
@@ -200,10 +226,10 @@ cl_program CL_API_CALL clCreateProgramWithBinary(
 	program = program_new(context, ICD_BINARY);
 	if (!program)
 		return refuse(errcode_ret, CL_OUT_OF_HOST_MEMORY);
-	program->n_devices = n_devices;
-	memcpy(program->devices, devices, n_devices * sizeof(devices[0]));
+	icd_program_take_devices(program, n_devices, devices, places);
 	icd_program_hold_devices(program);
-	status = read_binaries(program, lengths, binaries, binary_status);
+	status = read_binaries(program, places, lengths, binaries,
+			       binary_status);
 	icd_count("%s", status ? "create-binary-refused" : "create-binary");
 	if (status) {
 		icd_program_unref(program);

@@ -253,6 +253,55 @@ void relinked(void)
 	end();
 }
 
+/* Whether the driver was called, by its own account. */
+static int was_called(const char *what)
+{
+	const char *path = getenv("KILN_TEST_ICD_CALLS");
+	FILE *file = path ? fopen(path, "r") : NULL;
+	char line[64];
+	int was = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		was |= !strncmp(line, what, strlen(what));
+	if (file)
+		fclose(file);
+	return was;
+}
+
+static void *link_thread(void *object)
+{
+	return clLinkProgram(context, 0, NULL, NULL, 1, object, NULL, NULL,
+			     NULL);
+}
+
+/* An object is compiled anew once the driver has been told to link it, but
+   before it looks. */
+void linked_meanwhile(void)
+{
+	cl_program headers[2] = { make(factor), make(offset) };
+	cl_program object = make(scale_source), linked;
+	pthread_t thread;
+	void *result;
+
+	compile(object, options, 2, headers);
+	pthread_create(&thread, NULL, link_thread, &object);
+	while (!was_called("link"))
+		sched_yield();
+	headers[0] = make(other_factor);
+	compile(object, options, 2, headers);
+	pthread_join(thread, &result);
+	linked = result;
+	capture(linked);
+	use(linked);
+	release(linked);
+	headers[0] = make(factor);
+	compile(object, options, 2, headers);
+	linked = link_some(NULL, 1, &object);
+	use(linked);
+	release(linked);
+	end();
+}
+
 /* Built, compiled and built again: only the last counts. */
 void rebuilt(void)
 {
@@ -607,6 +656,32 @@ void il_set_later(void)
 	end();
 }
 
+/* A constant is set once the driver has been told to build, but before it looks:
+   what comes of that is no program with the constant of before. */
+void il_set_meanwhile(void)
+{
+	static int one = 1;
+	cl_program programs[2];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		programs[i] = make_il(il_source);
+		set_constant(programs[i], 1, 7);
+		set_constant(programs[i], 2, 8);
+	}
+	say("build",
+	    clBuildProgram(programs[0], 0, NULL, options, on_notified, &one));
+	set_constant(programs[0], 1, 11);
+	await(programs[0]);
+	capture(programs[0]);
+	use(programs[0]);
+	build(programs[1], options);
+	use(programs[1]);
+	release(programs[0]);
+	release(programs[1]);
+	end();
+}
+
 /* The same handed out by name, and compiled and linked. */
 void il_linked(void)
 {
@@ -661,6 +736,60 @@ static cl_program from_binary(cl_program program)
 	for (i = 0; i < n_devices; i++)
 		free(binaries[i]);
 	return made;
+}
+
+/* The first object's binary for one device, the second's for the other. */
+static cl_program from_two(cl_program const parts[2], int is_turned)
+{
+	unsigned char *binaries[DEVICES_MAX];
+	const unsigned char *given[2];
+	size_t sizes[DEVICES_MAX], given_sizes[2];
+	cl_device_id turned[2] = { devices[is_turned], devices[!is_turned] };
+	cl_program made;
+	cl_int code = 1;
+	cl_uint i, j;
+
+	for (i = 0; i < 2; i++) {
+		clGetProgramInfo(parts[i], CL_PROGRAM_BINARY_SIZES,
+				 sizeof(sizes), sizes, NULL);
+		for (j = 0; j < n_devices; j++)
+			binaries[j] = calloc(1, sizes[j] + 1);
+		clGetProgramInfo(parts[i], CL_PROGRAM_BINARIES,
+				 sizeof(binaries), binaries, NULL);
+		given_sizes[i] = sizes[0];
+		given[i] = binaries[0];
+		for (j = 1; j < n_devices; j++)
+			free(binaries[j]);
+	}
+	made = clCreateProgramWithBinary(context, 2, turned, given_sizes, given,
+					 NULL, &code);
+	say("binary", code);
+	free((void *)(uintptr_t)given[0]);
+	free((void *)(uintptr_t)given[1]);
+	return made;
+}
+
+/* The same binaries, for the devices in either order. */
+void objects_turned(void)
+{
+	cl_program parts[2], headers[2], made, linked;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		headers[0] = make(i ? other_factor : factor);
+		headers[1] = make(offset);
+		parts[i] = make(scale_source);
+		compile(parts[i], options, 2, headers);
+	}
+	for (i = 0; i < 2; i++) {
+		made = from_two(parts, i);
+		linked = link_some(NULL, 1, &made);
+		use(linked);
+		show_binaries(linked, 0);
+		release(linked);
+		release(made);
+	}
+	end();
 }
 
 void objects(void)

@@ -44,23 +44,61 @@ static int is_linkable(cl_program program, cl_uint n_devices,
 	return n_devices > 0;
 }
 
-/* The driver's alone, but known as what may be linked. */
-static void add_object(cl_program handle, cl_context context, cl_uint n,
-		       const size_t *sizes, const unsigned char **binaries)
-{
-	const struct ki_cl_recipe *recipe = ki_cl_recipe_binary(
-		(const unsigned char *const *)binaries, sizes, n, 1, NULL);
-	struct ki_cl_made *made =
-		recipe ? ki_cl_made_new(recipe, NULL, 0, NULL) : NULL;
-	struct ki_cl_program *program =
-		made ? ki_cl_program_new(context, NULL) : NULL;
+/* What a call gave for each device. */
+struct given {
+	cl_uint n;
+	const cl_device_id *devices;
+	const size_t *sizes;
+	const unsigned char **binaries;
+};
 
-	if (program) {
-		ki_cl_program_become(program, 0, made);
-		(void)ki_cl_program_list(program, handle);
-	} else {
-		ki_cl_program_forget(handle);
+/* In the program's order of devices, which need not be the call's; NULL if it
+   does not have the same. */
+static struct ki_cl_recipe *recipe_of(const struct ki_cl_program *program,
+				      const struct given *given)
+{
+	cl_uint n = program->n_devices, i, j;
+	const unsigned char **binaries = calloc(n, sizeof(*binaries));
+	size_t *sizes = calloc(n, sizeof(*sizes));
+	struct ki_cl_recipe *recipe = NULL;
+
+	if (!binaries || !sizes || n != given->n)
+		goto out;
+	for (i = 0; i < n; i++) {
+		for (j = 0; j < n; j++)
+			if (given->devices[j] == program->devices[i])
+				break;
+		if (j == n)
+			goto out;
+		binaries[i] = given->binaries[j];
+		sizes[i] = given->sizes[j];
 	}
+	recipe = ki_cl_recipe_binary((const unsigned char *const *)binaries,
+				     sizes, n, 1, NULL);
+out:
+	free(binaries);
+	free(sizes);
+	return recipe;
+}
+
+/* The driver's alone, but known as what may be linked. */
+static void add_object(cl_program handle, cl_context context,
+		       const struct given *given)
+{
+	struct ki_cl_program *program = ki_cl_program_new(context, NULL);
+	struct ki_cl_recipe *recipe = NULL;
+	struct ki_cl_made *made = NULL;
+
+	if (!program || !ki_cl_program_list(program, handle)) {
+		ki_cl_program_forget(handle);
+		goto out;
+	}
+	if (!ki_cl_program_devices(program))
+		recipe = recipe_of(program, given);
+	if (recipe)
+		made = ki_cl_made_new(recipe, NULL, 0, NULL);
+	ki_cl_program_become(program, 0, made);
+out:
 	ki_cl_program_unref(program);
 	ki_cl_made_unref(made);
 	ki_cl_recipe_unref(recipe);
@@ -72,12 +110,16 @@ cl_program CL_API_CALL ki_clCreateProgramWithBinary(
 	const unsigned char **binaries, cl_int *binary_status,
 	cl_int *errcode_ret)
 {
+	const struct given given = { .n = num_devices,
+				     .devices = device_list,
+				     .sizes = lengths,
+				     .binaries = binaries };
 	cl_program program = ki_cl_next.clCreateProgramWithBinary(
 		context, num_devices, device_list, lengths, binaries,
 		binary_status, errcode_ret);
 
 	if (program && is_linkable(program, num_devices, device_list))
-		add_object(program, context, num_devices, lengths, binaries);
+		add_object(program, context, &given);
 	else
 		ki_cl_program_forget(program);
 	return program;
@@ -113,13 +155,17 @@ cl_int CL_API_CALL ki_clSetProgramSpecializationConstant(cl_program handle,
 							 size_t spec_size,
 							 const void *spec_value)
 {
-	cl_int result = ki_cl_next.clSetProgramSpecializationConstant(
-		handle, spec_id, spec_size, spec_value);
-	struct ki_cl_program *program =
-		result ? NULL : ki_cl_program_get(handle);
+	struct ki_cl_program *program = ki_cl_program_get(handle);
+	cl_int result;
 
 	if (program)
+		ki_cl_program_begin_set(program);
+	result = ki_cl_next.clSetProgramSpecializationConstant(
+		handle, spec_id, spec_size, spec_value);
+	if (program && !result)
 		ki_cl_program_constant(program, spec_id, spec_size, spec_value);
+	if (program)
+		ki_cl_program_end_set(program);
 	ki_cl_program_unref(program);
 	return result;
 }

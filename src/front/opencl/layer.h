@@ -143,6 +143,8 @@ struct ki_cl_program {
 	struct ki_cl_source *source;	  /* see ki_cl_program_source() */
 	struct ki_cl_constant *constants; /* of IL, by number */
 	cl_uint n_constants;
+	unsigned n_setting;		 /* threads that set one now */
+	unsigned n_sets;		 /* begun so far */
 	unsigned n_kernels;		 /* living, of either program */
 	unsigned n_shadow_kernels;	 /* of these, those of a shadow */
 	struct ki_cl_shadow *of_kernels; /* their shadow: one reference */
@@ -204,6 +206,15 @@ int ki_cl_program_devices(struct ki_cl_program *program);
 struct ki_cl_source *ki_cl_program_source(struct ki_cl_program *program);
 void ki_cl_program_lend_source(struct ki_cl_program *program);
 
+/* Around the driver's call that sets a constant of IL: not while the program
+   is claimed. */
+void ki_cl_program_begin_set(struct ki_cl_program *program);
+void ki_cl_program_end_set(struct ki_cl_program *program);
+/* How often that has begun; whether the constants that the driver has are now
+   those of a recipe. */
+unsigned ki_cl_program_sets(struct ki_cl_program *program);
+int ki_cl_program_is_set_as(struct ki_cl_program *program,
+			    const struct ki_cl_recipe *recipe);
 /* The driver has taken a constant of IL. */
 void ki_cl_program_constant(struct ki_cl_program *program, cl_uint id,
 			    size_t size, const void *value);
@@ -241,12 +252,16 @@ struct ki_cl_made *ki_cl_made_new(const struct ki_cl_recipe *recipe,
 				  struct ki_cl_targets *targets);
 struct ki_cl_made *ki_cl_made_ref(struct ki_cl_made *made);
 void ki_cl_made_unref(struct ki_cl_made *made);
-/* One reference, or NULL if that is not known. */
-struct ki_cl_made *ki_cl_made_of(struct ki_cl_program *program);
+/* One reference, or NULL if that is not known; and the number of the last
+   change, where that is asked for. */
+struct ki_cl_made *ki_cl_made_of(struct ki_cl_program *program,
+				 unsigned *out_change);
 
 /* It becomes something else: nothing is known any more.  The number of this
    change. */
 unsigned ki_cl_program_change(struct ki_cl_program *program);
+/* How many there have been. */
+unsigned ki_cl_program_changes(struct ki_cl_program *program);
 /* It has become this, unless it has changed again. */
 void ki_cl_program_become(struct ki_cl_program *program, unsigned change,
 			  struct ki_cl_made *made);
@@ -359,6 +374,10 @@ struct ki_cl_request {
 	cl_uint n_programs;
 	const cl_program *programs;
 	const char **names;
+	/* Of a link that was planned: its inputs, and the last change of each
+	   before that; else NULL. */
+	struct ki_cl_program *const *inputs;
+	const unsigned *changes;
 	void(CL_CALLBACK *notify)(cl_program program, void *user_data);
 	void *user_data;
 };
@@ -422,6 +441,7 @@ int ki_cl_go_native(struct ki_cl_program *program);
    `program` may be NULL. */
 struct ki_cl_aside {
 	struct ki_cl_program *program;
+	cl_program handle; /* whom the driver is given */
 	struct ki_cl_shadow *shadow;
 	struct ki_cl_made *made;
 	struct ki_cl_capture *capture;
@@ -429,7 +449,8 @@ struct ki_cl_aside {
 	unsigned change;
 	int had_kernels;
 };
-struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program);
+struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program,
+				   cl_program handle);
 void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result);
 
 /* The driver makes a new program by a recipe: NULL if it will not. */

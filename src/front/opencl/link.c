@@ -22,6 +22,7 @@ struct inputs {
 	cl_uint n;
 	struct ki_cl_program **programs; /* one reference each, or NULL */
 	struct ki_cl_made **made;	 /* the same */
+	unsigned *changes;		 /* of what they are, before that */
 	struct ki_cl_shadow **shadows;	 /* of those that the driver is given */
 	cl_program *handles;		 /* what the driver is given */
 	char *from_entry;		 /* whether that is an entry's */
@@ -39,6 +40,7 @@ static void inputs_fini(struct inputs *inputs)
 	}
 	free(inputs->programs);
 	free(inputs->made);
+	free(inputs->changes);
 	free(inputs->shadows);
 	free(inputs->handles);
 	free(inputs->from_entry);
@@ -52,11 +54,12 @@ static int inputs_init(struct inputs *inputs,
 	memset(inputs, 0, sizeof(*inputs));
 	inputs->programs = calloc((size_t)n + 1, sizeof(*inputs->programs));
 	inputs->made = calloc((size_t)n + 1, sizeof(*inputs->made));
+	inputs->changes = calloc((size_t)n + 1, sizeof(*inputs->changes));
 	inputs->shadows = calloc((size_t)n + 1, sizeof(*inputs->shadows));
 	inputs->handles = calloc((size_t)n + 1, sizeof(*inputs->handles));
 	inputs->from_entry = calloc((size_t)n + 1, 1);
-	if (!inputs->programs || !inputs->made || !inputs->shadows ||
-	    !inputs->handles || !inputs->from_entry) {
+	if (!inputs->programs || !inputs->made || !inputs->changes ||
+	    !inputs->shadows || !inputs->handles || !inputs->from_entry) {
 		inputs_fini(inputs);
 		return -1;
 	}
@@ -65,7 +68,8 @@ static int inputs_init(struct inputs *inputs,
 		inputs->handles[i] = request->programs[i];
 		inputs->programs[i] = ki_cl_program_get(request->programs[i]);
 		if (inputs->programs[i])
-			inputs->made[i] = ki_cl_made_of(inputs->programs[i]);
+			inputs->made[i] = ki_cl_made_of(inputs->programs[i],
+							&inputs->changes[i]);
 	}
 	return 0;
 }
@@ -275,8 +279,6 @@ static cl_int run(const struct ki_cl_guest *guest,
 
 	if (program && !*out_linked)
 		ki_cl_program_unlist(program);
-	if (!program)
-		ki_cl_program_forget(*out_linked);
 	return result;
 }
 
@@ -296,12 +298,14 @@ static cl_int link_natively(const struct ki_cl_guest *guest,
 		choose(guest, inputs, i);
 	if (inputs->n)
 		given.programs = inputs->handles;
+	if (made) {
+		given.inputs = inputs->programs;
+		given.changes = inputs->changes;
+	}
 	if (!inputs->any_from_entry)
 		return run(guest, program, &given, made, out_linked);
 	result = try_link(guest, program, &given, made, out_linked);
 	if (!result) {
-		if (!program)
-			ki_cl_program_forget(*out_linked);
 		if (request->notify)
 			request->notify(*out_linked, request->user_data);
 		return result;

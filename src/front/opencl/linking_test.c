@@ -245,6 +245,38 @@ static void objects_that_lose_something_are_compiled_for_a_link(void **state)
 	place_fini(&place);
 }
 
+/* ---- Order and time ------------------------------------------------------ */
+
+/* What is captured is found by what the same run makes next. */
+static void what_was_made_of_something_else_is_not_kept(void **state)
+{
+	static const struct {
+		const char *script;
+		const char *switches;
+	} runs[] = {
+		{ "objects-turned", "DEVICES=2" },
+		{ "objects-turned", "DEVICES=2 SORT_DEVICES=1" },
+		{ "il-set-meanwhile", "ASYNC=1 START_MS=100" },
+		{ "linked-meanwhile", "LINK_MS=100" },
+	};
+	struct place place;
+	char *native, *text;
+	size_t i;
+
+	for (i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+		place_init(&place);
+		set_all(&place, runs[i].switches);
+		native = run(&place, 0, runs[i].script, "-DK=2");
+		assert_non_null(strstr(native, "exit 0\n"));
+		set(&place, "KILN_TEST_CAPTURE", "1");
+		text = run(&place, 1, runs[i].script, "-DK=2");
+		same(native, text);
+		free(text);
+		free(native);
+		place_fini(&place);
+	}
+}
+
 /* ---- What is included ---------------------------------------------------- */
 
 /* A link is of what its objects were made of, not of what stands there now. */
@@ -367,6 +399,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_object_is_linked_without_compiling),
 		cmocka_unit_test(
 			objects_that_lose_something_are_compiled_for_a_link),
+		cmocka_unit_test(what_was_made_of_something_else_is_not_kept),
 		cmocka_unit_test(compiling_and_linking_leave_jobs),
 		cmocka_unit_test(
 			what_objects_include_is_the_same_or_nothing_is_kept),

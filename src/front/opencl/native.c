@@ -27,13 +27,21 @@ struct run {
 	void(CL_CALLBACK *notify)(cl_program program, void *user_data);
 	void *user_data;
 	uint64_t began_ns;
+	int is_known;	 /* there is a program */
 	unsigned change; /* of the program */
+	unsigned n_sets; /* of its constants, before */
+	/* What is linked, with the last change of each before: one reference
+	   each, until it is over. */
+	struct ki_cl_program **inputs;
+	unsigned *changes;
+	cl_uint n_inputs;
 	/* Atomic. */
 	_Atomic int is_over;
 	_Atomic int is_notified;
 	/* Under the lock: whoever takes them out owns them. */
 	struct ki_cl_program *program; /* one reference, or NULL */
 	struct ki_cl_capture *capture; /* one reference, or NULL */
+	int is_listed;		       /* a link, by its handle */
 	unsigned refs;	  /* the call's, the driver's or the stack's */
 	struct run *next; /* among the refused */
 };
@@ -213,6 +221,28 @@ static void count_build(const struct ki_cl_guest *guest, uint64_t build_ns,
 		kiln_count(guest->kiln, KILN_COUNT_BUILD_FAILURES, 1);
 }
 
+static void let_inputs_go(struct run *run)
+{
+	while (run->n_inputs)
+		ki_cl_program_unref(run->inputs[--run->n_inputs]);
+	free(run->inputs);
+	free(run->changes);
+	run->inputs = NULL;
+	run->changes = NULL;
+}
+
+/* Whether all that the driver could look at while it was at work was what the
+   key has: other threads set constants and compile what is linked. */
+static int is_of_key(const struct run *run, struct ki_cl_program *program)
+{
+	int same = ki_cl_program_sets(program) == run->n_sets;
+	cl_uint i;
+
+	for (i = 0; i < run->n_inputs && same; i++)
+		same = ki_cl_program_changes(run->inputs[i]) == run->changes[i];
+	return same;
+}
+
 /* The end, whoever sees it first. */
 static void end_run(struct run *run, cl_int result)
 {
@@ -235,25 +265,32 @@ static void end_run(struct run *run, cl_int result)
 				!is_built(program, capture->made->targets));
 	if (run->guest)
 		count_build(run->guest, build_ns, has_failed);
-	if (capture && !has_failed)
+	if (capture && !has_failed && is_of_key(run, program))
 		keep(run->guest, program, run->change, capture, build_ns);
 	else
 		ki_cl_capture_unref(capture);
+	let_inputs_go(run);
 	ki_cl_program_unref(program);
 }
 
-/* A link's program can be known by its handle now. */
+/* A link's program can be known by its handle now, once: whoever is notified
+   may release it, and it may come again. */
 static void list_linked(struct run *run, cl_program handle)
 {
 	struct ki_cl_program *program;
+	int is_listed;
 
 	ki_mutex_lock(&ki_cl_lock);
+	is_listed = run->is_listed;
+	run->is_listed = handle != NULL;
 	program = run->program;
 	if (program)
 		program->refs++;
 	ki_mutex_unlock(&ki_cl_lock);
 	if (program && handle)
 		(void)ki_cl_program_list(program, handle);
+	else if (!run->is_known && !is_listed)
+		ki_cl_program_forget(handle);
 	ki_cl_program_unref(program);
 }
 
@@ -282,8 +319,8 @@ static void park(struct run *run)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
-/* What the driver has on record of H's own builds. */
-static uint64_t mark_of(struct ki_cl_program *program)
+/* What the driver has on record of the builds of H, or of its twin. */
+static uint64_t mark_of(struct ki_cl_program *program, cl_program handle)
 {
 	uint64_t mark = 0;
 	cl_uint i;
@@ -298,12 +335,11 @@ static uint64_t mark_of(struct ki_cl_program *program)
 					     { options, sizeof(options) } };
 
 		(void)ki_cl_next.clGetProgramBuildInfo(
-			program->handle, program->devices[i],
-			CL_PROGRAM_BUILD_STATUS, sizeof(status), &status, NULL);
+			handle, program->devices[i], CL_PROGRAM_BUILD_STATUS,
+			sizeof(status), &status, NULL);
 		(void)ki_cl_next.clGetProgramBuildInfo(
-			program->handle, program->devices[i],
-			CL_PROGRAM_BUILD_OPTIONS, sizeof(options) - 1, options,
-			NULL);
+			handle, program->devices[i], CL_PROGRAM_BUILD_OPTIONS,
+			sizeof(options) - 1, options, NULL);
 		mark = ki_xxh3_64_pieces(pieces, 3);
 	}
 	return mark;
@@ -317,30 +353,30 @@ static int is_refusal(cl_int result)
 }
 
 /* Of wrong options some drivers say the same, for others the build has failed:
-   then H remembers. */
-static int never_began(struct ki_cl_program *program, cl_int result,
-		       uint64_t mark)
+   then the program remembers. */
+static int never_began(const struct ki_cl_aside *aside, cl_int result)
 {
 	if (result == CL_INVALID_BUILD_OPTIONS ||
 	    result == CL_INVALID_COMPILER_OPTIONS)
-		return mark_of(program) == mark;
+		return mark_of(aside->program, aside->handle) == aside->mark;
 	return is_refusal(result);
 }
 
-struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program)
+struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program,
+				   cl_program handle)
 {
-	struct ki_cl_aside aside = { .program = program };
+	struct ki_cl_aside aside = { .program = program, .handle = handle };
 
 	if (!program)
 		return aside;
 	aside.shadow = ki_cl_shadow_of(program);
-	aside.made = ki_cl_made_of(program);
+	aside.made = ki_cl_made_of(program, NULL);
 	aside.capture = ki_cl_capture_of(program);
 	ki_mutex_lock(&ki_cl_lock);
 	aside.had_kernels = program->had_kernels;
 	ki_mutex_unlock(&ki_cl_lock);
 	if (aside.shadow || aside.made)
-		aside.mark = mark_of(program);
+		aside.mark = mark_of(program, handle);
 	if (aside.shadow)
 		ki_cl_program_shadow(program, NULL);
 	aside.change = ki_cl_program_change(program);
@@ -363,8 +399,8 @@ static void put_capture_back(const struct ki_cl_aside *aside)
 
 void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result)
 {
-	int is_unchanged = (aside->shadow || aside->made) &&
-			   never_began(aside->program, result, aside->mark);
+	int is_unchanged =
+		(aside->shadow || aside->made) && never_began(aside, result);
 
 	if (is_unchanged)
 		ki_cl_program_become(aside->program, aside->change,
@@ -412,6 +448,25 @@ static cl_int call_driver(const struct ki_cl_request *request, struct run *run,
 	}
 }
 
+static int take_inputs(struct run *run, const struct ki_cl_request *request)
+{
+	cl_uint n = request->n_programs, i;
+
+	run->inputs = calloc(n, sizeof(struct ki_cl_program *));
+	run->changes = calloc(n, sizeof(*run->changes));
+	if (!run->inputs || !run->changes) {
+		let_inputs_go(run);
+		return -1;
+	}
+	for (i = 0; i < n; i++) {
+		ki_cl_program_ref(request->inputs[i]);
+		run->inputs[i] = request->inputs[i];
+		run->changes[i] = request->changes[i];
+	}
+	run->n_inputs = n;
+	return 0;
+}
+
 /* `here` (not to be freed) for what has ended when the call returns; NULL
    without memory. */
 static struct run *run_new(struct run *here, const struct ki_cl_guest *guest,
@@ -425,12 +480,18 @@ static struct run *run_new(struct run *here, const struct ki_cl_guest *guest,
 		return NULL;
 	run->guest = guest;
 	run->program = program;
+	run->is_known = program != NULL;
 	if (guest && program && made)
 		run->capture = capture_new(guest, program->platform, made);
 	run->handle = request->kind == KI_CL_LINK ? NULL : request->handle;
 	run->notify = request->notify;
 	run->user_data = request->user_data;
 	run->refs = 2;
+	/* Without memory for that, nothing is kept. */
+	if (run->capture && request->inputs && take_inputs(run, request)) {
+		ki_cl_capture_unref(run->capture);
+		run->capture = NULL;
+	}
 	return run;
 }
 
@@ -443,10 +504,15 @@ static cl_int run_unseen(struct ki_cl_program *program,
 	struct ki_cl_aside aside;
 	cl_int result;
 
-	if (!program || request->kind == KI_CL_LINK)
+	if (request->kind == KI_CL_LINK) {
+		result = call_driver(request, NULL, out_linked);
+		ki_cl_program_forget(*out_linked);
+		return result;
+	}
+	if (!program)
 		return call_driver(request, NULL, out_linked);
 	ki_cl_program_enter(program);
-	aside = ki_cl_put_aside(program);
+	aside = ki_cl_put_aside(program, request->handle);
 	ki_cl_mark_built(program, request->n_devices, request->devices);
 	result = call_driver(request, NULL, out_linked);
 	ki_cl_put_back(&aside, result);
@@ -476,6 +542,17 @@ static cl_int run_unseen_twin(struct ki_cl_program *program,
 	return result;
 }
 
+/* The program is entered: nobody sets its constants at this moment. */
+static void note_sets(struct run *run, struct ki_cl_program *program)
+{
+	run->n_sets = ki_cl_program_sets(program);
+	if (!run->capture ||
+	    ki_cl_program_is_set_as(program, run->capture->made->recipe))
+		return;
+	ki_cl_capture_unref(run->capture);
+	run->capture = NULL;
+}
+
 cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		 const struct ki_cl_request *request, struct ki_cl_made *made,
 		 cl_program *out_linked)
@@ -489,9 +566,12 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		return run_unseen_twin(program, request, out_linked);
 	if (!run)
 		return run_unseen(program, request, out_linked);
-	if (program)
+	if (program) {
 		ki_cl_program_enter(program);
-	aside = ki_cl_put_aside(program);
+		note_sets(run, program);
+	}
+	aside = ki_cl_put_aside(program, request->twin ? request->twin
+						       : request->handle);
 	run->change = aside.change;
 	run->began_ns = now_ns();
 	if (guest)

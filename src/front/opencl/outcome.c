@@ -58,7 +58,8 @@ void ki_cl_made_unref(struct ki_cl_made *made)
 	free(made);
 }
 
-struct ki_cl_made *ki_cl_made_of(struct ki_cl_program *program)
+struct ki_cl_made *ki_cl_made_of(struct ki_cl_program *program,
+				 unsigned *out_change)
 {
 	struct ki_cl_made *made;
 
@@ -66,8 +67,20 @@ struct ki_cl_made *ki_cl_made_of(struct ki_cl_program *program)
 	made = program->made;
 	if (made)
 		made->refs++;
+	if (out_change)
+		*out_change = program->n_changes;
 	ki_mutex_unlock(&ki_cl_lock);
 	return made;
+}
+
+unsigned ki_cl_program_changes(struct ki_cl_program *program)
+{
+	unsigned n;
+
+	ki_mutex_lock(&ki_cl_lock);
+	n = program->n_changes;
+	ki_mutex_unlock(&ki_cl_lock);
+	return n;
 }
 
 unsigned ki_cl_program_change(struct ki_cl_program *program)

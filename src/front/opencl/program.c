@@ -436,6 +436,62 @@ void ki_cl_program_constant(struct ki_cl_program *program, cl_uint id,
 	free(copy);
 }
 
+void ki_cl_program_begin_set(struct ki_cl_program *program)
+{
+	ki_mutex_lock(&ki_cl_lock);
+	while (program->is_busy == KI_CL_CLAIMED && !ki_cl_is_child())
+		ki_cond_wait(&ki_cl_idle, &ki_cl_lock);
+	program->n_setting++;
+	program->n_sets++;
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
+void ki_cl_program_end_set(struct ki_cl_program *program)
+{
+	ki_mutex_lock(&ki_cl_lock);
+	program->n_setting--;
+	ki_cond_signal_all(&ki_cl_idle);
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
+unsigned ki_cl_program_sets(struct ki_cl_program *program)
+{
+	unsigned n;
+
+	ki_mutex_lock(&ki_cl_lock);
+	n = program->n_sets;
+	ki_mutex_unlock(&ki_cl_lock);
+	return n;
+}
+
+static int has_constant(const struct ki_cl_recipe *recipe,
+			const struct ki_cl_constant *constant)
+{
+	cl_uint i;
+
+	for (i = 0; i < recipe->n_constants; i++)
+		if (recipe->constants[i].id == constant->id)
+			return recipe->constants[i].size == constant->size &&
+			       !memcmp(recipe->constants[i].value,
+				       constant->value, constant->size);
+	return 0;
+}
+
+int ki_cl_program_is_set_as(struct ki_cl_program *program,
+			    const struct ki_cl_recipe *recipe)
+{
+	cl_uint i;
+	int same;
+
+	ki_mutex_lock(&ki_cl_lock);
+	same = !program->n_setting &&
+	       program->n_constants == recipe->n_constants;
+	for (i = 0; i < program->n_constants && same; i++)
+		same = has_constant(recipe, &program->constants[i]);
+	ki_mutex_unlock(&ki_cl_lock);
+	return same;
+}
+
 const struct ki_cl_recipe *ki_cl_program_recipe(
 	struct ki_cl_program *program, enum ki_cl_recipe_kind kind,
 	const struct ki_cl_header *headers, cl_uint n_headers,
@@ -547,14 +603,14 @@ void ki_cl_program_rest(struct ki_cl_program *program)
 	(void)finish_ending(program, &ending);
 }
 
-/* Wait until nobody is at work, but not long for a fetch, and not for threads
+/* Wait until nobody is at work or sets a constant, but not long for a fetch, and not for threads
    that a forked child does not have: 0, or -1 if somebody still is. */
 static int await_locked(struct ki_cl_program *program) KI_REQUIRES(&ki_cl_lock)
 {
 	uint64_t deadline = 0;
 
-	while (program->is_busy && !ki_cl_is_child()) {
-		if (program->is_busy == KI_CL_CLAIMED) {
+	while ((program->is_busy || program->n_setting) && !ki_cl_is_child()) {
+		if (program->is_busy != KI_CL_FETCHED) {
 			ki_cond_wait(&ki_cl_idle, &ki_cl_lock);
 			continue;
 		}
