@@ -530,6 +530,22 @@ static void look_in(struct walk *walk, enum doubt doubt, const char *folder,
 		look_at(walk, doubt, path, place, depth);
 }
 
+/* Whether a name leads out of the folder that it is looked for in. */
+static int leads_out(const char *name)
+{
+	size_t size;
+	int depth = 0;
+
+	for (; *name && depth >= 0; name += size + (name[size] == '/')) {
+		size = strcspn(name, "/");
+		if (size == 2 && !memcmp(name, "..", 2))
+			depth--;
+		else if (size && (size != 1 || *name != '.'))
+			depth++;
+	}
+	return depth < 0;
+}
+
 /* Every place where `name`, included from `from` (NULL: the source), may be. */
 static void look_for(struct walk *walk, char mark, const char *name,
 		     const char *folder, const char *folder_label,
@@ -542,6 +558,10 @@ static void look_for(struct walk *walk, char mark, const char *name,
 
 	if (*name == '/') {
 		look_at(walk, CERTAIN, name, name, depth);
+		return;
+	}
+	if (search->has_header_files && leads_out(name)) {
+		refuse(walk, KILN_COUNT_MISS_UNRESOLVED);
 		return;
 	}
 	if (mark == '"' && *folder)

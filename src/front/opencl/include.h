@@ -45,6 +45,9 @@ struct ki_cl_search {
 	   directory: they count where they have the file. */
 	const char *const *driver_folders;
 	size_t n_driver_folders;
+	/* Whether the driver makes a folder within one of these for header
+	   programs, and looks there too: a name may not lead out of it. */
+	int has_header_files;
 	/* Headers that the driver puts before every source: what they define
 	   is not to be relied on in computed includes. */
 	const char *const *driver_headers;

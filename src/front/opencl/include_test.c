@@ -541,6 +541,52 @@ static void each_of_the_drivers_folders_is_looked_into(void **state)
 	free(directory);
 }
 
+/* Header programs in files of the driver's: what is beside their folder is not
+   known. */
+static void names_do_not_lead_out_of_the_folder_of_header_programs(void **state)
+{
+	static const struct {
+		const char *source;
+		enum kiln_status status;
+	} rows[] = {
+		{ "#include \"x.h\"", KILN_OK },
+		{ "#include \"a/../x.h\"", KILN_OK },
+		{ "#include \"./a//./../x.h\"", KILN_OK },
+		{ "#include \"..x.h\"", KILN_OK },
+		{ "#include \"/../x.h\"", KILN_OK },
+		{ "#include \"../x.h\"", KILN_E_UNSUPPORTED },
+		{ "#include <../x.h>", KILN_E_UNSUPPORTED },
+		{ "#include \"a/../../x.h\"", KILN_E_UNSUPPORTED },
+		{ "#include \"./../a/x.h\"", KILN_E_UNSUPPORTED },
+	};
+	char *directory = enter(FILES);
+	struct ki_cl_includes *includes = ki_cl_includes_new(&test_sys);
+	struct ki_cl_options options = { 0 };
+	size_t i;
+	int has;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (has = 0; has < 2; has++) {
+			struct ki_cl_search search = { .options = &options,
+						       .has_header_files =
+							       has };
+			struct kiln_key *key = kiln_key_new();
+			enum kiln_counter reason = KILN_COUNT_HITS_STORE;
+
+			assert_int_equal(
+				ki_cl_includes_add(
+					includes, &search, rows[i].source,
+					strlen(rows[i].source), key, &reason),
+				has ? rows[i].status : KILN_OK);
+			if (has && rows[i].status)
+				assert_int_equal(reason,
+						 KILN_COUNT_MISS_UNRESOLVED);
+			kiln_key_free(key);
+		}
+	ki_cl_includes_free(includes);
+	free(directory);
+}
+
 /* ---- Changes (S06) --------------------------------------------------- */
 
 static void a_change_anywhere_changes_the_key(void **state)
@@ -864,6 +910,8 @@ int main(void)
 		cmocka_unit_test(
 			the_drivers_folders_count_where_they_have_the_file),
 		cmocka_unit_test(each_of_the_drivers_folders_is_looked_into),
+		cmocka_unit_test(
+			names_do_not_lead_out_of_the_folder_of_header_programs),
 		cmocka_unit_test(a_change_anywhere_changes_the_key),
 		cmocka_unit_test(a_fresh_file_is_read_again),
 		cmocka_unit_test(a_settled_file_is_read_once),

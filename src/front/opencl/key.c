@@ -182,6 +182,8 @@ static enum kiln_status includes_to_key(struct ki_cl_identities *identities,
 
 	search.n_driver_folders = ki_cl_driver_folders(
 		ki_cl_identities_row(identities, build->platform), folders);
+	search.has_header_files =
+		search.n_driver_folders && build->recipe->n_headers;
 	search.n_driver_headers = ki_cl_identities_headers(
 		identities, build->platform, &search.driver_headers);
 	return ki_cl_includes_add_texts(ki_cl_identities_includes(identities),
