@@ -388,7 +388,10 @@ void linked_counting(void)
 	show_references(linked);
 	say("release kernel", clReleaseKernel(first));
 	say("release kernel", clReleaseKernel(second));
-	count(make_kernel(linked, "count"));
+	build(linked, options);
+	first = make_kernel(linked, "count");
+	count(first);
+	say("release kernel", clReleaseKernel(first));
 	release(linked);
 	release(part);
 	end();

@@ -351,14 +351,12 @@ static cl_int refuse_linked(const struct ki_cl_program *program,
 			    const struct ki_cl_shadow *shadow,
 			    const struct ki_cl_request *request)
 {
-	cl_program other = ki_cl_remake(shadow->made->recipe, program->context,
-					program->n_devices, program->devices);
+	struct ki_cl_shadow *twin = ki_cl_twin_new(program, shadow);
 	cl_int result = CL_INVALID_OPERATION;
 
-	if (other) {
-		result = refuse_by_another(other, request);
-		(void)ki_cl_next.clReleaseProgram(other);
-	}
+	if (twin)
+		result = refuse_by_another(twin->program, request);
+	ki_cl_shadow_unref(twin);
 	return result;
 }
 
@@ -421,6 +419,28 @@ static cl_int build_besides(const struct ki_cl_guest *guest,
 	return result;
 }
 
+/* Built is what the driver linked itself, and that answers if it was a build.
+   If not, what answered before does still: its variables are good. */
+static cl_int build_twin(const struct ki_cl_guest *guest,
+			 struct ki_cl_program *program,
+			 struct ki_cl_shadow *twin,
+			 const struct ki_cl_request *request)
+{
+	struct ki_cl_request of_twin = *request;
+	struct ki_cl_shadow *now;
+	cl_int result;
+
+	of_twin.twin = twin->program;
+	result = ki_cl_run(guest, program, &of_twin, NULL, NULL);
+	now = ki_cl_shadow_of(program);
+	if (now)
+		ki_cl_shadow_unref(twin);
+	else
+		ki_cl_program_shadow(program, twin);
+	ki_cl_shadow_unref(now);
+	return result;
+}
+
 /* What was linked is no program that the driver linked; if that matters, there
    must be one. */
 static cl_int build_linked(const struct ki_cl_guest *guest,
@@ -428,10 +448,15 @@ static cl_int build_linked(const struct ki_cl_guest *guest,
 			   const struct ki_cl_request *request)
 {
 	struct ki_cl_request of_twin = *request;
-	struct ki_cl_shadow *shadow = NULL;
+	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program), *twin = NULL;
 	cl_int result;
 
-	(void)ki_cl_make_twin(program);
+	if (shadow && shadow->is_own &&
+	    ki_cl_recipe_has_kernels(shadow->made->recipe))
+		twin = ki_cl_twin_new(program, shadow);
+	ki_cl_shadow_unref(shadow);
+	if (twin)
+		return build_twin(guest, program, twin, request);
 	of_twin.twin = ki_cl_answerer(program, &shadow);
 	result = ki_cl_run(guest, program, &of_twin, NULL, NULL);
 	ki_cl_shadow_unref(shadow);

@@ -477,6 +477,10 @@ struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
    be had. */
 cl_program ki_cl_shadow_load(struct ki_cl_shadow *shadow);
 
+/* What the driver links itself for what was linked from an entry: one
+   reference, or NULL if it would not. */
+struct ki_cl_shadow *ki_cl_twin_new(const struct ki_cl_program *program,
+				    const struct ki_cl_shadow *shadow);
 /* Have the driver link what was linked from an entry; that answers from now on.
    0, or -1 if it would not. */
 int ki_cl_make_twin(struct ki_cl_program *program);

@@ -51,7 +51,7 @@ static const struct row rows[] = {
 	  "ASYNC=1", 2, 0, 0, 1 },
 	{ "one object is another", "relinked", NULL, 0, 0, 0, 3 },
 	{ "built, compiled, built", "rebuilt", NULL, ANY, 2, 0, ANY },
-	{ "what is linked is built", "linked-built", NULL, 2, 1, 0, 1 },
+	{ "what is linked is built", "linked-built", NULL, 4, 2, 0, 1 },
 	{ "variables of what is linked, and not built", "linked-counting", NULL,
 	  1, 1, 0, 1 },
 	{ "a library", "library", NULL, 0, 0, 0, 2 },

@@ -229,27 +229,35 @@ cl_program ki_cl_shadow_load(struct ki_cl_shadow *shadow)
 	return program;
 }
 
+struct ki_cl_shadow *ki_cl_twin_new(const struct ki_cl_program *program,
+				    const struct ki_cl_shadow *shadow)
+{
+	struct ki_cl_shadow *twin = prepare(program, NULL, NULL);
+
+	if (!twin)
+		return NULL;
+	twin->program = ki_cl_remake(shadow->made->recipe, program->context,
+				     program->n_devices, program->devices);
+	if (!twin->program) {
+		drop(twin);
+		return NULL;
+	}
+	ki_cl_shadow_add(twin);
+	return twin;
+}
+
 int ki_cl_make_twin(struct ki_cl_program *program)
 {
-	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program), *twin = NULL;
+	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program), *twin;
 
 	if (!shadow || !shadow->is_own) {
 		ki_cl_shadow_unref(shadow);
 		return 0;
 	}
-	twin = prepare(program, NULL, NULL);
-	if (twin)
-		twin->program =
-			ki_cl_remake(shadow->made->recipe, program->context,
-				     program->n_devices, program->devices);
+	twin = ki_cl_twin_new(program, shadow);
 	ki_cl_shadow_unref(shadow);
 	if (!twin)
 		return -1;
-	if (!twin->program) {
-		drop(twin);
-		return -1;
-	}
-	ki_cl_shadow_add(twin);
 	ki_cl_program_shadow(program, twin);
 	return 0;
 }
