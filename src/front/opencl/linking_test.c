@@ -53,7 +53,7 @@ static const struct row rows[] = {
 	{ "built, compiled, built", "rebuilt", NULL, ANY, 2, 0, ANY },
 	{ "what is linked is built", "linked-built", NULL, 4, 2, 0, 1 },
 	{ "variables of what is linked, and not built", "linked-counting", NULL,
-	  1, 1, 0, 1 },
+	  2, 2, 0, 1 },
 	{ "a library", "library", NULL, 0, 0, 0, 2 },
 	{ "a library, everything asked", "library-asked", NULL, ANY, ANY, 0,
 	  2 },
