@@ -8,9 +8,9 @@
  * made as a temporary and renamed: complete or not there.  A spool holds at
  * most 64 MiB and nothing older than 7 days; beyond that a job is refused.
  * (A process that has counted the spool writes 1/16 of the room that was left
- * before it counts again, 256 KiB at least, so very many at once may pass 64 MiB
- * by that much each; what found no room is refused for ten seconds without
- * counting.)
+ * before it counts again, 256 KiB at least and 1 MiB at most, so very many at
+ * once may pass 64 MiB by that much each; what found no room is refused for ten
+ * seconds without counting.)
  */
 
 #include <stddef.h>
@@ -60,7 +60,8 @@ extern const char *const ki_cl_loader_variables[];
  * the key's digest, so one key has one job: KILN_EXISTS if it is there.
  * KILN_E_FULL (the spool's bound, or no space), KILN_E_READONLY, KILN_E_IO,
  * KILN_E_NO_MEMORY, KILN_E_OWNER (a symlink, someone else's, or writable by
- * others), KILN_E_UNSUPPORTED (not all bytes of the recipe were kept).  No driver call; holds no descriptor afterwards.
+ * others), KILN_E_UNSUPPORTED (not all bytes of the recipe were kept).  No
+ * driver call; holds no descriptor afterwards.
  */
 enum kiln_status ki_cl_job_write(const char *spool,
 				 const struct ki_cl_job *job);

@@ -42,7 +42,7 @@ enum kiln_status ki_cl_platform_status(struct ki_cl_identities *identities,
 				       cl_platform_id platform,
 				       const char **out_why);
 
-/* How a known driver behaves; from one table in identity.c. */
+/* How a known driver behaves; from one table in driver.c. */
 struct ki_cl_driver {
 	const char *name;     /* "pocl", "rusticl", ...; never NULL */
 	int fetch_is_cheap;   /* binaries may be fetched in passing */
