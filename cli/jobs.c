@@ -15,7 +15,8 @@
 #include "place.h"
 #include "sys/sys.h"
 
-#define NAMES_MAX 5 /* jobs named before "and N more" */
+#define NAMES_MAX     5 /* jobs named before "and N more" */
+#define WHY_BYTES_MAX 200
 
 /* ---- The spool ------------------------------------------------------------ */
 
@@ -205,6 +206,27 @@ static void remember(struct ki_bytes *list, uint64_t n, char *rest)
 	}
 }
 
+/* The reasons for which jobs stay: drivers, so they are few. */
+static void remember_why(struct ki_bytes *list, const char *rest)
+{
+	const char *reason = strchr(rest, ' ');
+	const char *text = reason ? strchr(reason + 1, ' ') : NULL;
+	struct ki_bytes words;
+
+	if (!reason)
+		return;
+	ki_bytes_init(&words);
+	ki_out_safe(&words, text ? text + 1 : reason + 1, 0);
+	if (!words.failed && words.size && list->size < WHY_BYTES_MAX &&
+	    (!list->size ||
+	     !memmem(list->data, list->size, words.data, words.size))) {
+		if (list->size)
+			ki_bytes_add_string(list, ", ");
+		ki_bytes_add(list, words.data, words.size);
+	}
+	ki_bytes_fini(&words);
+}
+
 static void take_line(struct progress *progress, char *line)
 {
 	struct ki_jobs_report *report = progress->report;
@@ -230,7 +252,8 @@ static void take_line(struct progress *progress, char *line)
 		remember(&report->failed, ++report->n_failed, rest);
 		progress->n_left -= progress->n_left != 0;
 	} else if (!strcmp(line, "skipped")) {
-		remember(&report->skipped, ++report->n_skipped, rest);
+		report->n_skipped++;
+		remember_why(&report->skipped, rest);
 	}
 	draw(progress);
 }
@@ -287,13 +310,26 @@ static void complain_list(const char *what, uint64_t n,
 			    (const char *)list->data);
 }
 
+static void complain_of_skipped(const struct ki_jobs_report *report)
+{
+	const struct ki_bytes *why = &report->skipped;
+	int is_one = report->n_skipped == 1;
+
+	if (!report->n_skipped || why->failed)
+		return;
+	ki_complain("%llu job%s: no worker may make %s here%s%.*s%s",
+		    (unsigned long long)report->n_skipped, is_one ? "" : "s",
+		    is_one ? "it" : "them", why->size ? " (" : "",
+		    (int)why->size, why->size ? (const char *)why->data : "",
+		    why->size ? ")" : "");
+}
+
 void ki_jobs_complain(const struct ki_jobs_report *report)
 {
 	int status = report->wait_status;
 
 	complain_list("not made", report->n_failed, &report->failed);
-	complain_list("no worker may make here", report->n_skipped,
-		      &report->skipped);
+	complain_of_skipped(report);
 	if (WIFSIGNALED(status))
 		ki_complain("kiln-worker was ended by signal %d",
 			    WTERMSIG(status));

@@ -28,10 +28,10 @@ int ki_jobs_start(const char *spool, const char *store_url);
 struct ki_jobs_report {
 	uint64_t n_done;
 	uint64_t n_failed;
-	uint64_t n_skipped;	/* no worker may make them here */
-	struct ki_bytes failed; /* "NAME (TEXT), NAME (TEXT)" */
-	struct ki_bytes skipped;
-	int wait_status; /* of the worker */
+	uint64_t n_skipped;	 /* no worker may make them here */
+	struct ki_bytes failed;	 /* "NAME (TEXT), NAME (TEXT)" */
+	struct ki_bytes skipped; /* each "TEXT" once, "TEXT, TEXT" */
+	int wait_status;	 /* of the worker */
 };
 
 /*

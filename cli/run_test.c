@@ -695,6 +695,8 @@ static const char script[] =
 	"failed 22222222222222222222222222222222 crash signal 11\n"
 	"jobs 0\n"
 	"skipped 33333333333333333333333333333333 driver Clover: unknown\n"
+	"skipped 44444444444444444444444444444444 driver Clover: unknown\n"
+	"skipped 55555555555555555555555555555555 driver rusticl: no\n"
 	"end 1 1 1\n";
 
 static void run_wait_names_what_stays(void **state)
@@ -712,8 +714,8 @@ static void run_wait_names_what_stays(void **state)
 	assert_string_equal(ended.out, "");
 	assert_string_equal(ended.err,
 			    "kiln: not made: 222222222222.. (signal 11)\n"
-			    "kiln: no worker may make here: "
-			    "333333333333.. (Clover: unknown)\n");
+			    "kiln: 3 jobs: no worker may make them here "
+			    "(Clover: unknown, rusticl: no)\n");
 	ended_free(&ended);
 	free(path);
 	free(directory);
@@ -796,7 +798,7 @@ static void wait_counts_what_was_made(void **state)
 	assert_int_equal(json_integer_value(json_object_get(json, "failed")),
 			 1);
 	assert_int_equal(json_integer_value(json_object_get(json, "skipped")),
-			 1);
+			 3);
 	assert_int_equal(json_integer_value(json_object_get(json, "left")), 1);
 	json_decref(json);
 	ended_free(&ended);
