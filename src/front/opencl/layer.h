@@ -454,7 +454,8 @@ struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program,
 void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result);
 
 /* The driver makes a new program by a recipe: NULL if it will not. */
-cl_program ki_cl_remake(const struct ki_cl_recipe *recipe, cl_context context,
+cl_program ki_cl_remake(cl_platform_id platform,
+			const struct ki_cl_recipe *recipe, cl_context context,
 			cl_uint n_devices, const cl_device_id *devices);
 /* It builds or compiles one that is there, for these devices (NULL: all). */
 cl_int ki_cl_make_again(struct ki_cl_program *program,

@@ -11,17 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static cl_program from_source(cl_context context,
-			      const struct ki_cl_source *source)
-{
-	if (source->il)
-		return ki_cl_next.clCreateProgramWithIL(context, source->il,
-							source->il_size, NULL);
-	return ki_cl_next.clCreateProgramWithSource(
-		context, source->n_strings,
-		(const char **)(uintptr_t)source->strings, source->lengths,
-		NULL);
-}
+#include "front/opencl/produce.h"
 
 static void release(cl_program *programs, cl_uint n)
 {
@@ -44,7 +34,12 @@ static cl_int compile(cl_program program, cl_context context,
 		goto out;
 	for (i = 0; i < recipe->n_headers; i++) {
 		names[i] = recipe->headers[i].name;
-		headers[i] = from_source(context, recipe->headers[i].source);
+		const struct ki_cl_source *source = recipe->headers[i].source;
+
+		headers[i] = ki_cl_next.clCreateProgramWithSource(
+			context, source->n_strings,
+			(const char **)(uintptr_t)source->strings,
+			source->lengths, NULL);
 		if (!headers[i])
 			goto out;
 	}
@@ -133,70 +128,16 @@ cl_int ki_cl_make_again(struct ki_cl_program *program,
 		    targets);
 }
 
-static cl_program from_binaries(const struct ki_cl_recipe *recipe,
-				cl_context context, cl_uint n_devices,
-				const cl_device_id *devices)
-{
-	const unsigned char **binaries = calloc(n_devices, sizeof(*binaries));
-	size_t *sizes = calloc(n_devices, sizeof(*sizes));
-	cl_program program = NULL;
-	cl_uint i;
-
-	if (!binaries || !sizes || recipe->n_binaries != n_devices)
-		goto out;
-	for (i = 0; i < n_devices; i++) {
-		binaries[i] = recipe->binaries[i].bytes;
-		sizes[i] = recipe->binaries[i].size;
-		if (!binaries[i])
-			goto out;
-	}
-	program = ki_cl_next.clCreateProgramWithBinary(
-		context, n_devices, devices, sizes, binaries, NULL, NULL);
-out:
-	free(binaries);
-	free(sizes);
-	return program;
-}
-
-static cl_program link_inputs(const struct ki_cl_recipe *recipe,
-			      cl_context context, cl_uint n_devices,
-			      const cl_device_id *devices)
-{
-	cl_program *inputs = calloc(recipe->n_inputs, sizeof(*inputs));
-	cl_program linked = NULL;
-	cl_int result = CL_SUCCESS;
-	cl_uint i;
-
-	if (!inputs)
-		return NULL;
-	for (i = 0; i < recipe->n_inputs && !result; i++) {
-		inputs[i] = ki_cl_remake(recipe->inputs[i].recipe, context,
-					 n_devices, devices);
-		result = inputs[i] ? CL_SUCCESS : CL_INVALID_PROGRAM;
-	}
-	if (!result)
-		linked = ki_cl_next.clLinkProgram(
-			context, n_devices, devices, recipe->options,
-			recipe->n_inputs, inputs, NULL, NULL, &result);
-	if (linked && result) {
-		(void)ki_cl_next.clReleaseProgram(linked);
-		linked = NULL;
-	}
-	release(inputs, recipe->n_inputs);
-	return linked;
-}
-
-cl_program ki_cl_remake(const struct ki_cl_recipe *recipe, cl_context context,
+cl_program ki_cl_remake(cl_platform_id platform,
+			const struct ki_cl_recipe *recipe, cl_context context,
 			cl_uint n_devices, const cl_device_id *devices)
 {
-	cl_program program;
+	cl_int result = CL_SUCCESS;
+	cl_program program =
+		ki_cl_produce(&ki_cl_next, platform, recipe, context, devices,
+			      n_devices, &result);
 
-	if (recipe->kind == KI_CL_LINK)
-		return link_inputs(recipe, context, n_devices, devices);
-	if (recipe->kind == KI_CL_BINARY)
-		return from_binaries(recipe, context, n_devices, devices);
-	program = from_source(context, recipe->source);
-	if (program && make(program, context, recipe, recipe->options, NULL)) {
+	if (program && result) {
 		(void)ki_cl_next.clReleaseProgram(program);
 		program = NULL;
 	}

@@ -236,8 +236,9 @@ struct ki_cl_shadow *ki_cl_twin_new(const struct ki_cl_program *program,
 
 	if (!twin)
 		return NULL;
-	twin->program = ki_cl_remake(shadow->made->recipe, program->context,
-				     program->n_devices, program->devices);
+	twin->program = ki_cl_remake(program->platform, shadow->made->recipe,
+				     program->context, program->n_devices,
+				     program->devices);
 	if (!twin->program) {
 		drop(twin);
 		return NULL;
