@@ -1224,6 +1224,7 @@ static const struct script {
 	{ "whatever", whatever },
 	{ "storm", storm },
 	{ "vendors", vendors },
+	{ "vendors-late", vendors_late },
 	{ "unknown-late", unknown_late },
 	{ "some-devices", some_devices },
 	{ "some-fail", some_fail },

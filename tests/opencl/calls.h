@@ -97,6 +97,7 @@ void cloned(void);
 
 /* Scripts of devices.c. */
 void vendors(void);
+void vendors_late(void);
 void unknown_late(void);
 void some_devices(void);
 void some_fail(void);

@@ -163,6 +163,21 @@ void vendors(void)
 	run_one(make_kernel(program, "look"));
 }
 
+/* What one of them left in a variable stays when nobody can know the next. */
+void vendors_late(void)
+{
+	cl_program program = make(counting_source);
+	write_fn write =
+		(write_fn)function("clEnqueueWriteGlobalVariableINTEL");
+	int forty = 40;
+
+	build(program, options);
+	say("write", write(queue, program, "counter", CL_TRUE, sizeof(forty), 0,
+			   &forty, 0, NULL, NULL));
+	function("clCountProgramKernelsKILN");
+	run_one(make_kernel(program, "count"));
+}
+
 /* A function that nobody can know is handed out while kernels live, or after
    they have; what they left in variables stays. */
 void unknown_late(void)

@@ -448,15 +448,18 @@ static cl_int build_linked(const struct ki_cl_guest *guest,
 			   const struct ki_cl_request *request)
 {
 	struct ki_cl_request of_twin = *request;
-	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program), *twin = NULL;
-	cl_int result;
+	struct ki_cl_shadow *shadow = ki_cl_shadow_of(program), *twin;
+	cl_int result = CL_INVALID_OPERATION; /* as most drivers say */
 
 	if (shadow && shadow->is_own &&
-	    ki_cl_recipe_has_kernels(shadow->made->recipe))
+	    ki_cl_recipe_has_kernels(shadow->made->recipe)) {
 		twin = ki_cl_twin_new(program, shadow);
+		if (twin)
+			result = build_twin(guest, program, twin, request);
+		ki_cl_shadow_unref(shadow);
+		return result;
+	}
 	ki_cl_shadow_unref(shadow);
-	if (twin)
-		return build_twin(guest, program, twin, request);
 	of_twin.twin = ki_cl_answerer(program, &shadow);
 	result = ki_cl_run(guest, program, &of_twin, NULL, NULL);
 	ki_cl_shadow_unref(shadow);

@@ -25,6 +25,8 @@ struct row {
 static const struct row rows[] = {
 	{ "vendors' functions that are given a program", "vendors", "-DK=2",
 	  NULL, 0, 2 },
+	{ "an unknown extension after a known one", "vendors-late", "-DK=2",
+	  NULL, 1, 1 },
 	{ "an unknown extension late", "unknown-late", "-DK=2", NULL, 4, 3 },
 	{ "some of the devices", "some-devices", "-DK=2", "DEVICES=2", 8, 2 },
 	{ "some of the devices, which answer for all", "some-devices", "-DK=2",

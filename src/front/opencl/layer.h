@@ -161,7 +161,7 @@ struct ki_cl_program {
 	int native;	      /* for good */
 	int is_busy;	      /* enum ki_cl_busy */
 	int owes_release;     /* the application's last, kept back */
-	int had_kernels;      /* since its last build */
+	int had_kernels;      /* since its last build, or their like */
 };
 
 struct ki_cl_kernel {
@@ -229,6 +229,8 @@ cl_int ki_cl_program_retain(struct ki_cl_program *program);
 cl_int ki_cl_program_release(struct ki_cl_program *program);
 /* Nothing of it is looked up any more. */
 void ki_cl_program_stay_native(struct ki_cl_program *program);
+/* Variables of what answers for it may have changed, as by kernels. */
+void ki_cl_program_is_used(struct ki_cl_program *program);
 /* Have H for oneself, unless the driver is at work on it already (-1). */
 int ki_cl_program_claim(struct ki_cl_program *program);
 /* The end of being busy: the thread that fetched or claimed calls this. */

@@ -47,6 +47,13 @@ static const struct row rows[] = {
 	  1, 1 },
 	{ "IL and its constants, warm, one fails", "il", NULL, 1, 0 },
 	{ "IL and its constants, warm, the rest fail", "il", NULL, 1, 1 },
+	{ "variables of what is linked, warm, one fails", "linked-counting",
+	  NULL, 1, 0 },
+	{ "vendors' functions, warm, one fails", "vendors", NULL, 1, 0 },
+	{ "one of two devices, warm, one fails", "one-of-two", "DEVICES=2", 1,
+	  0 },
+	{ "one of two devices, warm, the rest fail", "one-of-two", "DEVICES=2",
+	  1, 1 },
 	{ "binaries, warm, one fails", "binaries", NULL, 1, 0 },
 };
 
@@ -185,10 +192,10 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		step = argv[1];
 	for (i = 0; i < N; i++)
-		tests[i] = (struct CMUnitTest){ .name = rows[i].name,
-						.test_func =
-							a_program_cannot_tell,
-						.initial_state = (void *)(
-							uintptr_t)&rows[i] };
+		tests[i] = (struct CMUnitTest){
+			.name = rows[i].name,
+			.test_func = a_program_cannot_tell,
+			.initial_state = (void *)(uintptr_t)&rows[i]
+		};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

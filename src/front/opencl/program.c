@@ -646,6 +646,13 @@ void ki_cl_program_stay_native(struct ki_cl_program *program)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
+void ki_cl_program_is_used(struct ki_cl_program *program)
+{
+	ki_mutex_lock(&ki_cl_lock);
+	program->had_kernels = 1;
+	ki_mutex_unlock(&ki_cl_lock);
+}
+
 int ki_cl_program_claim(struct ki_cl_program *program)
 {
 	int err;

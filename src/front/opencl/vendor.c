@@ -185,6 +185,8 @@ static struct answerer answerer(cl_program handle)
 
 	if (program)
 		who.program = ki_cl_answerer(program, &who.shadow);
+	if (who.shadow)
+		ki_cl_program_is_used(program);
 	ki_cl_program_unref(program);
 	return who;
 }
