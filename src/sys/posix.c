@@ -162,6 +162,8 @@ static int posix_fsync(const struct ki_sys *sys, int fd)
 
 /* ---- Names ----------------------------------------------------------------- */
 
+/* No local file system is interrupted in these; one in user space may be. */
+
 static int64_t nanoseconds(struct timespec t)
 {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -192,7 +194,7 @@ static int posix_fstat(const struct ki_sys *sys, int fd,
 {
 	struct stat st;
 
-	return info_of(fstat(fd, &st), &st, out_info);
+	return info_of(TEMP_FAILURE_RETRY(fstat(fd, &st)), &st, out_info);
 }
 
 static int posix_stat(const struct ki_sys *sys, const char *path,
@@ -200,7 +202,7 @@ static int posix_stat(const struct ki_sys *sys, const char *path,
 {
 	struct stat st;
 
-	return info_of(stat(path, &st), &st, out_info);
+	return info_of(TEMP_FAILURE_RETRY(stat(path, &st)), &st, out_info);
 }
 
 static int posix_lstat(const struct ki_sys *sys, const char *path,
@@ -208,47 +210,49 @@ static int posix_lstat(const struct ki_sys *sys, const char *path,
 {
 	struct stat st;
 
-	return info_of(lstat(path, &st), &st, out_info);
+	return info_of(TEMP_FAILURE_RETRY(lstat(path, &st)), &st, out_info);
 }
 
 static int posix_link(const struct ki_sys *sys, const char *from,
 		      const char *to)
 {
-	return link(from, to) ? -errno : 0;
+	return TEMP_FAILURE_RETRY(link(from, to)) ? -errno : 0;
 }
 
 static int posix_rename(const struct ki_sys *sys, const char *from,
 			const char *to)
 {
-	return rename(from, to) ? -errno : 0;
+	return TEMP_FAILURE_RETRY(rename(from, to)) ? -errno : 0;
 }
 
 static int posix_unlink(const struct ki_sys *sys, const char *path)
 {
-	return unlink(path) ? -errno : 0;
+	return TEMP_FAILURE_RETRY(unlink(path)) ? -errno : 0;
 }
 
 static int posix_mkdir(const struct ki_sys *sys, const char *path,
 		       unsigned mode)
 {
-	return mkdir(path, (mode_t)mode) ? -errno : 0;
+	return TEMP_FAILURE_RETRY(mkdir(path, (mode_t)mode)) ? -errno : 0;
 }
 
 static int posix_rmdir(const struct ki_sys *sys, const char *path)
 {
-	return rmdir(path) ? -errno : 0;
+	return TEMP_FAILURE_RETRY(rmdir(path)) ? -errno : 0;
 }
 
 static int posix_chmod(const struct ki_sys *sys, const char *path,
 		       unsigned mode)
 {
-	return chmod(path, (mode_t)mode) ? -errno : 0;
+	return TEMP_FAILURE_RETRY(chmod(path, (mode_t)mode)) ? -errno : 0;
 }
 
 static int posix_touch(const struct ki_sys *sys, const char *path)
 {
-	return utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW) ? -errno
-								    : 0;
+	return TEMP_FAILURE_RETRY(
+		       utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW))
+		       ? -errno
+		       : 0;
 }
 
 /* ---- Directories ----------------------------------------------------------- */
@@ -267,7 +271,9 @@ static int posix_opendir(const struct ki_sys *sys, const char *path,
 	fd = above_standard(fd);
 	if (fd < 0)
 		return fd;
-	dir = fdopendir(fd);
+	do {
+		dir = fdopendir(fd);
+	} while (!dir && errno == EINTR);
 	if (!dir) {
 		err = -errno;
 		close(fd);
@@ -285,9 +291,10 @@ static int posix_readdir(const struct ki_sys *sys, struct ki_dir *dir,
 	do {
 		errno = 0;
 		entry = readdir((DIR *)dir);
-		if (!entry)
+		if (!entry && errno != EINTR)
 			return -errno;
-	} while (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
+	} while (!entry || !strcmp(entry->d_name, ".") ||
+		 !strcmp(entry->d_name, ".."));
 	*out_name = entry->d_name;
 	return 1;
 }
@@ -307,7 +314,10 @@ static int posix_map(const struct ki_sys *sys, int fd, uint64_t offset,
 
 	if (flags & KI_MAP_SHARED_WRITE)
 		protection |= PROT_WRITE;
-	data = mmap(NULL, size, protection, MAP_SHARED, fd, (off_t)offset);
+	do {
+		data = mmap(NULL, size, protection, MAP_SHARED, fd,
+			    (off_t)offset);
+	} while (data == MAP_FAILED && errno == EINTR);
 	if (data == MAP_FAILED)
 		return -errno;
 	*out_data = data;
@@ -325,7 +335,8 @@ static int posix_populate(const struct ki_sys *sys, const void *data,
 	uintptr_t from = (uintptr_t)data;
 	uintptr_t rest = from & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 
-	return madvise((void *)(from - rest), size + rest, MADV_POPULATE_READ)
+	return TEMP_FAILURE_RETRY(madvise((void *)(from - rest), size + rest,
+					  MADV_POPULATE_READ))
 		       ? -errno
 		       : 0;
 }
