@@ -410,9 +410,11 @@ static struct kiln_tier_lock *lock_build(struct kiln *kiln,
 	if (!store || !store->ops->lock || !ki_kiln_writes(kiln) ||
 	    (kiln->flags & KILN_OPEN_NO_BUILD_LOCK))
 		return NULL;
-	status = store->ops->lock(
-		store, key,
-		ki_flight_is_nested(flight) ? 0 : kiln->lock_timeout_ms, &lock);
+	status = store->ops->lock(store, key,
+				  !flight || ki_flight_is_nested(flight)
+					  ? 0
+					  : kiln->lock_timeout_ms,
+				  &lock);
 	if (status == KILN_OK)
 		return lock;
 	if (status == KILN_E_TIMEOUT)
@@ -526,7 +528,8 @@ static enum kiln_status run_build(struct kiln *kiln, const struct kiln_key *key,
 	return KILN_OK;
 }
 
-/* The leader's way.  *out_result is initialised, and stays the caller's. */
+/* The leader's way, or that of one who had no memory for a flight, and waits
+   for nobody.  *out_result is initialised, and stays the caller's. */
 static enum kiln_status fetch_or_build(struct kiln *kiln,
 				       const struct kiln_key *key,
 				       const struct ki_flight *flight,
@@ -621,7 +624,10 @@ COLD static enum kiln_status get_or_build_slowly(
 	kiln_build_result_init(&mine);
 	follow_generations(kiln);
 	status = ki_memory_begin(kiln->memory, key, &mine, &flight);
-	if (status == KILN_MISS) {
+	if (status == KILN_E_NO_MEMORY) {
+		/* Two threads may build, that is all. */
+		status = fetch_or_build(kiln, key, NULL, build, arg, &mine);
+	} else if (status == KILN_MISS) {
 		status = fetch_or_build(kiln, key, flight, build, arg, &mine);
 		ki_memory_finish(kiln->memory, flight,
 				 status == KILN_E_BUILD ? KILN_OK : status,
