@@ -194,7 +194,8 @@ enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
 	return ki_status_from_errno(err);
 }
 
-/* The whole file, from malloc().  -EBADMSG: not sound, this time. */
+/* The whole file, from malloc().  -EBADMSG: not sound, this time.  -ENOENT also
+   where somebody began one and came no further. */
 static int read_once(const struct ki_sys *sys, const char *path,
 		     struct head *out_head, void **out_data)
 {
@@ -208,7 +209,7 @@ static int read_once(const struct ki_sys *sys, const char *path,
 	if (size == KI_COUNTERS_BYTES && is_sound(out_head))
 		return 0;
 	free(*out_data);
-	return -EBADMSG;
+	return size < KI_COUNTERS_BYTES ? -ENOENT : -EBADMSG;
 }
 
 enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
