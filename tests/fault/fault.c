@@ -16,8 +16,7 @@ static const struct ki_sys *const real = &ki_sys_posix;
 /* Allocations have no context. */
 static struct fault *failing_memory;
 
-/* The error of this call, or 0. */
-static int strike(struct fault *fault, const char *name)
+int fault_strike(struct fault *fault, const char *name)
 {
 	if (!fault->armed)
 		return 0;
@@ -46,7 +45,7 @@ static int strike_call(const struct ki_sys *sys, const char *name)
 
 	if (fault->err == -ENOMEM || fault->err == FAULT_SHORT)
 		return 0;
-	err = strike(fault, name);
+	err = fault_strike(fault, name);
 	return is_held(err) ? 0 : err;
 }
 
@@ -54,7 +53,7 @@ static int is_short(const struct ki_sys *sys, const char *name)
 {
 	struct fault *fault = (struct fault *)(uintptr_t)sys;
 
-	return fault->err == FAULT_SHORT && strike(fault, name);
+	return fault->err == FAULT_SHORT && fault_strike(fault, name);
 }
 
 static int fault_open(const struct ki_sys *sys, const char *path,
@@ -98,7 +97,7 @@ static ssize_t fault_pwritev(const struct ki_sys *sys, int fd,
 	if (pieces[0].size > 1 && is_short(sys, "pwritev"))
 		return real->pwritev(real, fd, &one, 1, offset);
 	if (fault->err != -ENOMEM && fault->err != FAULT_SHORT)
-		err = strike(fault, "pwritev");
+		err = fault_strike(fault, "pwritev");
 	if (!err)
 		return real->pwritev(real, fd, pieces, n_pieces, offset);
 	n = real->pwritev(real, fd, &half, 1, offset);
@@ -175,7 +174,7 @@ static _Atomic long n_blocks;
 
 static int memory_fails(const char *name)
 {
-	return failing_memory && strike(failing_memory, name);
+	return failing_memory && fault_strike(failing_memory, name);
 }
 
 static void *counted(void *block)

@@ -54,6 +54,16 @@ int fault_next(struct fault *fault);
 void fault_arm(struct fault *fault);
 void fault_disarm(struct fault *fault);
 
+/* The error of this call, or 0; for those who stand between. */
+int fault_strike(struct fault *fault, const char *name);
+
+/*
+ * Between arming and disarming, what libc is asked for below ki_sys_posix fails
+ * too, for whoever is given no table.  For programs that link system.c.
+ */
+void fault_arm_system(struct fault *fault);
+void fault_disarm_system(struct fault *fault);
+
 /* Blocks that are allocated now: what a round adds is a leak. */
 long fault_n_blocks(void);
 
