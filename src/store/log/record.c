@@ -212,8 +212,12 @@ static enum kiln_status open_view(struct ki_log *log, struct log_index *index,
 	return status;
 }
 
-/* A kept descriptor that the program closed reads another file by now: that
-   says nothing about the record. */
+/*
+ * Two ways in which what is kept open says nothing about the record: the
+ * program closed the descriptor, which reads another file by now; or the file
+ * was copied up to another layer of overlayfs by its first writer, and what was
+ * opened before is the one below.
+ */
 enum kiln_status ki_log_view_open(struct ki_log *log, struct log_index *index,
 				  uint64_t word, struct log_view *out_view)
 {
@@ -222,9 +226,13 @@ enum kiln_status ki_log_view_open(struct ki_log *log, struct log_index *index,
 		open_view(log, index, word, log->guest, out_view);
 
 	segment = out_view->segment;
-	if ((status == KILN_E_FORMAT || status == KILN_E_IO) && segment &&
-	    segment->fd >= 0 && !ki_log_is_ours(segment, segment->fd))
-		status = open_view(log, index, word, 1, out_view);
+	if (!segment ||
+	    (status != KILN_E_FORMAT && (status != KILN_E_IO || segment->data ||
+					 ki_log_is_ours(segment, segment->fd))))
+		return status;
+	status = open_view(log, index, word, 1, out_view);
+	if (!status)
+		ki_log_segment_forget(log, index, out_view->number);
 	return status;
 }
 
@@ -270,9 +278,10 @@ enum kiln_status ki_log_header_read(struct ki_log *log, struct log_index *index,
 						 &view.segment);
 	if (status)
 		return status;
-	if (view.segment && view.segment->data) {
+	status = KILN_E_FORMAT;
+	if (view.segment && view.segment->data)
 		status = view_mapped(&view);
-	} else {
+	if (status == KILN_E_FORMAT) {
 		status =
 			header_read(log, view.number, view.units, &view.record);
 		if (!status)
