@@ -204,6 +204,14 @@ static void remove_behind(struct nfs_client *client,
 		unlink(handle->path);
 }
 
+static void coarsen(const struct nfs_client *client, struct ki_file_info *info)
+{
+	if (!client->quirks.coarse_times)
+		return;
+	info->mtime_ns -= info->mtime_ns % 2000000000;
+	info->ctime_ns -= info->ctime_ns % 2000000000;
+}
+
 /* ---- Calls with a path ----------------------------------------------------------- */
 
 static int nfs_create(struct nfs_client *client, const char *path,
@@ -281,8 +289,10 @@ static int attributes(const struct ki_sys *sys, const char *path, int follows,
 		err = real->fstat(real, name->fd, &name->info);
 		name->info_until = client->n_calls + 1 + client->quirks.lag;
 	}
-	if (!err)
+	if (!err) {
 		*out_info = name->info;
+		coarsen(client, out_info);
+	}
 	return leave(client, err);
 }
 
@@ -388,9 +398,13 @@ static int nfs_fstat(const struct ki_sys *sys, int fd,
 		     struct ki_file_info *out_info)
 {
 	struct nfs_client *client = enter(sys);
-	int stale = handle_of(client, fd) && is_removed(fd);
+	int err = handle_of(client, fd) && is_removed(fd)
+			  ? -ESTALE
+			  : real->fstat(real, fd, out_info);
 
-	return leave(client, stale ? -ESTALE : real->fstat(real, fd, out_info));
+	if (!err)
+		coarsen(client, out_info);
+	return leave(client, err);
 }
 
 static int nfs_fallocate(const struct ki_sys *sys, int fd, uint64_t offset,

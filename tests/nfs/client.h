@@ -28,6 +28,7 @@ struct nfs_quirks {
 	int no_links;	       /* EOPNOTSUPP */
 	int loses_answers;     /* of link: made, and EEXIST */
 	int shares_exclusives; /* O_EXCL looks, then creates */
+	int coarse_times;      /* of two seconds, as FAT has them */
 	unsigned removes_at;   /* each such read finds its file just removed */
 	size_t removes_long;   /* if its name has so many letters */
 };

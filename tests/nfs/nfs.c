@@ -152,6 +152,9 @@ static const struct {
 	{ "no locks", { .lag = 40, .no_locks = 1 } },
 	{ "answers get lost", { .lag = 40, .loses_answers = 1 } },
 	{ "no links", { .lag = 7, .no_links = 1 } },
+	/* S32 */
+	{ "no links, and times of two seconds",
+	  { .no_links = 1, .coarse_times = 1 } },
 	{ "no links, and O_EXCL is shared",
 	  { .lag = 7, .no_links = 1, .no_locks = 1, .shares_exclusives = 1 } },
 	{ "files vanish while they are read",
