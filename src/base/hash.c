@@ -56,6 +56,12 @@ void ki_blake2b(const void *data, size_t size, uint8_t out[KI_BLAKE2B_BYTES])
 	ki_blake2b_pieces(&piece, 1, out);
 }
 
+/*
+ * sodium_init() is not called: it would choose libsodium's AVX2 code, measured
+ * at 22 us for 16 KiB where the portable code takes 12 (Debian 12, 1.0.18), and
+ * reads random numbers, for which it keeps /dev/urandom open where there is no
+ * getrandom(2).
+ */
 void ki_blake2b_pieces(const struct ki_piece *pieces, size_t n_pieces,
 		       uint8_t out[KI_BLAKE2B_BYTES])
 {
