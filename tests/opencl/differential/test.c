@@ -77,6 +77,7 @@ static const struct driver DRIVERS[] = {
 	  .file = OCLGRIND,
 	  .variables = { "OCLGRIND_NUM_THREADS=1" },
 	  .is_long = 1,
+	  .is_few = 1,
 	  .is_uncached = 1,
 	  .has_no_il = 1 },
 };
