@@ -1228,6 +1228,8 @@ static const struct script {
 	{ "unknown-late", unknown_late },
 	{ "some-devices", some_devices },
 	{ "some-fail", some_fail },
+	{ "header-changed", header_changed },
+	{ "header-changed-between", header_changed_between },
 	{ "one-of-two", one_of_two },
 	{ "built-within", built_within },
 	{ "equal-parts", equal_parts },

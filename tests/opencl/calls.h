@@ -92,6 +92,7 @@ void il_set_meanwhile(void);
 void linked_meanwhile(void);
 void linked_including(void);
 void linked_in_doubt(void);
+void header_changed(void);
 void unloaded(void);
 void cloned(void);
 
@@ -101,6 +102,7 @@ void vendors_late(void);
 void unknown_late(void);
 void some_devices(void);
 void some_fail(void);
+void header_changed_between(void);
 void one_of_two(void);
 void built_within(void);
 void equal_parts(void);

@@ -342,6 +342,38 @@ void some_fail(void)
 	end();
 }
 
+static void write_header(const char *text)
+{
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/k.h", options + strlen("-I"));
+	file = fopen(path, "w");
+	say("written", file && fputs(text, file) >= 0 && !fclose(file));
+}
+
+/* One device has what stood in the file before, the other what stands there. */
+void header_changed_between(void)
+{
+	cl_program program =
+		make("#include \"k.h\"\n"
+		     "__kernel void scale(__global int *out,"
+		     " __global const int *in, int d)\n"
+		     "{ int i = get_global_id(0); out[i] = in[i] * K + d; }\n");
+	cl_kernel kernel;
+
+	write_header("#define K 4\n");
+	build_for(program, 1, devices, options);
+	write_header("#define K 5\n");
+	build_for(program, 1, devices + 1, options);
+	kernel = make_kernel(program, "scale");
+	run_on(devices[0], kernel);
+	run_on(devices[1], kernel);
+	clReleaseKernel(kernel);
+	say("release", clReleaseProgram(program));
+	end();
+}
+
 /* What most programs do with one of several devices: all of it about that. */
 void one_of_two(void)
 {

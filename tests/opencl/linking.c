@@ -862,6 +862,35 @@ void linked_in_doubt(void)
 	end();
 }
 
+/* Another file by the time that, for an extension that nobody knows, the driver
+   has to have all that was built. */
+void header_changed(void)
+{
+	static const char text[] =
+		"#include \"k.h\"\n"
+		"__kernel void scale(__global int *out, __global const int *in,"
+		" int d)\n"
+		"{ int i = get_global_id(0); out[i] = in[i] * K + d; }\n";
+	cl_program built = make(text), object = make(text), linked;
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/k.h", options + strlen("-I"));
+	write_file(path, "#define K 4\n");
+	build(built, options);
+	compile(object, options, 0, NULL);
+	write_file(path, "#define K 5\n");
+	say("extension",
+	    clGetExtensionFunctionAddressForPlatform(
+		    platform, "clCountProgramKernelsKILN") != NULL);
+	use(built);
+	linked = link_some(NULL, 1, &object);
+	use(linked);
+	release(linked);
+	release(object);
+	release(built);
+	end();
+}
+
 /* ---- Others -------------------------------------------------------------- */
 
 /* The compiler may go between any two calls. */

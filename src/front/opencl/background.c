@@ -43,36 +43,6 @@ static uint64_t now_ns(void)
 	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
 }
 
-/* Whether what is read and set is still what it was for this recipe. */
-static int is_unchanged(const struct ki_cl_guest *guest,
-			const struct ki_cl_program *program,
-			const struct ki_cl_targets *targets,
-			const struct ki_cl_recipe *recipe,
-			const struct kiln_key *key, uint64_t stamp)
-{
-	enum kiln_counter reason;
-	struct kiln_key *now;
-	uint64_t stamp_now;
-	cl_uint i;
-	int same;
-
-	if (ki_cl_recipe_key(guest, program, targets, recipe, &now, &stamp_now,
-			     &reason))
-		return 0;
-	same = stamp_now == stamp &&
-	       !memcmp(kiln_key_digest(now), kiln_key_digest(key),
-		       KILN_DIGEST_BYTES);
-	kiln_key_free(now);
-	/* A link's key has those that its inputs had when they were made. */
-	for (i = 0; i < recipe->n_inputs && same; i++)
-		if (recipe->inputs[i].key)
-			same = is_unchanged(guest, program, targets,
-					    recipe->inputs[i].recipe,
-					    recipe->inputs[i].key,
-					    recipe->inputs[i].stamp);
-	return same;
-}
-
 /* Whether files and settings are still those of the key (they may have changed
    between the look-up and the driver's reading), and the build still the
    program's last. */
@@ -81,9 +51,7 @@ static int is_still(const struct ki_cl_guest *guest,
 		    const struct ki_cl_capture *capture)
 {
 	return ki_cl_is_captured(program, capture) &&
-	       is_unchanged(guest, program, capture->made->targets,
-			    capture->made->recipe, capture->made->key,
-			    capture->made->stamp);
+	       ki_cl_is_unchanged(guest, program, capture->made);
 }
 
 /* Where the driver's binaries are good whenever they are fetched, nobody need

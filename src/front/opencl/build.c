@@ -90,6 +90,44 @@ enum kiln_status ki_cl_recipe_key(const struct ki_cl_guest *guest,
 	return ki_cl_key(guest->identities, &build, out_key, out_reason);
 }
 
+/* Whether what is read and set is still what it was for this recipe. */
+static int is_unchanged(const struct ki_cl_guest *guest,
+			const struct ki_cl_program *program,
+			const struct ki_cl_targets *targets,
+			const struct ki_cl_recipe *recipe,
+			const struct kiln_key *key, uint64_t stamp)
+{
+	enum kiln_counter reason;
+	struct kiln_key *now;
+	uint64_t stamp_now = 0;
+	cl_uint i;
+	int same;
+
+	if (ki_cl_recipe_key(guest, program, targets, recipe, &now, &stamp_now,
+			     &reason))
+		return 0;
+	same = stamp_now == stamp &&
+	       !memcmp(kiln_key_digest(now), kiln_key_digest(key),
+		       KILN_DIGEST_BYTES);
+	kiln_key_free(now);
+	/* A link's key has those that its inputs had when they were made. */
+	for (i = 0; i < recipe->n_inputs && same; i++)
+		if (recipe->inputs[i].key)
+			same = is_unchanged(guest, program, targets,
+					    recipe->inputs[i].recipe,
+					    recipe->inputs[i].key,
+					    recipe->inputs[i].stamp);
+	return same;
+}
+
+int ki_cl_is_unchanged(const struct ki_cl_guest *guest,
+		       const struct ki_cl_program *program,
+		       const struct ki_cl_made *made)
+{
+	return is_unchanged(guest, program, made->targets, made->recipe,
+			    made->key, made->stamp);
+}
+
 struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
 			      const struct ki_cl_program *program,
 			      struct ki_cl_targets *targets,
@@ -111,6 +149,11 @@ struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
 		(void)ki_cl_platform_status(guest->identities,
 					    program->platform, &why);
 		ki_cl_pass_over(guest, reason, why);
+	} else if (targets && targets->is_partial && stamp) {
+		/* By the time that the others are built, which the driver does
+		   for all, the files may be others. */
+		ki_cl_pass_over(guest, KILN_COUNT_MISS_UNSUPPORTED,
+				"files are included for some of its devices");
 	} else {
 		made = ki_cl_made_new(recipe, key, stamp, targets);
 	}

@@ -7,6 +7,7 @@
 
 #include "harness/harness.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -101,6 +102,43 @@ static void an_entry_of_the_whole_serves_a_part(void **state)
 	place_fini(&place);
 }
 
+/* S06: what an entry answers for is never made of another file in its place. */
+static void a_header_that_changes_later_changes_nothing(void **state)
+{
+	static const struct {
+		const char *script, *switches;
+		unsigned n_hits;
+	} runs[] = {
+		{ "header-changed", NULL, 2 },
+		{ "header-changed", "POOR_BINARIES=0", 2 },
+		{ "header-changed-between", "DEVICES=2", 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+		struct place place;
+		char *native, *cold, *warm, *options;
+
+		place_init(&place);
+		set_all(&place, runs[i].switches);
+		assert_true(asprintf(&options, "-I%s", place.directory) > 0);
+		native = run(&place, 0, runs[i].script, options);
+		assert_non_null(strstr(native, "exit 0\n"));
+		cold = run(&place, 1, runs[i].script, options);
+		same(native, cold);
+		prime_with(&place, runs[i].script, options);
+		warm = run(&place, 1, runs[i].script, options);
+		same(native, warm);
+		assert_int_equal(counter(&place, KILN_COUNT_HITS_STORE),
+				 runs[i].n_hits);
+		free(native);
+		free(cold);
+		free(warm);
+		free(options);
+		place_fini(&place);
+	}
+}
+
 /* ---- A real driver ------------------------------------------------------- */
 
 static const struct row pocl_rows[] = {
@@ -165,7 +203,7 @@ int main(int argc, char **argv)
 		N_ROWS = sizeof(rows) / sizeof(rows[0]),
 		N_POCL_ROWS = sizeof(pocl_rows) / sizeof(pocl_rows[0]),
 	};
-	struct CMUnitTest tests[N_ROWS + 1], pocl_tests[N_POCL_ROWS];
+	struct CMUnitTest tests[N_ROWS + 2], pocl_tests[N_POCL_ROWS];
 	size_t i;
 
 	for (i = 0; i < N_POCL_ROWS; i++)
@@ -183,7 +221,9 @@ int main(int argc, char **argv)
 			.test_func = a_program_cannot_tell,
 			.initial_state = (void *)&rows[i],
 		};
-	tests[i] = (struct CMUnitTest)cmocka_unit_test(
+	tests[i++] = (struct CMUnitTest)cmocka_unit_test(
 		an_entry_of_the_whole_serves_a_part);
+	tests[i] = (struct CMUnitTest)cmocka_unit_test(
+		a_header_that_changes_later_changes_nothing);
 	return cmocka_run_group_tests_name("opencl-devices", tests, NULL, NULL);
 }

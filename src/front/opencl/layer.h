@@ -394,6 +394,12 @@ enum kiln_status ki_cl_recipe_key(const struct ki_cl_guest *guest,
 				  uint64_t *out_stamp,
 				  enum kiln_counter *out_reason);
 
+/* Whether what a compiler reads and what is set is still what it was when this
+   was made, its inputs too: else the driver would make something else. */
+int ki_cl_is_unchanged(const struct ki_cl_guest *guest,
+		       const struct ki_cl_program *program,
+		       const struct ki_cl_made *made);
+
 /* What the program is to become (takes the reference to the recipe over; NULL:
    that is not known); NULL after having counted why it is not cached. */
 struct ki_cl_made *ki_cl_plan(const struct ki_cl_guest *guest,
@@ -465,6 +471,11 @@ cl_int ki_cl_make_again(struct ki_cl_program *program,
 			const struct ki_cl_targets *targets);
 
 /* ---- Shadows from entries (shadow.c) ------------------------------------- */
+
+/* How a shadow's program was made, with its source: one reference, or NULL
+   without memory. */
+struct ki_cl_made *ki_cl_shadow_made(struct ki_cl_program *program,
+				     const struct ki_cl_shadow *shadow);
 
 /* One reference, or NULL if the driver will not have the binaries, which are
    of no use then, or something has run out.  Of a link, the program is new and

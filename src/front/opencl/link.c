@@ -177,16 +177,19 @@ static int is_plain(const struct ki_cl_request *request)
 
 /* ---- The driver's link --------------------------------------------------- */
 
-/* Whether an object may come from its entry. */
-static int is_as_good(const struct ki_cl_guest *guest,
-		      const struct ki_cl_program *program,
-		      const struct ki_cl_shadow *shadow)
+/* Whether an object's binary is in an entry. */
+static int is_object(const struct ki_cl_shadow *shadow)
 {
-	return guest && shadow->made &&
-	       shadow->made->recipe->kind == KI_CL_COMPILE &&
-	       ki_cl_is_usual(shadow) &&
-	       ki_cl_driver(guest->identities, program->platform)
-		       ->objects_tell_all;
+	return shadow->made && shadow->made->recipe->kind == KI_CL_COMPILE &&
+	       ki_cl_is_usual(shadow);
+}
+
+/* Whether that is as good as the object. */
+static int is_as_good(const struct ki_cl_guest *guest,
+		      const struct ki_cl_program *program)
+{
+	return guest && ki_cl_driver(guest->identities, program->platform)
+				->objects_tell_all;
 }
 
 /* What the driver is given for an input that something else answers for. */
@@ -199,10 +202,11 @@ static void choose(const struct ki_cl_guest *guest, struct inputs *inputs,
 
 	if (!shadow)
 		return;
-	if (is_as_good(guest, program, shadow))
-		loaded = ki_cl_shadow_load(shadow);
-	else if (shadow->is_own || !shadow->made)
+	if (shadow->is_own || !shadow->made)
 		loaded = shadow->program;
+	else if (is_object(shadow) &&
+		 (is_as_good(guest, program) || ki_cl_go_native(program)))
+		loaded = ki_cl_shadow_load(shadow);
 	if (loaded) {
 		inputs->handles[i] = loaded;
 		inputs->shadows[i] = shadow;

@@ -608,12 +608,35 @@ static int needs_making(const struct ki_cl_shadow *shadow)
 	return shadow && !shadow->is_own && shadow->made;
 }
 
+/* What is made again must be what the shadow stands for: a header may have
+   been written since.  Then the shadow goes on answering. */
+static cl_int make_the_same(const struct ki_cl_guest *guest,
+			    struct ki_cl_program *program,
+			    struct ki_cl_shadow *shadow)
+{
+	struct ki_cl_made *made = ki_cl_shadow_made(program, shadow);
+	cl_int result = CL_INVALID_OPERATION;
+
+	if (!made)
+		return CL_OUT_OF_HOST_MEMORY;
+	if (!guest || ki_cl_is_unchanged(guest, program, made)) {
+		if (guest)
+			kiln_note_build(guest->kiln, 1);
+		result = ki_cl_make_again(program, made->recipe,
+					  shadow->options, made->targets);
+		if (guest)
+			kiln_note_build(guest->kiln, 0);
+	}
+	if (!result && guest && !ki_cl_is_unchanged(guest, program, made))
+		result = CL_INVALID_OPERATION;
+	ki_cl_made_unref(made);
+	return result;
+}
+
 /* The program is claimed. */
 static int make_too_claimed(struct ki_cl_program *program,
 			    struct ki_cl_shadow *shadow)
 {
-	const struct ki_cl_guest *guest = ki_cl_guest();
-	cl_int result;
 	int is_made;
 
 	ki_mutex_lock(&ki_cl_lock);
@@ -621,13 +644,7 @@ static int make_too_claimed(struct ki_cl_program *program,
 	ki_mutex_unlock(&ki_cl_lock);
 	if (is_made)
 		return 0;
-	if (guest)
-		kiln_note_build(guest->kiln, 1);
-	result = ki_cl_make_again(program, shadow->made->recipe,
-				  shadow->options, shadow->made->targets);
-	if (guest)
-		kiln_note_build(guest->kiln, 0);
-	if (result)
+	if (make_the_same(ki_cl_guest(), program, shadow))
 		return -1;
 	ki_mutex_lock(&ki_cl_lock);
 	shadow->is_made_too = 1;

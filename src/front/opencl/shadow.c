@@ -164,6 +164,27 @@ static struct ki_cl_made *without_source(struct ki_cl_made *made)
 	return slim ? slim : ki_cl_made_ref(made);
 }
 
+struct ki_cl_made *ki_cl_shadow_made(struct ki_cl_program *program,
+				     const struct ki_cl_shadow *shadow)
+{
+	struct ki_cl_made *slim = shadow->made, *made = NULL;
+	const struct ki_cl_recipe *recipe = NULL;
+	struct ki_cl_source *source;
+
+	if (slim->recipe->kind != KI_CL_BUILD || slim->recipe->source->il)
+		return ki_cl_made_ref(slim);
+	source = ki_cl_program_source(program);
+	if (source)
+		recipe = ki_cl_recipe_build(source, NULL, 0,
+					    slim->recipe->options);
+	if (recipe)
+		made = ki_cl_made_new(recipe, slim->key, slim->stamp,
+				      slim->targets);
+	ki_cl_recipe_unref(recipe);
+	ki_cl_source_unref(source);
+	return made;
+}
+
 struct ki_cl_shadow *ki_cl_shadow_new(const struct ki_cl_program *program,
 				      struct ki_cl_made *made,
 				      const char *options,
@@ -229,6 +250,23 @@ cl_program ki_cl_shadow_load(struct ki_cl_shadow *shadow)
 	return program;
 }
 
+/* By the driver again what was linked; NULL if that would not be the same. */
+static cl_program link_again(const struct ki_cl_program *program,
+			     const struct ki_cl_made *made)
+{
+	const struct ki_cl_guest *guest = ki_cl_guest();
+	cl_program linked = NULL;
+
+	if (!guest || ki_cl_is_unchanged(guest, program, made))
+		linked = ki_cl_remake(program->platform, made->recipe,
+				      program->context, program->n_devices,
+				      program->devices);
+	if (!linked || !guest || ki_cl_is_unchanged(guest, program, made))
+		return linked;
+	(void)ki_cl_next.clReleaseProgram(linked);
+	return NULL;
+}
+
 struct ki_cl_shadow *ki_cl_twin_new(const struct ki_cl_program *program,
 				    const struct ki_cl_shadow *shadow)
 {
@@ -236,9 +274,7 @@ struct ki_cl_shadow *ki_cl_twin_new(const struct ki_cl_program *program,
 
 	if (!twin)
 		return NULL;
-	twin->program = ki_cl_remake(program->platform, shadow->made->recipe,
-				     program->context, program->n_devices,
-				     program->devices);
+	twin->program = link_again(program, shadow->made);
 	if (!twin->program) {
 		drop(twin);
 		return NULL;
@@ -263,6 +299,16 @@ int ki_cl_make_twin(struct ki_cl_program *program)
 	return 0;
 }
 
+static int is_made_too(const struct ki_cl_shadow *shadow)
+{
+	int is_made;
+
+	ki_mutex_lock(&ki_cl_lock);
+	is_made = shadow->is_made_too;
+	ki_mutex_unlock(&ki_cl_lock);
+	return is_made;
+}
+
 cl_program ki_cl_answerer(struct ki_cl_program *program,
 			  struct ki_cl_shadow **out_shadow)
 {
@@ -277,8 +323,10 @@ cl_program ki_cl_answerer(struct ki_cl_program *program,
 		ki_cl_shadow_unref(shadow);
 		shadow = ki_cl_shadow_of(program);
 	}
+	/* An object that the driver cannot make any more is the entry's. */
 	if (shadow && !shadow->is_own && shadow->made &&
-	    shadow->made->recipe->kind == KI_CL_COMPILE) {
+	    shadow->made->recipe->kind == KI_CL_COMPILE &&
+	    (is_made_too(shadow) || !ki_cl_shadow_load(shadow))) {
 		ki_cl_shadow_unref(shadow);
 		shadow = NULL;
 	}

@@ -433,15 +433,26 @@ static void make(struct thread *thread)
 
 /* ---- Building ------------------------------------------------------------- */
 
+/* What it was built of may be another text by now: then some devices would keep
+   the old one, which a cache cannot have made again (README of the layer). */
+static int is_outdated(const struct thread *thread,
+		       const struct program *program)
+{
+	return program->n_builds && program->built_at != thread->n_changes;
+}
+
 /* Devices for a build: all, some, some twice, turned, foreign, none. */
-static cl_uint pick_devices(struct thread *thread,
-			    const struct program *program, cl_device_id *list,
+static cl_uint pick_devices(struct thread *thread, struct program *program,
+			    cl_device_id *list,
 			    const cl_device_id **out_devices)
 {
 	cl_uint n = 1 + roll(thread, program->n_devices), i;
+	int all_of_them = roll(thread, 3) || is_outdated(thread, program);
 
 	*out_devices = NULL;
-	if (roll(thread, 3))
+	program->n_builds++;
+	program->built_at = thread->n_changes;
+	if (all_of_them)
 		return 0;
 	*out_devices = list;
 	for (i = 0; i < n; i++)

@@ -97,6 +97,8 @@ struct program {
 	struct notice *pending;
 	cl_uint refs_before; /* the pending build */
 	int *n_gone;	     /* release callbacks so far, or NULL */
+	unsigned n_builds;
+	unsigned built_at; /* what n_changes was at the last one */
 };
 
 struct kernel {
@@ -130,7 +132,8 @@ struct thread {
 	struct kernel kernels[KERNELS_MAX];
 	struct fetched fetched[FETCHED_MAX];
 	struct notice *notices;
-	int **gone; /* of all programs with a release callback */
+	unsigned n_changes; /* of its header */
+	int **gone;	    /* of all programs with a release callback */
 	unsigned n_gone;
 };
 

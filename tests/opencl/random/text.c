@@ -213,6 +213,7 @@ void change_header(struct thread *thread)
 		if (thread->programs[i].n_refs)
 			await(thread, &thread->programs[i]);
 	write_own(thread->index, value);
+	thread->n_changes++;
 	say(thread, "header", value);
 }
 
