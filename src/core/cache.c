@@ -235,6 +235,23 @@ static void follow_generations(struct kiln *kiln)
 	}
 }
 
+/*
+ * A tier that moves things forgets who used them, and hits in memory do not
+ * come to it: the first one after each move does.
+ */
+void ki_kiln_renew(void *arg, const struct kiln_key *key)
+{
+	struct kiln *kiln = arg;
+	struct kiln_blob *blob;
+
+	for (size_t i = 0; i < kiln->n_tiers; i++) {
+		struct kiln_tier *tier = kiln->tiers[i];
+
+		if (tier->is_live && !tier->ops->get(tier, key, &blob, NULL))
+			kiln_blob_unref(blob);
+	}
+}
+
 /* The log gets the first fault of each kind; the counters have them all. */
 COLD static void tell_once(struct kiln *kiln, enum kiln_status status,
 			   const char *what, unsigned shift)

@@ -88,5 +88,12 @@ void ki_kiln_count(struct kiln *kiln, enum kiln_counter counter, uint64_t n);
 /* What is done now and then: flush counters, look at the memory left. */
 void ki_kiln_tick(struct kiln *kiln);
 void ki_kiln_flush(struct kiln *kiln);
+/* So much of the memory that there may be is in use. */
+void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now);
+
+/* ---- cache.c --------------------------------------------------------------- */
+
+/* Tell the tiers that an entry is in use which this process has in memory. */
+void ki_kiln_renew(void *kiln, const struct kiln_key *key);
 
 #endif /* KI_CORE_CACHE_H */

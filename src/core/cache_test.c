@@ -776,6 +776,56 @@ static void trimming_gives_memory_back(void **state)
 	kiln_close(kiln);
 }
 
+#define S_NS UINT64_C(1000000000)
+
+/* Design 6: above 90 percent the tier is halved, once in 10 s, not below an
+   eighth of its bound.  S47 */
+static void short_memory_halves_the_tier(void **state)
+{
+	static const struct {
+		const char *name;
+		int percent;
+		uint64_t now_s;
+		uint64_t entries_max; /* afterwards, of 800 */
+		uint64_t entries_min;
+	} rows[] = {
+		{ "unknown", -1, 100, 800, 800 },
+		{ "at the limit", 90, 101, 800, 800 },
+		{ "above", 91, 102, 400, 380 },
+		{ "again too soon", 99, 111, 400, 380 },
+		{ "again", 99, 112, 200, 180 },
+		{ "once more", 99, 130, 110, 90 },
+		{ "not below an eighth", 99, 150, 110, 90 },
+	};
+	struct kiln_options options = defaults();
+	struct kiln_stats stats;
+	struct kiln *kiln;
+	char text[1000];
+
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	/* 800 fill it. */
+	options.memory_bytes_max = 0;
+	kiln = open_with(options, NULL, NULL);
+	kiln_stats_init(&stats);
+	assert_int_equal(put(kiln, 0, text, 0), KILN_OK);
+	assert_int_equal(kiln_stats(kiln, &stats), KILN_OK);
+	kiln_close(kiln);
+	options.memory_bytes_max = stats.memory_bytes * 803;
+	kiln = open_with(options, NULL, NULL);
+	for (unsigned i = 0; i < 800; i++)
+		assert_int_equal(put(kiln, i, text, 0), KILN_OK);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		ki_kiln_relieve(kiln, rows[i].percent, rows[i].now_s * S_NS);
+		assert_int_equal(kiln_stats(kiln, &stats), KILN_OK);
+		if (stats.memory_entries > rows[i].entries_max ||
+		    stats.memory_entries < rows[i].entries_min)
+			fail_msg("%s: %llu entries", rows[i].name,
+				 (unsigned long long)stats.memory_entries);
+	}
+	kiln_close(kiln);
+}
+
 /* ---- The store as a whole -------------------------------------------------- */
 
 static void the_store_can_be_looked_into(void **state)
@@ -1584,9 +1634,65 @@ static void what_a_tier_dropped_is_swept_before_it_counts_as_seen(void **state)
 	kiln_key_free(key);
 }
 
+static unsigned n_got;
+
+static enum kiln_status counting_get(struct kiln_tier *tier,
+				     const struct kiln_key *key,
+				     struct kiln_blob **out_value,
+				     struct kiln_blob **out_metadata)
+{
+	enum kiln_status status = kiln_blob_copy("new", 4, out_value);
+
+	n_got++;
+	if (!status && out_metadata)
+		status = kiln_blob_copy(NULL, 0, out_metadata);
+	return status;
+}
+
+static int always_live(struct kiln_tier *tier, const struct kiln_blob *blob)
+{
+	return 1;
+}
+
+/* Design 6: a store that rolled forgets who is in use; the first hit in memory
+   tells it. */
+static void the_first_hit_after_a_roll_marks_the_entry_again(void **state)
+{
+	static const struct kiln_tier_ops ops = {
+		.version = KILN_TIER_VERSION,
+		.name = "counting",
+		.get = counting_get,
+		.close = close_nothing,
+	};
+	struct kiln_tier tier = { .ops = &ops,
+				  .generation = &moving_generation,
+				  .is_live = always_live };
+	struct kiln_tier *tiers[] = { &tier };
+	struct kiln_options options = defaults();
+	struct kiln *kiln;
+
+	options.tiers = tiers;
+	options.n_tiers = 1;
+	moving_generation = 0;
+	n_got = 0;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	assert_got(kiln, 1, "new");
+	assert_got(kiln, 1, "new");
+	assert_int_equal(n_got, 1);
+	for (unsigned i = 2; i < 5; i++) {
+		__atomic_store_n(&moving_generation, i, __ATOMIC_SEQ_CST);
+		for (int j = 0; j < 3; j++)
+			assert_got(kiln, 1, "new");
+		assert_int_equal(n_got, i);
+	}
+	kiln_close(kiln);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			the_first_hit_after_a_roll_marks_the_entry_again),
 		cmocka_unit_test(
 			what_a_tier_dropped_is_swept_before_it_counts_as_seen),
 		cmocka_unit_test(a_kiln_works_without_a_store),
@@ -1610,6 +1716,7 @@ int main(void)
 		cmocka_unit_test(a_readonly_kiln_writes_nothing),
 		cmocka_unit_test(a_guest_holds_no_values_in_memory),
 		cmocka_unit_test(trimming_gives_memory_back),
+		cmocka_unit_test(short_memory_halves_the_tier),
 		cmocka_unit_test(the_store_can_be_looked_into),
 		cmocka_unit_test(counters_have_names),
 		cmocka_unit_test(wrong_options_are_named),

@@ -216,6 +216,8 @@ static enum kiln_status open_memory(struct kiln *kiln,
 		.failure_policy = options->failure_policy,
 		.failure_ttl_ms = options->failure_ttl_ms,
 		.due = &kiln->attention,
+		.stale = ki_kiln_renew,
+		.stale_arg = kiln,
 	};
 
 	return ki_memory_new(&memory, &kiln->memory);

@@ -107,13 +107,13 @@ static int claim(_Atomic uint64_t *next, uint64_t now, uint64_t period)
 	       atomic_compare_exchange_strong(next, &due, now + period);
 }
 
-static void relieve(struct kiln *kiln, uint64_t now)
+void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now)
 {
 	uint64_t bound =
 		kiln->memory_bytes_max ? kiln->memory_bytes_max : UNBOUNDED;
 	uint64_t bytes, n_entries;
 
-	if (ki_cgroup_memory_percent(&ki_sys_posix) <= PERCENT_MAX ||
+	if (percent <= PERCENT_MAX ||
 	    !claim(&kiln->next_halving_ns, now, HALVING_NS))
 		return;
 	ki_memory_size(kiln->memory, &bytes, &n_entries);
@@ -137,7 +137,7 @@ void ki_kiln_tick(struct kiln *kiln)
 	if (!claim(&kiln->next_tick_ns, now, KI_TICK_NS))
 		return;
 	ki_kiln_flush(kiln);
-	relieve(kiln, now);
+	ki_kiln_relieve(kiln, ki_cgroup_memory_percent(&ki_sys_posix), now);
 }
 
 /* ---- Public ---------------------------------------------------------------- */

@@ -63,7 +63,7 @@ static inline enum kiln_status ki_memory_find(struct ki_memory *memory,
 {
 	struct kiln_blob *blob;
 
-	if (__builtin_expect(ki_table_is_crowded(&memory->table), 0))
+	if (__builtin_expect(ki_table_is_by_lock(&memory->table), 0))
 		return KILN_MISS;
 	blob = ki_table_glance(atomic_load(&memory->table.slots), key, slot);
 	if (__builtin_expect(!blob, 0))

@@ -61,15 +61,18 @@ enum kiln_status ki_memory_get(struct ki_memory *memory,
 {
 	struct ki_slot *slot;
 	enum kiln_status status;
+	int stale;
 
 	if (memory->options.hold_nothing)
 		return KILN_MISS;
 	slot = ki_slot_enter();
-	status = ki_table_get(&memory->table, key, slot, out_blob);
+	status = ki_table_get(&memory->table, key, slot, out_blob, &stale);
 	if (!status)
 		ki_memory_count_hit(memory, slot);
 	if (slot)
 		ki_slot_leave(slot);
+	if (!status && stale && memory->options.stale)
+		memory->options.stale(memory->options.stale_arg, key);
 	return status;
 }
 
@@ -441,7 +444,7 @@ enum kiln_status ki_memory_new(const struct ki_memory_options *options,
 	   holds nothing needs none. */
 	if (!options->hold_nothing)
 		ki_slots_prepare();
-	if (ki_table_init(&memory->table, options->bytes_max,
+	if (ki_table_init(&memory->table, options->order, options->bytes_max,
 			  options->entries_max)) {
 		free(memory);
 		return KILN_E_NO_MEMORY;

@@ -18,13 +18,26 @@
 struct ki_memory;
 struct ki_flight;
 
+/* Who goes when there is no room. */
+enum ki_memory_order {
+	KI_MEMORY_APPROXIMATE, /* what was not used lately */
+	KI_MEMORY_LRU,	       /* the least recently used: hits take a lock */
+	KI_MEMORY_INSERTION,   /* the oldest */
+};
+
+/* See ki_memory_sweep(). */
+typedef void ki_memory_stale_fn(void *arg, const struct kiln_key *key);
+
 struct ki_memory_options {
 	uint64_t bytes_max;   /* 0: no bound */
 	uint64_t entries_max; /* 0: no bound */
-	int hold_nothing;     /* flights only: every look-up misses */
+	enum ki_memory_order order;
+	int hold_nothing; /* flights only: every look-up misses */
 	enum kiln_failure_policy failure_policy;
 	uint64_t failure_ttl_ms;
 	_Atomic int *due; /* set at every 4096th hit of a thread; NULL */
+	ki_memory_stale_fn *stale; /* NULL */
+	void *stale_arg;
 };
 
 /* KILN_E_NO_MEMORY. */
@@ -100,7 +113,10 @@ void ki_memory_trim(struct ki_memory *memory, uint64_t bytes);
 
 /*
  * Drop the entries whose blob the predicate no longer wants.  It is asked
- * under the tier's lock: it may look at the blob and at little else.
+ * under the tier's lock: it may look at the blob and at little else.  The
+ * first hit of each entry that is spared calls `stale` of the options, within
+ * the look-up and without a lock: the medium may have forgotten how much the
+ * entry is used.
  */
 typedef int ki_memory_keep_fn(void *arg, const struct kiln_blob *blob);
 void ki_memory_sweep(struct ki_memory *memory, ki_memory_keep_fn *keep,

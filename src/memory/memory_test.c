@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -198,6 +199,50 @@ static void what_is_used_outlives_what_is_not(void **state)
 	ki_memory_free(memory);
 }
 
+/* Against a list that is kept in the order itself. */
+static void exact_orders_are_exact(void **state)
+{
+	static const struct {
+		const char *name;
+		enum ki_memory_order order;
+	} rows[] = { { "least recently used", KI_MEMORY_LRU },
+		     { "insertion", KI_MEMORY_INSERTION } };
+	uint64_t seed = 7;
+
+	for (size_t r = 0; r < 2; r++) {
+		struct ki_memory *memory = memory_of((struct ki_memory_options){
+			.entries_max = 8, .order = rows[r].order });
+		uint64_t list[8] = { 0 }; /* who goes next first */
+		size_t n = 0, i;
+
+		for (int step = 0; step < 3000; step++) {
+			uint64_t number = 1 + harness_random(&seed) % 20;
+			int is_put = harness_random(&seed) % 4 == 0;
+
+			for (i = 0; i < n && list[i] != number; i++)
+				;
+			if (is_put)
+				put(memory, number, number, 8);
+			else
+				assert_int_equal(get(memory, number),
+						 i < n ? number : NOTHING);
+			if (!is_put &&
+			    (i == n || rows[r].order == KI_MEMORY_INSERTION))
+				continue;
+			if (i == n && n == 8)
+				i = 0;
+			else if (i == n)
+				n++;
+			memmove(list + i, list + i + 1,
+				(n - i - 1) * sizeof(*list));
+			list[n - 1] = number;
+		}
+		for (i = 0; i < n; i++)
+			assert_int_equal(get(memory, list[i]), list[i]);
+		ki_memory_free(memory);
+	}
+}
+
 static void trimming_keeps_what_fits(void **state)
 {
 	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
@@ -231,6 +276,30 @@ static void sweeping_drops_what_is_not_wanted(void **state)
 	ki_memory_sweep(memory, is_even, NULL);
 	for (uint64_t i = 0; i < 100; i++)
 		assert_int_equal(get(memory, i), i % 2 ? NOTHING : i);
+	ki_memory_free(memory);
+}
+
+static void note_stale(void *arg, const struct kiln_key *key)
+{
+	++*(unsigned *)arg;
+}
+
+static void the_first_hit_after_a_sweep_is_told(void **state)
+{
+	unsigned n_told = 0;
+	struct ki_memory *memory = memory_of((struct ki_memory_options){
+		.stale = note_stale, .stale_arg = &n_told });
+
+	put(memory, 2, 2, 8);
+	assert_int_equal(get(memory, 2), 2);
+	assert_int_equal(n_told, 0);
+	for (unsigned i = 1; i < 4; i++) {
+		ki_memory_sweep(memory, is_even, NULL);
+		assert_int_equal(get(memory, 2), 2);
+		assert_int_equal(n_told, i);
+		assert_int_equal(get(memory, 2), 2);
+		assert_int_equal(n_told, i);
+	}
 	ki_memory_free(memory);
 }
 
@@ -444,37 +513,144 @@ static void slots_of_ended_threads_are_used_again(void **state)
 	ki_memory_free(memory);
 }
 
-/* A thread that never leaves its look-up keeps garbage; the bound holds. */
+/* A thread that stands still in the middle of a look-up. */
+struct reader {
+	pthread_t thread;
+	pthread_barrier_t barrier;
+};
+
+static void *read_until_told(void *arg)
+{
+	struct reader *reader = arg;
+	struct ki_slot *slot = ki_slot_enter();
+
+	pthread_barrier_wait(&reader->barrier);
+	pthread_barrier_wait(&reader->barrier);
+	if (slot)
+		ki_slot_leave(slot);
+	return NULL;
+}
+
+static void reader_start(struct reader *reader)
+{
+	pthread_barrier_init(&reader->barrier, NULL, 2);
+	if (pthread_create(&reader->thread, NULL, read_until_told, reader))
+		abort();
+	pthread_barrier_wait(&reader->barrier);
+}
+
+static void reader_end(struct reader *reader)
+{
+	pthread_barrier_wait(&reader->barrier);
+	pthread_join(reader->thread, NULL);
+	pthread_barrier_destroy(&reader->barrier);
+}
+
+static void put_watched(struct ki_memory *memory, uint64_t number)
+{
+	struct kiln_key *key = key_of(number);
+	struct kiln_blob *blob = watched(number);
+
+	ki_memory_put(memory, key, blob);
+	kiln_blob_unref(blob);
+	kiln_key_free(key);
+}
+
+/* It keeps garbage, which has a bound: a 16th of the tier's. */
 static void a_stopped_reader_does_not_make_memory_grow(void **state)
 {
 	struct ki_memory *memory =
 		memory_of((struct ki_memory_options){ .bytes_max = 160000 });
-	struct ki_slot *slot = ki_slot_enter();
-	uint64_t i, held = 0;
+	struct reader reader;
+	uint64_t bytes, n_entries, i, held = 0;
 
-	assert_non_null(slot);
+	reader_start(&reader);
 	n_released = 0;
-	for (i = 0; i < 5000; i++) {
-		struct kiln_key *key = key_of(i);
-		struct kiln_blob *blob = watched(i);
-
-		ki_memory_put(memory, key, blob);
-		kiln_blob_unref(blob);
-		kiln_key_free(key);
-	}
-	assert_true(5000 - n_released < 2000);
-	ki_slot_leave(slot);
 	for (i = 0; i < 5000; i++)
+		put_watched(memory, i);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_in_range(5000 - n_released, n_entries, n_entries * 17 / 16 + 2);
+	for (i = 0; i < 5000; i++) /* they go on, by lock */
 		if (get(memory, i) != NOTHING) {
 			assert_int_equal(get(memory, i), i);
 			held++;
 		}
-	assert_in_range(held, 100, 2000);
+	assert_int_equal(held, n_entries);
+	reader_end(&reader);
 	put(memory, 9999, 1, 8); /* collects */
 	put(memory, 9998, 2, 8);
 	assert_int_equal(get(memory, 9998), 2);
 	ki_memory_free(memory);
 	assert_int_equal(n_released, 5000);
+}
+
+/* Where there is no bound, 64 MiB of garbage are the limit. */
+static void garbage_has_a_limit_without_a_bound(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct reader reader;
+	uint64_t bytes, n_entries;
+
+	put(memory, 1, 1, 16 << 20);
+	reader_start(&reader);
+	for (uint64_t i = 2; i <= 6; i++)
+		put(memory, 1, i, 16 << 20);
+	/* Five were replaced, the last of them passed the limit. */
+	put(memory, 2, 2, 8);
+	assert_int_equal(get(memory, 2), NOTHING);
+	reader_end(&reader);
+	put(memory, 2, 2, 8);
+	put(memory, 2, 2, 8);
+	assert_int_equal(get(memory, 2), 2);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_true(bytes < (uint64_t)17 << 20);
+	ki_memory_free(memory);
+}
+
+/* Destructors of thread-local values do not run for these. */
+static void *vanish(void *arg)
+{
+	get(arg, 1);
+	syscall(SYS_exit, 0);
+	return NULL;
+}
+
+static void slots_of_the_dead_are_reclaimed(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+
+#ifdef __SANITIZE_THREAD__
+	skip(); /* it does not know of such ends */
+#endif
+	put(memory, 1, 1, 8);
+	for (int i = 0; i < 300; i++)
+		in_thread(vanish, memory);
+	assert_true(ki_slots_n_used() <= 66);
+	assert_int_equal(ki_memory_hits(memory), 300);
+	ki_memory_free(memory);
+}
+
+/* S40: readers that the child does not have keep nothing there. */
+static void fork_resets_slots(void **state)
+{
+	struct reader reader;
+	int status;
+	pid_t pid;
+
+	reader_start(&reader);
+	pid = fork();
+	if (!pid) {
+		struct ki_memory *memory =
+			memory_of((struct ki_memory_options){ 0 });
+
+		n_released = 0;
+		put_watched(memory, 1);
+		ki_memory_wipe(memory);
+		_exit(ki_slots_n_used() != 1 || n_released != 1);
+	}
+	reader_end(&reader);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 }
 
 struct crowd {
@@ -882,8 +1058,10 @@ int main(void)
 		cmocka_unit_test(bounds_are_never_exceeded),
 		cmocka_unit_test(a_value_larger_than_the_bound_is_not_kept),
 		cmocka_unit_test(what_is_used_outlives_what_is_not),
+		cmocka_unit_test(exact_orders_are_exact),
 		cmocka_unit_test(trimming_keeps_what_fits),
 		cmocka_unit_test(sweeping_drops_what_is_not_wanted),
+		cmocka_unit_test(the_first_hit_after_a_sweep_is_told),
 		cmocka_unit_test(
 			what_was_read_before_a_removal_does_not_come_back),
 		cmocka_unit_test(a_tier_that_holds_nothing_misses),
@@ -893,6 +1071,9 @@ int main(void)
 		cmocka_unit_test(one_blob_may_be_in_several_tiers),
 		cmocka_unit_test(slots_of_ended_threads_are_used_again),
 		cmocka_unit_test(a_stopped_reader_does_not_make_memory_grow),
+		cmocka_unit_test(garbage_has_a_limit_without_a_bound),
+		cmocka_unit_test(slots_of_the_dead_are_reclaimed),
+		cmocka_unit_test(fork_resets_slots),
 		cmocka_unit_test(many_threads_get_put_and_remove),
 		cmocka_unit_test(one_leads_and_the_others_wait),
 		cmocka_unit_test(failures_reach_everyone_who_waits),

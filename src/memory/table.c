@@ -21,7 +21,9 @@
  *
  * Eviction is a clock hand that goes from the oldest entry to the newest: a
  * mark is cleared and the entry spared once.  New entries come in without a
- * mark, so keys that are never asked for again go first.
+ * mark, so keys that are never asked for again go first.  Where the order is
+ * exact, the first of the ring goes: least recently used, if every hit takes the
+ * mutex and moves its entry to the end, or else the oldest.
  *
  * Bounds.  An entry costs its value, its record, itself and its share of the
  * table.  What is held never passes the bounds, not even between two steps of
@@ -41,6 +43,7 @@
 #define ENTRY_SHARE	   64			/* of the table, in bytes */
 #define GARBAGE_MAX	   ((uint64_t)64 << 20) /* where there is no bound */
 #define FINISH_AT_ONCE	   64
+#define WAITING_MAX	   64
 
 /* ---- Looking --------------------------------------------------------------- */
 
@@ -50,23 +53,30 @@ static int is_counted(const struct ki_table_entry *entry)
 		 KI_ENTRY_UNCOUNTED);
 }
 
-static void note_use(struct ki_table_entry *entry)
+/* 1 if it is the first since a sweep. */
+static int note_use(struct ki_table_entry *entry)
 {
-	if (atomic_load_explicit(&entry->state, memory_order_relaxed) &
-	    KI_ENTRY_IDLE)
-		atomic_fetch_and(&entry->state, ~KI_ENTRY_IDLE);
+	const uint32_t news = KI_ENTRY_IDLE | KI_ENTRY_STALE;
+
+	return (atomic_load_explicit(&entry->state, memory_order_relaxed) &
+		news) &&
+	       (atomic_fetch_and(&entry->state, ~news) & KI_ENTRY_STALE);
 }
 
 static enum kiln_status get_by_lock(struct ki_table *table,
 				    const struct kiln_key *key,
-				    struct kiln_blob **out_blob)
+				    struct kiln_blob **out_blob, int *out_stale)
 {
 	enum kiln_status status = KILN_MISS;
 	struct ki_table_entry *entry;
 
 	ki_mutex_lock(&table->mutex);
 	if (ki_table_find(atomic_load(&table->slots), key, &entry)) {
-		note_use(entry);
+		*out_stale = note_use(entry);
+		if (table->order == KI_MEMORY_LRU) {
+			ki_list_remove(&entry->ring);
+			ki_list_append(&table->ring, &entry->ring);
+		}
 		atomic_fetch_add(&entry->blob->refs, 1);
 		*out_blob = entry->blob;
 		status = KILN_OK;
@@ -77,15 +87,15 @@ static enum kiln_status get_by_lock(struct ki_table *table,
 
 enum kiln_status ki_table_get(struct ki_table *table,
 			      const struct kiln_key *key, struct ki_slot *slot,
-			      struct kiln_blob **out_blob)
+			      struct kiln_blob **out_blob, int *out_stale)
 {
 	struct ki_table_entry *entry;
 
-	if (!slot || ki_table_is_crowded(table))
-		return get_by_lock(table, key, out_blob);
+	if (!slot || ki_table_is_by_lock(table))
+		return get_by_lock(table, key, out_blob, out_stale);
 	if (!ki_table_find(atomic_load(&table->slots), key, &entry))
 		return KILN_MISS;
-	note_use(entry);
+	*out_stale = note_use(entry);
 	if (!is_counted(entry) ||
 	    !ki_slot_take(slot, ki_slot_place(entry->blob), entry->blob))
 		atomic_fetch_add(&entry->blob->refs, 1);
@@ -95,23 +105,49 @@ enum kiln_status ki_table_get(struct ki_table *table,
 
 /* ---- Garbage --------------------------------------------------------------- */
 
+/* What nobody can find any more. */
 static void discard_locked(struct ki_table *table,
 			   struct ki_table_garbage *garbage)
 {
-	garbage->next = NULL;
-	garbage->tag = ki_slots_retire();
-	*table->garbage_end = garbage;
-	table->garbage_end = &garbage->next;
+	garbage->next = table->waiting;
+	table->waiting = garbage;
+	table->n_waiting++;
 	if (garbage->entry)
 		table->garbage_bytes += garbage->entry->bytes;
 }
 
-/* Cut off what nobody sees any more; the caller frees it without the lock. */
-static struct ki_table_garbage *collect_locked(struct ki_table *table)
+static void let_go_locked(struct ki_table *table)
 {
-	struct ki_table_garbage *first = table->garbage, **end = &first;
+	while (table->waiting) {
+		struct ki_table_garbage *garbage = table->waiting;
+
+		table->waiting = garbage->next;
+		if (garbage->entry && is_counted(garbage->entry))
+			ki_slots_count_end(garbage->entry->blob);
+		garbage->next = NULL;
+		garbage->tag = ki_slots_retire();
+		*table->garbage_end = garbage;
+		table->garbage_end = &garbage->next;
+	}
+	table->n_waiting = 0;
+}
+
+/*
+ * Cut off what nobody sees any more; the caller frees it without the lock.
+ * A grace period costs microseconds and interrupts every processor: puts let
+ * some things come together, everything else does not.
+ */
+static struct ki_table_garbage *collect_locked(struct ki_table *table,
+					       int is_put)
+{
+	struct ki_table_garbage *first, **end = &first;
+	unsigned by_lock = atomic_load(&table->by_lock) & ~KI_TABLE_CROWDED;
 	uint64_t passed;
 
+	if (!is_put || table->n_waiting >= WAITING_MAX ||
+	    table->garbage_bytes > table->garbage_max / 4)
+		let_go_locked(table);
+	first = table->garbage;
 	if (!first)
 		return NULL;
 	passed = ki_slots_passed();
@@ -124,8 +160,9 @@ static struct ki_table_garbage *collect_locked(struct ki_table *table)
 	if (!table->garbage)
 		table->garbage_end = &table->garbage;
 	*end = NULL;
-	atomic_store(&table->crowded,
-		     table->garbage_bytes > table->garbage_max);
+	if (table->garbage_bytes > table->garbage_max)
+		by_lock |= KI_TABLE_CROWDED;
+	atomic_store(&table->by_lock, by_lock);
 	return first;
 }
 
@@ -179,8 +216,6 @@ static void retire_locked(struct ki_table *table, struct ki_table_entry *entry)
 	ki_list_remove(&entry->ring);
 	table->bytes -= entry->bytes;
 	table->n_entries--;
-	if (is_counted(entry))
-		ki_slots_count_end(entry->blob);
 	discard_locked(table, &entry->garbage);
 }
 
@@ -222,6 +257,11 @@ static struct ki_table_entry *victim_locked(struct ki_table *table,
 {
 	uint64_t steps = 0, steps_max = 2 * table->n_entries + 2;
 
+	if (table->order != KI_MEMORY_APPROXIMATE) {
+		table->hand = table->ring.next;
+		steps_max = 0;
+		steps = 1;
+	}
 	for (;;) {
 		struct ki_table_entry *entry;
 
@@ -372,7 +412,7 @@ static enum kiln_status put_locked(struct ki_table *table,
 		table->changes++;
 	else if (place)
 		return KILN_EXISTS;
-	if (atomic_load(&table->crowded) ||
+	if ((atomic_load(&table->by_lock) & KI_TABLE_CROWDED) ||
 	    (changes && *changes != table->changes))
 		return KILN_MISS;
 	make_room_locked(table, entry->bytes, old);
@@ -395,6 +435,7 @@ static enum kiln_status put_nothing(struct ki_table *table,
 				    const struct kiln_key *key,
 				    enum ki_table_how how)
 {
+	struct ki_table_garbage *garbage;
 	struct ki_table_entry *entry;
 	enum kiln_status status = KILN_OK;
 
@@ -405,7 +446,9 @@ static enum kiln_status put_nothing(struct ki_table *table,
 	ki_mutex_lock(&table->mutex);
 	if (ki_table_find(atomic_load(&table->slots), key, &entry))
 		status = KILN_EXISTS;
+	garbage = collect_locked(table, 1);
 	ki_mutex_unlock(&table->mutex);
+	free_garbage(garbage);
 	return status;
 }
 
@@ -418,7 +461,9 @@ enum kiln_status ki_table_put(struct ki_table *table,
 	struct ki_table_garbage *garbage;
 	enum kiln_status status;
 
-	if (!table->bytes_max || cost(key, blob) <= table->bytes_max)
+	/* Even what is not kept would be garbage once it is made. */
+	if (!(atomic_load(&table->by_lock) & KI_TABLE_CROWDED) &&
+	    (!table->bytes_max || cost(key, blob) <= table->bytes_max))
 		entry = new_entry(key, blob);
 	if (!entry)
 		return put_nothing(table, key, how);
@@ -428,11 +473,9 @@ enum kiln_status ki_table_put(struct ki_table *table,
 		if (how == KI_TABLE_REPLACE &&
 		    ki_table_find(atomic_load(&table->slots), key, &old))
 			drop_locked(table, old);
-		if (is_counted(entry))
-			ki_slots_count_end(entry->blob);
 		discard_locked(table, &entry->garbage);
 	}
-	garbage = collect_locked(table);
+	garbage = collect_locked(table, 1);
 	ki_mutex_unlock(&table->mutex);
 	free_garbage(garbage);
 	return status == KILN_EXISTS ? status : KILN_OK;
@@ -461,13 +504,13 @@ enum kiln_status ki_table_remove(struct ki_table *table,
 		drop_locked(table, entry);
 		status = KILN_OK;
 	}
-	garbage = collect_locked(table);
+	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
 	free_garbage(garbage);
 	return status;
 }
 
-void ki_table_sweep(struct ki_table *table, ki_table_keep_fn *keep, void *arg)
+void ki_table_sweep(struct ki_table *table, ki_memory_keep_fn *keep, void *arg)
 {
 	struct ki_table_garbage *garbage;
 	struct ki_list *link, *after;
@@ -478,10 +521,12 @@ void ki_table_sweep(struct ki_table *table, ki_table_keep_fn *keep, void *arg)
 		struct ki_table_entry *entry =
 			ki_container(link, struct ki_table_entry, ring);
 
-		if (!keep(arg, entry->blob))
+		if (keep(arg, entry->blob))
+			atomic_fetch_or(&entry->state, KI_ENTRY_STALE);
+		else
 			drop_locked(table, entry);
 	}
-	garbage = collect_locked(table);
+	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
 	free_garbage(garbage);
 }
@@ -503,7 +548,7 @@ void ki_table_trim(struct ki_table *table, uint64_t bytes)
 	ki_mutex_lock(&table->mutex);
 	while (table->n_entries && table->bytes > bytes)
 		drop_locked(table, victim_locked(table, NULL));
-	garbage = collect_locked(table);
+	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
 	free_garbage(garbage);
 }
@@ -519,7 +564,8 @@ void ki_table_size(struct ki_table *table, uint64_t *out_bytes,
 
 /* ---- Life ------------------------------------------------------------------ */
 
-enum kiln_status ki_table_init(struct ki_table *table, uint64_t bytes_max,
+enum kiln_status ki_table_init(struct ki_table *table,
+			       enum ki_memory_order order, uint64_t bytes_max,
 			       uint64_t entries_max)
 {
 	struct ki_table_slots *slots = new_slots(BUCKETS_MIN);
@@ -530,7 +576,10 @@ enum kiln_status ki_table_init(struct ki_table *table, uint64_t bytes_max,
 		.bytes_max = bytes_max,
 		.entries_max = entries_max,
 		.garbage_max = bytes_max ? bytes_max / 16 : GARBAGE_MAX,
+		.order = order,
 	};
+	atomic_init(&table->by_lock,
+		    order == KI_MEMORY_LRU ? KI_TABLE_EXACT : 0);
 	atomic_init(&table->slots, slots);
 	ki_mutex_init(&table->mutex, KI_RANK_MEMORY);
 	ki_list_init(&table->ring);
@@ -548,8 +597,9 @@ void ki_table_fini(struct ki_table *table) KI_NO_ANALYSIS
 	while (table->n_entries)
 		drop_locked(table, ki_container(table->ring.next,
 						struct ki_table_entry, ring));
+	let_go_locked(table);
 	ki_slots_wait();
-	garbage = collect_locked(table);
+	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
 	free_garbage(garbage);
 	free_slots(atomic_load(&table->slots));

@@ -12,6 +12,7 @@
 
 #include "base/list.h"
 #include "key/key.h"
+#include "memory/memory.h"
 #include "memory/slots.h"
 #include "sys/sys.h"
 
@@ -42,6 +43,7 @@ struct ki_table_slots {
 /* An entry with none of these, its usual state, takes the quick way. */
 #define KI_ENTRY_UNCOUNTED ((uint32_t)KI_SLOT_COUNTS) /* by threads for us */
 #define KI_ENTRY_IDLE	   (KI_ENTRY_UNCOUNTED << 1) /* since the hand was here */
+#define KI_ENTRY_STALE	   (KI_ENTRY_UNCOUNTED << 2) /* not hit since a sweep */
 #define KI_ENTRY_PLACE	   (KI_ENTRY_UNCOUNTED - 1)
 
 /* The second line is what a hit reads, the record follows at once. */
@@ -61,28 +63,37 @@ struct ki_table_entry {
 	uint8_t record[];
 };
 
+#define KI_TABLE_CROWDED 1u /* too much garbage: nothing new is kept */
+#define KI_TABLE_EXACT	 2u /* each hit changes the order */
+
 struct ki_table {
 	/* Fixed after init. */
 	uint64_t bytes_max;   /* 0: no bound */
 	uint64_t entries_max; /* 0: no bound */
 	uint64_t garbage_max;
+	enum ki_memory_order order;
 	/* Atomic. */
 	struct ki_table_slots *_Atomic slots;
-	_Atomic int crowded; /* too much garbage: no pins, no puts */
+	_Atomic unsigned by_lock; /* KI_TABLE_ bits; 0: look-ups go by pins */
 	/* Under mutex. */
 	struct ki_mutex mutex;
 	struct ki_list ring;  /* entries, oldest first */
 	struct ki_list *hand; /* where eviction goes on */
 	uint64_t bytes;
 	uint64_t n_entries;
-	uint64_t changes;		  /* removals and replacements */
-	struct ki_table_garbage *garbage; /* oldest first */
+	uint64_t changes; /* removals and replacements */
+	/* Out of reach, to be let go together. */
+	struct ki_table_garbage *waiting;
+	unsigned n_waiting;
+	/* Let go, until no reader sees it; oldest first. */
+	struct ki_table_garbage *garbage;
 	struct ki_table_garbage **garbage_end;
-	uint64_t garbage_bytes;
+	uint64_t garbage_bytes; /* of both */
 };
 
 /* KILN_E_NO_MEMORY. */
-enum kiln_status ki_table_init(struct ki_table *table, uint64_t bytes_max,
+enum kiln_status ki_table_init(struct ki_table *table,
+			       enum ki_memory_order order, uint64_t bytes_max,
 			       uint64_t entries_max);
 /* Nobody uses it any more.  In a forked child it may have been caught in the
    middle of a change: then its memory is left alone. */
@@ -229,15 +240,19 @@ static inline struct kiln_blob *ki_table_glance(struct ki_table_slots *slots,
 	return entry->blob;
 }
 
-static inline int ki_table_is_crowded(struct ki_table *table)
+/* Whether a look-up takes the lock. */
+static inline int ki_table_is_by_lock(struct ki_table *table)
 {
-	return atomic_load_explicit(&table->crowded, memory_order_relaxed);
+	return atomic_load_explicit(&table->by_lock, memory_order_relaxed) != 0;
 }
 
-/* `slot` is entered by the caller, or NULL: then a lock is taken. */
+/*
+ * `slot` is entered by the caller, or NULL: then a lock is taken.  *out_stale:
+ * it is the entry's first hit since a sweep spared it.
+ */
 enum kiln_status ki_table_get(struct ki_table *table,
 			      const struct kiln_key *key, struct ki_slot *slot,
-			      struct kiln_blob **out_blob);
+			      struct kiln_blob **out_blob, int *out_stale);
 
 /* ---- Changing -------------------------------------------------------------- */
 
@@ -262,8 +277,7 @@ enum kiln_status ki_table_remove(struct ki_table *table,
 void ki_table_wipe(struct ki_table *table);
 void ki_table_trim(struct ki_table *table, uint64_t bytes);
 
-typedef int ki_table_keep_fn(void *arg, const struct kiln_blob *blob);
-void ki_table_sweep(struct ki_table *table, ki_table_keep_fn *keep, void *arg);
+void ki_table_sweep(struct ki_table *table, ki_memory_keep_fn *keep, void *arg);
 
 void ki_table_size(struct ki_table *table, uint64_t *out_bytes,
 		   uint64_t *out_entries);
