@@ -718,6 +718,74 @@ static void a_lower_limit_holds_at_once(void **state)
 	free(directory);
 }
 
+/* S24 */
+static void what_was_handed_out_outlives_its_eviction(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_bounded(directory, BOUND, 0);
+	struct kiln_blob *small, *large;
+	struct kiln_key *keys[] = { numbered_key(0), numbered_key(1) };
+
+	assert_int_equal(put_numbered(tier, 0, 1000, 0), KILN_OK);
+	assert_int_equal(put_numbered(tier, 1, 300000, 0), KILN_OK);
+	assert_int_equal(tier->ops->get(tier, keys[0], &small, NULL), KILN_OK);
+	assert_int_equal(tier->ops->get(tier, keys[1], &large, NULL), KILN_OK);
+	for (unsigned n = 2; n < 1200; n++)
+		assert_int_equal(put_numbered(tier, n, 9000, 0), KILN_OK);
+	assert_int_equal(get_numbered(tier, 0), KILN_MISS);
+	assert_true(
+		is_value_of(0, kiln_blob_data(small), kiln_blob_size(small)));
+	tier->ops->close(tier);
+	assert_true(
+		is_value_of(1, kiln_blob_data(large), kiln_blob_size(large)));
+	kiln_blob_unref(small);
+	kiln_blob_unref(large);
+	kiln_key_free(keys[0]);
+	kiln_key_free(keys[1]);
+	free(directory);
+}
+
+/* S33 */
+static void a_clock_that_jumps_costs_nothing(void **state)
+{
+	static const int64_t jumps[] = { -24, 24 * 3650, -24, 1, -1, 0 };
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_bounded(directory, BOUND, 0);
+	struct kiln_tier *other = open_bounded(directory, BOUND, 0);
+	struct kiln_key *key = numbered_key(0);
+	struct kiln_tier_lock *lock = NULL, *second;
+
+	assert_int_equal(put_numbered(tier, 0, 9000, 0), KILN_OK);
+	if (kind->persists)
+		assert_int_equal(tier->ops->lock(tier, key, 0, &lock), KILN_OK);
+	for (unsigned i = 0; i < sizeof(jumps) / sizeof(jumps[0]); i++) {
+		shift_ns = jumps[i] * HOUR_NS;
+		for (unsigned n = 1; n < 60; n++) {
+			unsigned number = 1000 * i + n;
+
+			assert_int_equal(put_numbered(tier, number, 9000, 0),
+					 KILN_OK);
+			assert_int_equal(get_numbered(tier, number), KILN_OK);
+		}
+		/* What was put and used just now is what was used last. */
+		for (unsigned n = 30; n < 60; n++)
+			assert_int_equal(get_numbered(tier, 1000 * i + n),
+					 KILN_OK);
+		assert_true(bytes_of(tier) <= BOUND);
+		if (lock)
+			assert_int_equal(
+				other->ops->lock(other, key, 0, &second),
+				KILN_E_TIMEOUT);
+	}
+	shift_ns = 0;
+	if (lock)
+		tier->ops->unlock(tier, lock);
+	tier->ops->close(tier);
+	other->ops->close(other);
+	kiln_key_free(key);
+	free(directory);
+}
+
 /* ---- Threads ------------------------------------------------------------------- */
 
 struct crowd {
@@ -1339,6 +1407,86 @@ static void only_the_entry_that_is_hit_is_lost(void **state)
 	free(directory);
 }
 
+struct spoiling {
+	unsigned n;
+	int punches; /* holes, instead of removing files */
+};
+
+/* Every other file that holds values. */
+static void spoil_file(const char *path, const struct stat *st, void *arg)
+{
+	struct spoiling *spoiling = arg;
+	int fd;
+
+	if (!S_ISREG(st->st_mode) || st->st_size < 8192 ||
+	    strstr(path, "kiln.idx") || strstr(path, "kiln.stats") ||
+	    strstr(path, "kiln.lock") || spoiling->n++ % 2)
+		return;
+	if (!spoiling->punches) {
+		assert_int_equal(unlink(path), 0);
+		return;
+	}
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(fallocate(fd,
+				   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   0, st->st_size),
+			 0);
+	close(fd);
+}
+
+static unsigned count_right(struct kiln_tier *tier, unsigned from, unsigned to)
+{
+	unsigned n_right = 0;
+
+	for (; from < to; from++) {
+		int status = get_numbered(tier, from);
+
+		assert_int_not_equal(status, WRONG_BYTES);
+		n_right += status == KILN_OK;
+	}
+	return n_right;
+}
+
+/* S49: nobody walks through it, and after as much as it holds was put once more
+   the account is right again, and the store as full as ever. */
+static void an_account_that_is_wrong_becomes_right(void **state)
+{
+	for (int punches = 0; punches < 2; punches++) {
+		char *directory = harness_directory();
+		struct kiln_tier *tier = open_bounded(directory, BOUND, 0);
+		struct spoiling spoiling = { .punches = punches };
+		unsigned n, n_full;
+		uint64_t bytes;
+
+		for (n = 0; n < 600; n++)
+			assert_int_equal(put_numbered(tier, n, 9000, 0),
+					 KILN_OK);
+		n_full = count_right(tier, 0, n);
+		each_file(directory, spoil_file, &spoiling);
+		assert_true(spoiling.n > 2);
+		/* What is mapped stays, until it is closed. */
+		(void)count_right(tier, 0, n);
+		tier->ops->close(tier);
+		tier = open_bounded(directory, BOUND, 0);
+		assert_true(count_right(tier, 0, n) < n_full);
+		for (; n < 1200; n++) {
+			assert_int_equal(put_numbered(tier, n, 9000, 0),
+					 KILN_OK);
+			if (n % 16)
+				continue;
+			assert_true(harness_disk_bytes(directory) <= BOUND);
+		}
+		assert_in_range(count_right(tier, 0, n), n_full / 8 * 7,
+				n_full / 8 * 9);
+		bytes = harness_disk_bytes(directory);
+		assert_in_range(bytes_of(tier), bytes - bytes / 16,
+				bytes + bytes / 16);
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
 /* ---- The list ------------------------------------------------------------------- */
 
 /* What a test needs; without it, it is left out. */
@@ -1382,6 +1530,8 @@ static const struct row rows[] = {
 	ROW(a_store_that_refuses_keeps_what_it_has, 0),
 	ROW(what_can_never_fit_is_refused_and_costs_nothing, 0),
 	ROW(a_lower_limit_holds_at_once, LIMIT),
+	ROW(what_was_handed_out_outlives_its_eviction, 0),
+	ROW(a_clock_that_jumps_costs_nothing, 0),
 	ROW(of_many_threads_one_creates, 0),
 	ROW(a_reader_sees_the_old_value_or_the_new, 0),
 	ROW(what_was_put_is_there_after_reopening, DISK),
@@ -1399,6 +1549,7 @@ static const struct row rows[] = {
 	ROW(a_dead_holders_build_lock_is_free, DISK | LOCK),
 	ROW(damage_never_yields_wrong_bytes, DISK),
 	ROW(only_the_entry_that_is_hit_is_lost, DISK | VERIFY),
+	ROW(an_account_that_is_wrong_becomes_right, DISK),
 };
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * S29, S39, S44.  stores KIND [OPERATION|long]: every operation of a store, with
+ * S29, S39, S44.  stores KIND [OPERATION|limits|long]: every operation of a store, with
  * every system call and every allocation of it failed in turn, once and for
  * good.  Afterwards: a right result or a typed error, no wrong bytes, nothing
  * lost that was not touched, the bound kept, no descriptor leaked, and the store
@@ -142,6 +142,15 @@ static void run_operation(void **state)
 
 /* ---- Limits of the process --------------------------------------------------------- */
 
+/* So that the stack need not grow any more. */
+static void touch_stack(void)
+{
+	volatile char stack[1 << 18];
+
+	for (size_t i = 0; i < sizeof(stack); i += 1024)
+		stack[i] = 0;
+}
+
 static int put_within(const char *directory, int resource, rlim_t limit)
 {
 	static unsigned char value[100000];
@@ -152,11 +161,12 @@ static int put_within(const char *directory, int resource, rlim_t limit)
 	struct kiln_tier *tier;
 	enum kiln_status status;
 
+	touch_stack();
 	if (kind->open(&options, &tier) || setrlimit(resource, &limits))
 		return 1;
 	fill_value(100, value, sizeof(value));
 	status = tier->ops->put(tier, key, "metadata", 8, value, sizeof(value),
-				0);
+				KILN_PUT_REPLACE);
 	if (!is_typed(status))
 		return 2;
 	tier->ops->close(tier);
@@ -174,16 +184,28 @@ static int without_descriptors(unsigned index, void *arg)
 	return put_within(arg, RLIMIT_NOFILE, 0);
 }
 
+static int with_few_descriptors(unsigned index, void *arg)
+{
+	return put_within(arg, RLIMIT_NOFILE, 8);
+}
+
+static int without_room_for_mappings(unsigned index, void *arg)
+{
+	return put_within(arg, RLIMIT_AS, 0);
+}
+
 /* Nobody is killed by SIGXFSZ, and the others' store is as good as before. */
 static void limits_of_a_process_cost_only_its_put(void **state)
 {
 	static harness_child_fn *const bodies[] = { under_a_file_size_limit,
-						    without_descriptors };
+						    without_descriptors,
+						    with_few_descriptors,
+						    without_room_for_mappings };
 	char *directory = harness_directory();
 	struct kiln_tier *tier;
 
 	prepare_store(kind, directory, SOME);
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
 		assert_int_equal(harness_processes(1, bodies[i], directory, 30),
 				 0);
 		tier = open_real(kind, directory);
@@ -206,7 +228,7 @@ int main(int argc, char **argv)
 
 	kind = argc > 1 ? kind_find(argv[1]) : NULL;
 	if (!kind) {
-		fprintf(stderr, "usage: stores KIND [OPERATION|long]\n");
+		fprintf(stderr, "usage: stores KIND [OPERATION|limits|long]\n");
 		return 2;
 	}
 	if (argc > 2 && !strcmp(argv[2], "long")) {
@@ -225,7 +247,7 @@ int main(int argc, char **argv)
 			.initial_state = (void *)(uintptr_t)operation,
 		};
 	}
-	if (argc < 3)
+	if (argc < 3 || !strcmp(argv[2], "limits"))
 		tests[n++] = (struct CMUnitTest)cmocka_unit_test(
 			limits_of_a_process_cost_only_its_put);
 	failed = _cmocka_run_group_tests(kind->name, tests, n, NULL, NULL);
