@@ -333,6 +333,47 @@ static void a_file_that_vanishes_while_it_is_read_is_a_miss(void **state)
 	}
 }
 
+/* Replaced there: under a name that is listed, a file that is gone. */
+static void what_is_remembered_and_gone_spoils_no_walk(void **state)
+{
+	const struct nfs_quirks quirks = { .lag = 100000 };
+	struct kiln_verify_report report;
+	struct kiln_store_info info;
+
+	for (unsigned way = 0; way < 3; way++) {
+		begin(&quirks, BOUND);
+		for (unsigned n = 0; n < N_KEYS; n++) {
+			assert_int_equal(put_numbered(tier_of(0), n, 100, 0),
+					 KILN_OK);
+			assert_int_equal(get_numbered(tier_of(1), n), KILN_OK);
+		}
+		for (unsigned n = 0; n < N_KEYS; n += 2)
+			assert_int_equal(put_numbered(tier_of(0), n, 200,
+						      KILN_PUT_REPLACE),
+					 KILN_OK);
+		switch (way) {
+		case 0:
+			assert_int_equal(
+				tier_of(1)->ops->info(tier_of(1), &info),
+				KILN_OK);
+			assert_in_range(info.n_entries, N_KEYS / 2, N_KEYS);
+			break;
+		case 1:
+			assert_int_equal(tier_of(1)->ops->verify(
+						 tier_of(1), KILN_VERIFY_REPAIR,
+						 NULL, NULL, &report),
+					 KILN_OK);
+			assert_int_equal(report.n_damaged, 0);
+			break;
+		default:
+			assert_int_equal(tier_of(1)->ops->wipe(tier_of(1)),
+					 KILN_OK);
+			break;
+		}
+		end(NULL);
+	}
+}
+
 /* ---- Names of the file system's own ---------------------------------------------------- */
 
 /* A machine that went down with files open leaves them. */
@@ -477,25 +518,36 @@ static int work(unsigned index, void *arg)
 	struct nfs_client own;
 	struct kiln_tier *tier;
 	struct machine mine = *machine;
+	int status;
 
 	if (!is_mounted) {
 		nfs_begin(&own, network.server, crowd_quirks);
 		mine.sys = &own.sys;
 	}
-	if (open_store(&mine, BOUND, &tier))
+	status = open_store(&mine, BOUND, &tier);
+	if (status) {
+		fprintf(stderr, "process %u: open: %s\n", index,
+			kiln_status_name((enum kiln_status)status));
 		return 2;
+	}
 	for (unsigned i = 0; i < 120; i++) {
 		unsigned n = (unsigned)(harness_random(&random) % 60);
 		size_t size = 8 + (size_t)(harness_random(&random) % 40000);
-		int status = harness_random(&random) % 3
-				     ? get_numbered(tier, n)
-				     : put_numbered(tier, n, size, 0);
+
+		status = harness_random(&random) % 3
+				 ? get_numbered(tier, n)
+				 : put_numbered(tier, n, size, 0);
 
 		/* Another sweeps: this put is dropped. */
-		if (!is_answer(status) && status != KILN_E_TIMEOUT)
+		if (!is_answer(status) && status != KILN_E_TIMEOUT) {
+			fprintf(stderr, "process %u, entry %u: %s\n", index, n,
+				kiln_status_name((enum kiln_status)status));
 			return 3;
+		}
 	}
 	tier->ops->close(tier);
+	if (!is_mounted)
+		nfs_end(&own);
 	return 0;
 }
 
@@ -587,6 +639,7 @@ int main(int argc, char **argv)
 		TEST(what_another_made_may_be_seen_late_but_is_seen),
 		TEST(a_link_whose_answer_is_lost_was_made),
 		TEST(a_file_that_vanishes_while_it_is_read_is_a_miss),
+		TEST(what_is_remembered_and_gone_spoils_no_walk),
 		TEST(files_that_the_network_hides_are_left_alone),
 		TEST(a_reader_keeps_its_file_and_nothing_is_left_of_it),
 		TEST(a_build_has_one_leader_where_there_are_locks),

@@ -227,7 +227,7 @@ int ki_file_write(const struct ki_file_store *store,
 	if (err)
 		return err;
 	err = publish(store, directory, envelope, replace);
-	if (err != -ENOENT)
+	if (!ki_file_is_gone(err))
 		return err;
 	err = ki_file_make_directory(store, directory);
 	return err ? err : publish(store, directory, envelope, replace);
@@ -254,10 +254,10 @@ int ki_file_quarantine(const struct ki_file_store *store,
 		err = sys->rename(sys, from, to);
 	if (!err)
 		(void)sys->touch(sys, to); /* since when it is there */
-	else if (err != -ENOENT)
+	else if (!ki_file_is_gone(err))
 		err = sys->unlink(sys, from);
 	if (!err)
 		ki_file_say(store, KILN_LOG_ERROR, from,
 			    "damaged, put aside in quarantine");
-	return !err || err == -ENOENT;
+	return !err || ki_file_is_gone(err);
 }

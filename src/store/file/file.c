@@ -293,7 +293,7 @@ static enum kiln_status file_remove(struct kiln_tier *tier,
 	err = ki_file_entry_path(store, key->digest, path);
 	if (!err)
 		err = store->sys->unlink(store->sys, path);
-	return err == -ENOENT ? KILN_MISS : ki_status_from_errno(err);
+	return ki_file_is_gone(err) ? KILN_MISS : ki_status_from_errno(err);
 }
 
 static int unlink_entry(void *arg, enum ki_file_kind kind,
@@ -306,7 +306,7 @@ static int unlink_entry(void *arg, enum ki_file_kind kind,
 
 	if (kind == KI_FILE_ENTRY)
 		err = store->sys->unlink(store->sys, path);
-	return err == -ENOENT ? 0 : err;
+	return ki_file_is_gone(err) ? 0 : err;
 }
 
 static enum kiln_status file_wipe(struct kiln_tier *tier)

@@ -16,6 +16,8 @@
  * small files, walk.c whatever looks at all entries.
  */
 
+#include <errno.h>
+
 #include "store/store.h"
 
 #include "tier/envelope.h"
@@ -71,6 +73,13 @@ struct ki_file_store {
 static inline int ki_file_is_readonly(const struct ki_file_store *store)
 {
 	return !!(store->flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER));
+}
+
+/* Whether an error says that a name leads nowhere any more: on a network also
+   what this machine remembers of a file that another removed. */
+static inline int ki_file_is_gone(int err)
+{
+	return err == -ENOENT || err == -ENOTDIR || err == -ESTALE;
 }
 
 /* ---- Names (entry.c) ------------------------------------------------------ */

@@ -125,7 +125,7 @@ static int open_usage(const struct ki_file_store *store)
 	if (err)
 		return err;
 	fd = sys->open(sys, path, flags, 0);
-	if (fd != -ENOENT)
+	if (!ki_file_is_gone(fd))
 		return fd;
 	encode(&unknown, bytes);
 	err = ki_publish_file(sys, store->root, usage_name, &piece, 1, 0,
@@ -349,7 +349,7 @@ static int remove_victim(const struct ki_file_store *store,
 	}
 	if (!err)
 		err = store->sys->unlink(store->sys, path);
-	return err == -ENOENT ? 0 : err;
+	return ki_file_is_gone(err) ? 0 : err;
 }
 
 /* Damaged ones first, then what was not used for longest. */

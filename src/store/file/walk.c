@@ -27,7 +27,7 @@ int ki_file_walk(const struct ki_file_store *store, const char *directory,
 	int more, err = sys->opendir(sys, directory, &dir);
 
 	if (err)
-		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
+		return ki_file_is_gone(err) ? 0 : err;
 	while (!err && (more = sys->readdir(sys, dir, &name)) > 0) {
 		enum ki_file_kind kind = ki_file_kind_of(name, digest);
 
@@ -35,7 +35,7 @@ int ki_file_walk(const struct ki_file_store *store, const char *directory,
 		    ki_path_join(path, directory, name))
 			continue;
 		err = sys->lstat(sys, path, &info);
-		if (err == -ENOENT)
+		if (ki_file_is_gone(err))
 			err = 0; /* gone meanwhile */
 		else if (!err && S_ISREG(info.mode))
 			err = visit(arg, kind, digest, path, name, &info);
@@ -56,7 +56,7 @@ static int read_fans(const struct ki_file_store *store,
 
 	*fans = (struct ki_file_fans){ { 0 } };
 	if (err)
-		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
+		return ki_file_is_gone(err) ? 0 : err;
 	while ((more = sys->readdir(sys, dir, &name)) > 0)
 		if (ki_file_is_fan(name, &fan))
 			fans->bits[fan / 64] |= (uint64_t)1 << fan % 64;
