@@ -12,6 +12,7 @@
  *	REMOVERS n, ROLLERS n, GROWERS n, WIPERS n, READERS n
  *	KILLS n		how many puts may die on the way
  *	BEFORE		an entry of key 0 is there from the start
+ *	ANY_SLOT 1	a word goes into any free slot, not into the last one
  *
  * What is left out: contents (a record is whole or it is not; checksums are
  * taken to work), the medium, and time limits: a lock is waited for until it
@@ -43,6 +44,9 @@
 #endif
 #ifndef READERS
 #define READERS 0
+#endif
+#ifndef ANY_SLOT
+#define ANY_SLOT 0
 #endif
 #ifndef KILLS
 #define KILLS 0
@@ -294,13 +298,20 @@ inline write_record(ix, k, is_replacing, place)
  */
 inline scan(ix, k, place)
 {
-	own = SLOTS;
-	settled = SLOTS;
-	lowest = SLOTS;
-	higher = SLOTS;
-	unused = SLOTS;
-	newer = SLOTS;
-	slot = 0;
+	d_step {
+		own = SLOTS;
+		own_word = 0;
+		settled = SLOTS;
+		settled_word = 0;
+		lowest = SLOTS;
+		lowest_word = 0;
+		higher = SLOTS;
+		higher_word = 0;
+		unused = SLOTS;
+		unused_word = 0;
+		newer = SLOTS;
+		slot = 0
+	}
 	do
 	:: slot == SLOTS -> break
 	:: else ->
@@ -341,7 +352,9 @@ inline scan(ix, k, place)
 				:: !IS_LIVE(ix, w) ->
 					unused = slot;
 					unused_word = w
-				:: else -> skip
+				:: IS_LIVE(ix, w) -> skip
+				:: !IS_LIVE(ix, w) && unused != SLOTS &&
+				   ANY_SLOT -> skip
 				fi;
 				slot++
 			:: else -> skip
@@ -350,7 +363,7 @@ inline scan(ix, k, place)
 	od
 }
 
-/* Into a free or dead slot, else the last one: what is there goes. */
+/* Into any free or dead slot, else the last one: what is there goes. */
 inline publish(ix, k, fresh)
 {
 	if
@@ -363,7 +376,13 @@ inline publish(ix, k, fresh)
 	fi;
 	if
 	:: unused == SLOTS && w != 0 && key_of[PLACE(w)] == k -> did = 0
-	:: else -> swap(ix, own, w, fresh, did)
+	:: else -> atomic {
+		swap(ix, own, w, fresh, did);
+		if
+		:: did && IS_LIVE(ix, w) && !IS_TENTATIVE(w) &&
+		   key_of[PLACE(w)] == 0 -> n_dropped++
+		:: else -> skip
+		fi }
 	fi;
 	if
 	:: did -> indexes[ix].mark[own] = 0
@@ -388,6 +407,7 @@ inline create(ix, k, place, answer)
 	answer = 0;
 	looks = 0;
 	seen = SLOTS;
+	seen_word = 0;
 	do
 	:: answer != 0 -> break
 	:: answer == 0 && looks == LOOKS ->
@@ -737,8 +757,7 @@ proctype reader(byte k)
 		atomic {
 			/* With creators alone all read the same. */
 			assert(was_read == 0 || was_read == origin[PLACE(w)] ||
-			       REPLACERS || REMOVERS || WIPERS || OTHERS ||
-			       n_dropped);
+			       REPLACERS || REMOVERS || WIPERS || n_dropped);
 			was_read = origin[PLACE(w)]
 		}
 		indexes[ix].mark[slot] = 1
@@ -805,12 +824,12 @@ init {
 	assert(n_created > 0 || n_given_up || n_lost || n_killed);
 #endif
 	assert(w == 0 || was_read == 0 || was_read == origin[PLACE(w)] ||
-	       REMOVERS || WIPERS || OTHERS || n_dropped);
+	       REMOVERS || WIPERS || n_dropped);
 #endif
 	/* Those who were told that it is there find it, if nothing let it go,
 	   whoever died. */
 	assert(!(n_created + n_replaced + n_exists > 0) || w != 0 || REMOVERS ||
-	       WIPERS || n_dropped || OTHERS || n_given_up);
+	       WIPERS || n_dropped || n_given_up);
 	/* What was removed does not come back (no put runs beside removers). */
 	assert(!is_removed || w == 0 || CREATORS || REPLACERS);
 }

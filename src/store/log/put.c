@@ -9,11 +9,22 @@
  * Until the last step nobody knows of the record; a writer that dies leaves a
  * hole that goes with its segment.  After the last step the writer looks
  * again: at `retired` (a larger index may have missed the word: publish it
- * there), at min_live (the segment may be gone: take the word back), and at
- * both buckets (a word of the same key elsewhere: exactly one stays).
+ * there) and at min_live (the segment may be gone: take the word back).
  *
- * Which one: the older place, or with a replacing put the newer.  Everyone who
- * sees two of them clears the loser, so it does not matter who comes last.
+ * A create-only put's word is tentative at first, and settled by whoever puts
+ * the key and sees that it is alone, so that exactly one ever is, without a
+ * lock: docs/decisions/0005-create-only-without-a-lock.md.  A replacing put's
+ * is settled at once; of two of them the higher place stays.
+ *
+ * The system calls that are left, and why:
+ *	stat		the index may have been replaced or removed: what is put
+ *			into one that nobody opens any more is lost
+ *	fstat		the program may have closed our descriptor and another
+ *			file may have its number
+ *	prlimit64	a write past RLIMIT_FSIZE ends the program; it may lower
+ *			the limit at any moment, so what was read before says
+ *			nothing
+ *	pwritev
  */
 
 #include "store/log/log.h"
