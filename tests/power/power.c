@@ -9,8 +9,8 @@
  * every put succeeds and is found; the bound holds after the next rolls, and a
  * repair leaves nothing damaged.
  *
- * A case follows from its seed alone.  One that crashes, or hangs for ten
- * seconds, says its seed.
+ * A case follows from its seed alone.  One that crashes, or hangs for a
+ * minute, says its seed.
  */
 
 #include <signal.h>
@@ -30,7 +30,7 @@
 #define N_CHANGES 90
 #define N_LOSSES  3 /* of the first life; one of each later */
 #define N_LIVES	  3
-#define HANG_S	  10
+#define HANG_S	  60
 
 static const struct kind *kind;
 static unsigned n_seeds = 16;
