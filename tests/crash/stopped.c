@@ -424,7 +424,7 @@ static void stop_at_every_call(void **state)
 		copy_store(place, copy, test->operation->before);
 		stopped = run_round(&round, test->meanwhile);
 		harness_remove(copy);
-		n += 1 + (!all && n > 24 ? n / 3 : 0);
+		n += 1 + (!all && n > 16 ? n / 3 : 0);
 	}
 	assert_true(n > 3);
 	free(copy);

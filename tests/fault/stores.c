@@ -42,8 +42,7 @@ static void begin(struct fault *fault, const struct error *error)
 {
 	fault_begin(fault, error->err);
 	fault->stride = is_long ? 0 : 16;
-	if (error->is_like_others)
-		fault->n_all = 8;
+	fault->n_all = error->is_like_others ? 6 : 20;
 }
 
 static unsigned n_descriptors(void)
