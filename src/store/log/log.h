@@ -76,7 +76,6 @@ struct log_segment {
 	_Atomic uint8_t *verified;	 /* a bit for each unit */
 	_Atomic int write_fd;		 /* -1: not yet */
 	_Atomic uint32_t units_reserved; /* as far as this handle saw */
-	_Atomic uint64_t bytes_checked;	 /* of what it reserved: unused */
 	_Atomic uint32_t refs;
 	/* Under log->mutex. */
 	struct log_retired retired;

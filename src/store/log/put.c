@@ -24,6 +24,8 @@
  *	prlimit64	a write past RLIMIT_FSIZE ends the program; it may lower
  *			the limit at any moment, so what was read before says
  *			nothing
+ *	pread64		where it is to write must be empty: a tail that went
+ *			back would have it overwrite what others have verified
  *	pwritev
  */
 
@@ -110,29 +112,17 @@ static enum kiln_status write_record(struct ki_log *log, struct put *put,
 					    (uint64_t)units * LOG_UNIT));
 }
 
-/*
- * The tail lies where something is: it was lost and found again too low.  A
- * handle that has seen it higher needs not look.  Another one looks at what it
- * reserves, until that is more than a killed writer may have left empty there.
- */
+/* The tail lies where something is: it was lost and found again too low.  This
+   handle may have seen it higher, over what a killed writer left empty. */
 static int is_used_already(struct ki_log *log, const struct log_target *target,
-			   uint32_t units_before, uint32_t units,
-			   uint64_t bytes)
+			   uint32_t units_before, uint32_t units)
 {
-	struct log_segment *segment = target->segment;
 	uint64_t start;
 
-	if (units < units_before)
-		return 1;
-	if (segment && segment->bytes_checked > target->size / 16)
-		return 0;
-	if (ki_pread_all(log->sys, target->fd, &start, sizeof(start),
-			 (uint64_t)units * LOG_UNIT) ||
-	    start)
-		return 1;
-	if (segment)
-		segment->bytes_checked += bytes;
-	return 0;
+	return units < units_before ||
+	       ki_pread_all(log->sys, target->fd, &start, sizeof(start),
+			    (uint64_t)units * LOG_UNIT) ||
+	       start;
 }
 
 static void note_reserved(struct log_segment *segment, uint32_t units)
@@ -190,7 +180,7 @@ static enum kiln_status write_to_tail(struct ki_log *log,
 	if (status) {
 		*out_force = 0;
 		status = LOG_AGAIN;
-	} else if (is_used_already(log, &target, before, units, bytes)) {
+	} else if (is_used_already(log, &target, before, units)) {
 		status = LOG_AGAIN;
 	} else {
 		if (target.segment)
