@@ -697,7 +697,7 @@ static void settle(cl_program program)
 	cl_uint n = 0;
 	int i;
 
-	for (i = 0; i < 1000 && n != 1; i++) {
+	for (i = 0; i < 10000 && n != 1; i++) {
 		clGetProgramInfo(program, CL_PROGRAM_REFERENCE_COUNT, sizeof(n),
 				 &n, NULL);
 		if (n != 1)

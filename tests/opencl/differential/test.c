@@ -28,7 +28,7 @@
 #include <kiln/inspect.h>
 
 #define VARIABLES_MAX 32
-#define TIMEOUT_S     300
+#define TIMEOUT_S     1800 /* kiln-worker only has what others leave */
 #define ROWS_MAX      512
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
