@@ -292,8 +292,8 @@ static enum kiln_status file_remove(struct kiln_tier *tier,
 		return KILN_MISS;
 	err = ki_file_entry_path(store, key->digest, path);
 	if (!err)
-		err = store->sys->unlink(store->sys, path);
-	return ki_file_is_gone(err) ? KILN_MISS : ki_status_from_errno(err);
+		err = ki_file_unlink(store, path);
+	return err == -ENOENT ? KILN_MISS : ki_status_from_errno(err);
 }
 
 static int unlink_entry(void *arg, enum ki_file_kind kind,
@@ -305,8 +305,8 @@ static int unlink_entry(void *arg, enum ki_file_kind kind,
 	int err = 0;
 
 	if (kind == KI_FILE_ENTRY)
-		err = store->sys->unlink(store->sys, path);
-	return ki_file_is_gone(err) ? 0 : err;
+		err = ki_file_unlink(store, path);
+	return err == -ENOENT ? 0 : err;
 }
 
 static enum kiln_status file_wipe(struct kiln_tier *tier)

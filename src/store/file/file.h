@@ -82,6 +82,11 @@ static inline int ki_file_is_gone(int err)
 	return err == -ENOENT || err == -ENOTDIR || err == -ESTALE;
 }
 
+/* A second time, past what this machine remembers: that may be wrong once. */
+int ki_file_opendir(const struct ki_file_store *store, const char *path,
+		    struct ki_dir **out_dir);
+int ki_file_unlink(const struct ki_file_store *store, const char *path);
+
 /* ---- Names (entry.c) ------------------------------------------------------ */
 
 int ki_file_fan_path(const struct ki_file_store *store, unsigned fan,

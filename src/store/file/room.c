@@ -297,7 +297,7 @@ static int count_root(struct sweep *sweep)
 	char path[KI_PATH_MAX];
 	struct ki_dir *dir;
 	const char *name;
-	int more, err = sys->opendir(sys, store->root, &dir);
+	int more, err = ki_file_opendir(store, store->root, &dir);
 
 	if (err)
 		return err;
@@ -348,7 +348,7 @@ static int remove_victim(const struct ki_file_store *store,
 		err = ki_file_entry_path(store, victim->digest, path);
 	}
 	if (!err)
-		err = store->sys->unlink(store->sys, path);
+		err = ki_file_unlink(store, path);
 	return ki_file_is_gone(err) ? 0 : err;
 }
 

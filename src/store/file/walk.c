@@ -15,6 +15,31 @@
 
 #include "base/status.h"
 
+int ki_file_opendir(const struct ki_file_store *store, const char *path,
+		    struct ki_dir **out_dir)
+{
+	int err = store->sys->opendir(store->sys, path, out_dir);
+
+	return err == -ESTALE ? store->sys->opendir(store->sys, path, out_dir)
+			      : err;
+}
+
+int ki_file_unlink(const struct ki_file_store *store, const char *path)
+{
+	int err = store->sys->unlink(store->sys, path);
+
+	return err == -ESTALE ? store->sys->unlink(store->sys, path) : err;
+}
+
+/* What is stale twice is passed over like what is gone. */
+static int look_at(const struct ki_sys *sys, const char *path,
+		   struct ki_file_info *out_info)
+{
+	int err = sys->lstat(sys, path, out_info);
+
+	return err == -ESTALE ? sys->lstat(sys, path, out_info) : err;
+}
+
 int ki_file_walk(const struct ki_file_store *store, const char *directory,
 		 ki_file_visit_fn *visit, void *arg)
 {
@@ -24,17 +49,17 @@ int ki_file_walk(const struct ki_file_store *store, const char *directory,
 	struct ki_dir *dir;
 	char path[KI_PATH_MAX];
 	const char *name;
-	int more, err = sys->opendir(sys, directory, &dir);
+	int more, err = ki_file_opendir(store, directory, &dir);
 
 	if (err)
-		return ki_file_is_gone(err) ? 0 : err;
+		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
 	while (!err && (more = sys->readdir(sys, dir, &name)) > 0) {
 		enum ki_file_kind kind = ki_file_kind_of(name, digest);
 
 		if (kind == KI_FILE_FOREIGN ||
 		    ki_path_join(path, directory, name))
 			continue;
-		err = sys->lstat(sys, path, &info);
+		err = look_at(sys, path, &info);
 		if (ki_file_is_gone(err))
 			err = 0; /* gone meanwhile */
 		else if (!err && S_ISREG(info.mode))
@@ -52,11 +77,11 @@ static int read_fans(const struct ki_file_store *store,
 	struct ki_dir *dir;
 	const char *name;
 	unsigned fan;
-	int more, err = sys->opendir(sys, store->root, &dir);
+	int more, err = ki_file_opendir(store, store->root, &dir);
 
 	*fans = (struct ki_file_fans){ { 0 } };
 	if (err)
-		return ki_file_is_gone(err) ? 0 : err;
+		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
 	while ((more = sys->readdir(sys, dir, &name)) > 0)
 		if (ki_file_is_fan(name, &fan))
 			fans->bits[fan / 64] |= (uint64_t)1 << fan % 64;
