@@ -237,7 +237,7 @@ int ki_cl_program_claim(struct ki_cl_program *program);
 void ki_cl_program_rest(struct ki_cl_program *program);
 /* The driver is about to build H: nobody may claim it until n_runs is 0. */
 void ki_cl_program_enter(struct ki_cl_program *program);
-/* Wait, but not for long, until the background leaves it alone. */
+/* Wait, ten seconds at most, until the background leaves it alone. */
 void ki_cl_program_await(struct ki_cl_program *program);
 
 /* A number for a walk over programs, and the next one of a platform (NULL: of

@@ -34,6 +34,7 @@ struct ki_cond ki_cl_idle;
 
 #define PLATFORMS_MAX 64
 #define AWAIT_NS      ((uint64_t)100 * 1000 * 1000)
+#define AWAIT_LONG_NS ((uint64_t)10 * 1000 * 1000 * 1000)
 
 /* Under the lock. */
 static struct ki_map programs;
@@ -603,9 +604,11 @@ void ki_cl_program_rest(struct ki_cl_program *program)
 	(void)finish_ending(program, &ending);
 }
 
-/* Wait until nobody is at work or sets a constant, but not long for a fetch, and not for threads
-   that a forked child does not have: 0, or -1 if somebody still is. */
-static int await_locked(struct ki_cl_program *program) KI_REQUIRES(&ki_cl_lock)
+/* Wait until nobody is at work or sets a constant, but for a fetch no longer
+   than that, and not for threads that a forked child does not have: 0, or -1 if
+   somebody still is. */
+static int await_locked(struct ki_cl_program *program, uint64_t fetch_ns)
+	KI_REQUIRES(&ki_cl_lock)
 {
 	uint64_t deadline = 0;
 
@@ -616,7 +619,7 @@ static int await_locked(struct ki_cl_program *program) KI_REQUIRES(&ki_cl_lock)
 		}
 		if (!deadline)
 			deadline = ki_sys_posix.monotonic_ns(&ki_sys_posix) +
-				   AWAIT_NS;
+				   fetch_ns;
 		if (ki_cond_wait_until(&ki_cl_idle, &ki_cl_lock, deadline))
 			break;
 	}
@@ -626,14 +629,14 @@ static int await_locked(struct ki_cl_program *program) KI_REQUIRES(&ki_cl_lock)
 void ki_cl_program_await(struct ki_cl_program *program)
 {
 	ki_mutex_lock(&ki_cl_lock);
-	(void)await_locked(program);
+	(void)await_locked(program, AWAIT_LONG_NS);
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
 void ki_cl_program_enter(struct ki_cl_program *program)
 {
 	ki_mutex_lock(&ki_cl_lock);
-	(void)await_locked(program);
+	(void)await_locked(program, AWAIT_NS);
 	program->refs++;
 	program->n_runs++;
 	ki_mutex_unlock(&ki_cl_lock);
@@ -658,7 +661,7 @@ int ki_cl_program_claim(struct ki_cl_program *program)
 	int err;
 
 	ki_mutex_lock(&ki_cl_lock);
-	err = await_locked(program) || program->n_runs ? -1 : 0;
+	err = await_locked(program, AWAIT_NS) || program->n_runs ? -1 : 0;
 	if (!err)
 		program->is_busy = KI_CL_CLAIMED;
 	ki_mutex_unlock(&ki_cl_lock);
