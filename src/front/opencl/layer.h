@@ -444,23 +444,6 @@ int ki_cl_make_too(struct ki_cl_program *program, struct ki_cl_shadow *shadow);
    linked is the driver's own already. */
 int ki_cl_go_native(struct ki_cl_program *program);
 
-/* A shadow does not answer while the driver is at work; if that was no build
-   it answers again, else it goes, and with it what could be captured.
-   `program` may be NULL. */
-struct ki_cl_aside {
-	struct ki_cl_program *program;
-	cl_program handle; /* whom the driver is given */
-	struct ki_cl_shadow *shadow;
-	struct ki_cl_made *made;
-	struct ki_cl_capture *capture;
-	uint64_t mark;
-	unsigned change;
-	int had_kernels;
-};
-struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program,
-				   cl_program handle);
-void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result);
-
 /* The driver makes a new program by a recipe: NULL if it will not. */
 cl_program ki_cl_remake(cl_platform_id platform,
 			const struct ki_cl_recipe *recipe, cl_context context,

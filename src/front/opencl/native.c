@@ -309,7 +309,8 @@ static void CL_CALLBACK on_done(cl_program handle, void *arg)
 }
 
 /* The driver failed, and may or may not notify still: the run waits for it
-   where it can be found. */
+   where it can be found, as long as the process lives, since nothing says when
+   a driver can no longer call. */
 static void park(struct run *run)
 {
 	ki_mutex_lock(&ki_cl_lock);
@@ -318,6 +319,19 @@ static void park(struct run *run)
 	refused = run;
 	ki_mutex_unlock(&ki_cl_lock);
 }
+
+/* A shadow does not answer while the driver is at work; if that was no build
+   it answers again, else it goes, and with it what could be captured. */
+struct aside {
+	struct ki_cl_program *program; /* or NULL */
+	cl_program handle;	       /* whom the driver is given */
+	struct ki_cl_shadow *shadow;
+	struct ki_cl_made *made;
+	struct ki_cl_capture *capture;
+	uint64_t mark;
+	unsigned change;
+	int had_kernels;
+};
 
 /* What the driver has on record of the builds of H, or of its twin. */
 static uint64_t mark_of(struct ki_cl_program *program, cl_program handle)
@@ -354,7 +368,7 @@ static int is_refusal(cl_int result)
 
 /* Of wrong options some drivers say the same, for others the build has failed:
    then the program remembers. */
-static int never_began(const struct ki_cl_aside *aside, cl_int result)
+static int never_began(const struct aside *aside, cl_int result)
 {
 	if (result == CL_INVALID_BUILD_OPTIONS ||
 	    result == CL_INVALID_COMPILER_OPTIONS)
@@ -362,10 +376,9 @@ static int never_began(const struct ki_cl_aside *aside, cl_int result)
 	return is_refusal(result);
 }
 
-struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program,
-				   cl_program handle)
+static struct aside put_aside(struct ki_cl_program *program, cl_program handle)
 {
-	struct ki_cl_aside aside = { .program = program, .handle = handle };
+	struct aside aside = { .program = program, .handle = handle };
 
 	if (!program)
 		return aside;
@@ -384,7 +397,7 @@ struct ki_cl_aside ki_cl_put_aside(struct ki_cl_program *program,
 }
 
 /* What could be captured before still can. */
-static void put_capture_back(const struct ki_cl_aside *aside)
+static void put_capture_back(const struct aside *aside)
 {
 	struct ki_cl_program *program = aside->program;
 
@@ -397,7 +410,7 @@ static void put_capture_back(const struct ki_cl_aside *aside)
 	ki_mutex_unlock(&ki_cl_lock);
 }
 
-void ki_cl_put_back(struct ki_cl_aside *aside, cl_int result)
+static void put_back(struct aside *aside, cl_int result)
 {
 	int is_unchanged =
 		(aside->shadow || aside->made) && never_began(aside, result);
@@ -501,7 +514,7 @@ static cl_int run_unseen(struct ki_cl_program *program,
 			 const struct ki_cl_request *request,
 			 cl_program *out_linked)
 {
-	struct ki_cl_aside aside;
+	struct aside aside;
 	cl_int result;
 
 	if (request->kind == KI_CL_LINK) {
@@ -512,10 +525,10 @@ static cl_int run_unseen(struct ki_cl_program *program,
 	if (!program)
 		return call_driver(request, NULL, out_linked);
 	ki_cl_program_enter(program);
-	aside = ki_cl_put_aside(program, request->handle);
+	aside = put_aside(program, request->handle);
 	ki_cl_mark_built(program, request->n_devices, request->devices);
 	result = call_driver(request, NULL, out_linked);
-	ki_cl_put_back(&aside, result);
+	put_back(&aside, result);
 	if (result) {
 		ki_mutex_lock(&ki_cl_lock);
 		program->n_runs--;
@@ -559,7 +572,7 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 {
 	struct run here = { 0 };
 	struct run *run = run_new(&here, guest, program, request, made);
-	struct ki_cl_aside aside;
+	struct aside aside;
 	cl_int result;
 
 	if (!run && request->twin)
@@ -570,8 +583,8 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		ki_cl_program_enter(program);
 		note_sets(run, program);
 	}
-	aside = ki_cl_put_aside(program, request->twin ? request->twin
-						       : request->handle);
+	aside = put_aside(program,
+			  request->twin ? request->twin : request->handle);
 	run->change = aside.change;
 	run->began_ns = now_ns();
 	if (guest)
@@ -587,7 +600,7 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		ki_cl_mark_built(program, request->n_devices, request->devices);
 	if (request->kind == KI_CL_LINK)
 		list_linked(run, *out_linked);
-	ki_cl_put_back(&aside, result);
+	put_back(&aside, result);
 	if (result || !request->notify)
 		end_run(run, result);
 	if (result && request->notify && !atomic_load(&run->is_notified))
