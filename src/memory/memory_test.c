@@ -617,11 +617,12 @@ static void *vanish(void *arg)
 
 static void slots_of_the_dead_are_reclaimed(void **state)
 {
-	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct ki_memory *memory;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 	skip(); /* they do not know of such ends */
 #endif
+	memory = memory_of((struct ki_memory_options){ 0 });
 	put(memory, 1, 1, 8);
 	for (int i = 0; i < 300; i++)
 		in_thread(vanish, memory);
