@@ -1011,9 +1011,9 @@ static void builds_that_need_each_other_do_not_wait(void **state)
 
 /* ---- Fork ------------------------------------------------------------------ */
 
+#ifdef HAS_FORKS
 static _Atomic int stop;
 
-#ifdef HAS_FORKS
 static void *keep_busy(void *arg)
 {
 	uint64_t i;
