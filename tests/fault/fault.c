@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct ki_sys *const real = &ki_sys_posix;
+#include "harness/interpose.h"
 
 /* Allocations have no context. */
 static struct fault *failing_memory;
@@ -135,12 +135,7 @@ FORWARD(link, (const struct ki_sys *sys, const char *from, const char *to),
 FORWARD(rename, (const struct ki_sys *sys, const char *from, const char *to),
 	(real, from, to))
 FORWARD(unlink, (const struct ki_sys *sys, const char *path), (real, path))
-FORWARD(mkdir, (const struct ki_sys *sys, const char *path, unsigned mode),
-	(real, path, mode))
-FORWARD(rmdir, (const struct ki_sys *sys, const char *path), (real, path))
-FORWARD(chmod, (const struct ki_sys *sys, const char *path, unsigned mode),
-	(real, path, mode))
-FORWARD(touch, (const struct ki_sys *sys, const char *path), (real, path))
+INTERPOSED_PATH_CALLS(FORWARD)
 FORWARD(opendir,
 	(const struct ki_sys *sys, const char *path, struct ki_dir **out_dir),
 	(real, path, out_dir))
@@ -253,33 +248,22 @@ long fault_n_blocks(void)
 void fault_begin(struct fault *fault, int err)
 {
 	*fault = (struct fault){ .sys = *real, .err = err, .n_all = 32 };
-#define REPLACE(name) fault->sys.name = fault_##name
-	REPLACE(open);
-	REPLACE(close);
-	REPLACE(pread);
-	REPLACE(pwritev);
-	REPLACE(fallocate);
-	REPLACE(punch_hole);
-	REPLACE(fsync);
-	REPLACE(fstat);
-	REPLACE(stat);
-	REPLACE(lstat);
-	REPLACE(link);
-	REPLACE(rename);
-	REPLACE(unlink);
-	REPLACE(mkdir);
-	REPLACE(rmdir);
-	REPLACE(chmod);
-	REPLACE(touch);
-	REPLACE(opendir);
-	REPLACE(readdir);
-	REPLACE(map);
-	REPLACE(populate);
-	REPLACE(try_lock);
-	REPLACE(unlock);
-	REPLACE(file_system);
-	REPLACE(random);
-#undef REPLACE
+	INTERPOSE_CHANGES(&fault->sys, fault);
+	INTERPOSE(&fault->sys, fault, pread);
+	INTERPOSE(&fault->sys, fault, punch_hole);
+	INTERPOSE(&fault->sys, fault, fsync);
+	INTERPOSE(&fault->sys, fault, fstat);
+	INTERPOSE(&fault->sys, fault, stat);
+	INTERPOSE(&fault->sys, fault, lstat);
+	INTERPOSE(&fault->sys, fault, chmod);
+	INTERPOSE(&fault->sys, fault, touch);
+	INTERPOSE(&fault->sys, fault, opendir);
+	INTERPOSE(&fault->sys, fault, readdir);
+	INTERPOSE(&fault->sys, fault, populate);
+	INTERPOSE(&fault->sys, fault, try_lock);
+	INTERPOSE(&fault->sys, fault, unlock);
+	INTERPOSE(&fault->sys, fault, file_system);
+	INTERPOSE(&fault->sys, fault, random);
 }
 
 int fault_next(struct fault *fault)

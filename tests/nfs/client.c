@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/interpose.h"
+
 #define NAMES_MAX 128
 
 /* What was found under a path, held by a descriptor; -1: nothing. */
@@ -20,8 +22,6 @@ struct nfs_name {
 	struct ki_file_info info;
 	uint64_t info_until;
 };
-
-static const struct ki_sys *const real = &ki_sys_posix;
 
 static struct nfs_client *enter(const struct ki_sys *sys)
 {
@@ -355,12 +355,7 @@ static int nfs_unlink(const struct ki_sys *sys, const char *path)
 		return leave(client, err);                                     \
 	}
 
-FORWARD(mkdir, (const struct ki_sys *sys, const char *path, unsigned mode),
-	(real, path, mode))
-FORWARD(rmdir, (const struct ki_sys *sys, const char *path), (real, path))
-FORWARD(chmod, (const struct ki_sys *sys, const char *path, unsigned mode),
-	(real, path, mode))
-FORWARD(touch, (const struct ki_sys *sys, const char *path), (real, path))
+INTERPOSED_PATH_CALLS(FORWARD)
 
 /* ---- Calls with a handle ---------------------------------------------------------- */
 
@@ -457,27 +452,16 @@ void nfs_begin(struct nfs_client *client, const char *server,
 	client->names = calloc(NAMES_MAX, sizeof(*client->names));
 	if (!client->names || pthread_mutex_init(&client->mutex, NULL))
 		abort();
-#define REPLACE(name) client->sys.name = nfs_##name
-	REPLACE(open);
-	REPLACE(close);
-	REPLACE(pread);
-	REPLACE(pwritev);
-	REPLACE(fallocate);
-	REPLACE(fstat);
-	REPLACE(stat);
-	REPLACE(lstat);
-	REPLACE(link);
-	REPLACE(rename);
-	REPLACE(unlink);
-	REPLACE(mkdir);
-	REPLACE(rmdir);
-	REPLACE(chmod);
-	REPLACE(touch);
-	REPLACE(map);
-	REPLACE(try_lock);
-	REPLACE(unlock);
-	REPLACE(file_system);
-#undef REPLACE
+	INTERPOSE_CHANGES(&client->sys, nfs);
+	INTERPOSE(&client->sys, nfs, pread);
+	INTERPOSE(&client->sys, nfs, fstat);
+	INTERPOSE(&client->sys, nfs, stat);
+	INTERPOSE(&client->sys, nfs, lstat);
+	INTERPOSE(&client->sys, nfs, chmod);
+	INTERPOSE(&client->sys, nfs, touch);
+	INTERPOSE(&client->sys, nfs, try_lock);
+	INTERPOSE(&client->sys, nfs, unlock);
+	INTERPOSE(&client->sys, nfs, file_system);
 	client->sys.punch_hole = nfs_fallocate;
 }
 

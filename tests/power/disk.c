@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "harness/harness.h"
+#include "harness/interpose.h"
 
 #define PAGE   4096u
 #define SECTOR 512u
@@ -50,8 +51,6 @@ struct disk_mapping {
 	uint64_t offset;
 	unsigned file;
 };
-
-static const struct ki_sys *const real = &ki_sys_posix;
 
 /* ---- Memory ------------------------------------------------------------------ */
 
@@ -489,21 +488,10 @@ void disk_begin(struct disk *disk, const char *directory, unsigned boot,
 	*disk = (struct disk){ .sys = *real,
 			       .root = copy_string(directory),
 			       .random = random };
-#define REPLACE(name) disk->sys.name = disk_##name
-	REPLACE(open);
-	REPLACE(close);
-	REPLACE(pwritev);
-	REPLACE(fallocate);
-	REPLACE(fsync);
-	REPLACE(link);
-	REPLACE(rename);
-	REPLACE(unlink);
-	REPLACE(mkdir);
-	REPLACE(rmdir);
-	REPLACE(map);
-	REPLACE(unmap);
-	REPLACE(random);
-#undef REPLACE
+	INTERPOSE_CHANGES(&disk->sys, disk);
+	INTERPOSE(&disk->sys, disk, fsync);
+	INTERPOSE(&disk->sys, disk, unmap);
+	INTERPOSE(&disk->sys, disk, random);
 	name_boot(disk, boot);
 	(void)new_file(disk, 0); /* 0 stands for none */
 	take_over(disk, directory);
