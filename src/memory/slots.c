@@ -144,10 +144,8 @@ static void after_fork_in_child(void)
 	for (slot = slots; slot; slot = slot->next)
 		if (slot != mine && slot->thread)
 			empty_locked(slot);
-	if (mine) {
+	if (mine)
 		mine->thread = ki_thread_id();
-		mine->start = 0;
-	}
 	(void)ki_process_barrier_prepare();
 	pthread_mutex_unlock(&registry);
 }
@@ -169,25 +167,28 @@ void ki_slots_prepare(void)
 
 /*
  * A thread that ends without running its destructors (or uses kiln in the last
- * of them) leaves its slot behind.
+ * of them) leaves its slot behind.  Its number may be a new thread's: that one
+ * takes the slot away when it wants one of its own.
  */
 static void bury_dead_locked(void)
 {
 	struct ki_slot *slot;
 
 	for (slot = slots; slot; slot = slot->next)
-		if (slot->thread && slot->start &&
-		    !ki_process_alive((int)slot->thread, slot->start))
+		if (slot->thread && !ki_thread_is_alive(slot->thread))
 			empty_locked(slot);
 	crowd = n_used * 2 > CROWD_MIN ? n_used * 2 : CROWD_MIN;
 }
 
-static struct ki_slot *take_locked(void)
+static struct ki_slot *take_locked(uint64_t thread)
 {
 	struct ki_slot *slot;
 
 	if (n_used >= crowd)
 		bury_dead_locked();
+	for (slot = slots; slot; slot = slot->next)
+		if (slot->thread == thread)
+			empty_locked(slot);
 	for (slot = slots; slot; slot = slot->next)
 		if (!slot->thread)
 			return slot;
@@ -203,17 +204,15 @@ static struct ki_slot *take_locked(void)
 static struct ki_slot *new_slot(void)
 {
 	uint64_t thread = ki_thread_id();
-	uint64_t start = ki_process_start((int)thread);
 	struct ki_slot *slot;
 
 	pthread_once(&once, install);
 	if (!has_exit_key)
 		return NULL;
 	pthread_mutex_lock(&registry);
-	slot = take_locked();
+	slot = take_locked(thread);
 	if (slot) {
 		slot->thread = thread;
-		slot->start = start;
 		n_used++;
 		make_findable_locked(slot, ki_thread_pointer());
 	}

@@ -37,7 +37,6 @@ struct ki_slot {
 	/* Under the registry's mutex. */
 	_Alignas(64) struct ki_slot *next;
 	uint64_t thread; /* 0: free */
-	uint64_t start;
 };
 
 #define KI_SLOT_GUESSES 1024

@@ -93,7 +93,7 @@ struct ki_sys {
 		       const char **out_name);
 	void (*closedir)(const struct ki_sys *sys, struct ki_dir *dir);
 
-	/* fd is not needed afterwards. */
+	/* fd is not needed afterwards; -1: zeros of our own, to be written. */
 	int (*map)(const struct ki_sys *sys, int fd, uint64_t offset,
 		   size_t size, unsigned flags, void **out_data);
 	void (*unmap)(const struct ki_sys *sys, void *data, size_t size);
@@ -285,6 +285,8 @@ void ki_thread_join(struct ki_thread *thread);
 /* A number for the calling thread, never 0, never that of another living
    thread of this process. */
 uint64_t ki_thread_id(void);
+/* Whether a thread of this process has that number now. */
+int ki_thread_is_alive(uint64_t id);
 /* Let another thread run. */
 void ki_thread_yield(void);
 

@@ -55,6 +55,11 @@ uint64_t ki_thread_id(void)
 	return (uint64_t)syscall(SYS_gettid);
 }
 
+int ki_thread_is_alive(uint64_t id)
+{
+	return !syscall(SYS_tgkill, getpid(), (pid_t)id, 0) || errno != ESRCH;
+}
+
 void ki_thread_yield(void)
 {
 	sched_yield();
