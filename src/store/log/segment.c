@@ -74,6 +74,11 @@ static void close_ours(const struct log_segment *segment, int fd)
 		(void)segment->sys->close(segment->sys, fd);
 }
 
+static size_t verified_bytes(uint64_t size)
+{
+	return (size_t)(size / LOG_UNIT / 8 + 1);
+}
+
 void ki_log_segment_unref(struct log_segment *segment)
 {
 	const struct ki_sys *sys = segment->sys;
@@ -85,7 +90,8 @@ void ki_log_segment_unref(struct log_segment *segment)
 			   (size_t)segment->size);
 	close_ours(segment, segment->fd);
 	close_ours(segment, segment->write_fd);
-	free((void *)segment->verified);
+	sys->unmap(sys, (void *)segment->verified,
+		   verified_bytes(segment->size));
 	free(segment);
 }
 
@@ -181,9 +187,11 @@ static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 	segment->device = info.device;
 	segment->inode = info.inode;
 	status = KILN_E_NO_MEMORY;
-	segment->verified = calloc(1, (size_t)(info.size / LOG_UNIT / 8 + 1));
-	if (!segment->verified)
+	/* Not from calloc(), which would touch all of it. */
+	if (sys->map(sys, -1, 0, verified_bytes(info.size), KI_MAP_SHARED_WRITE,
+		     &data))
 		goto out;
+	segment->verified = data;
 	if (log->maps_values &&
 	    !sys->map(sys, fd, 0, (size_t)info.size, 0, &data)) {
 		segment->data = data;
@@ -198,7 +206,6 @@ out:
 	if (fd >= 0)
 		(void)sys->close(sys, fd);
 	if (segment) {
-		free((void *)segment->verified);
 		free(segment);
 	}
 	return status;
