@@ -464,6 +464,17 @@ static void add_missing_string(struct kiln_metadata *metadata,
 		kiln_metadata_add_string(metadata, field, value);
 }
 
+static void add_application(const struct kiln *kiln,
+			    struct kiln_metadata *metadata)
+{
+	const char *application = kiln->application;
+	char path[KI_PATH_MAX];
+
+	if (!application && !ki_executable(path))
+		application = path;
+	add_missing_string(metadata, KILN_META_APPLICATION, application);
+}
+
 /* What we know of a build, where build() did not say it. */
 static void describe(const struct kiln *kiln, struct kiln_build_result *result,
 		     uint64_t build_ns)
@@ -473,8 +484,7 @@ static void describe(const struct kiln *kiln, struct kiln_build_result *result,
 	add_missing_u64(result->metadata, KILN_META_CREATED,
 			ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u);
 	add_missing_u64(result->metadata, KILN_META_BUILD_TIME, build_ns);
-	add_missing_string(result->metadata, KILN_META_APPLICATION,
-			   kiln->application);
+	add_application(kiln, result->metadata);
 	add_missing_string(result->metadata, KILN_META_NAMESPACE,
 			   kiln->name_space);
 }

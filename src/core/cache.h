@@ -34,7 +34,7 @@ struct kiln {
 	uint32_t lock_timeout_ms;
 	uint64_t memory_bytes_max;
 	char *name_space;  /* or NULL */
-	char *application; /* or NULL */
+	char *application; /* or NULL: the program's path */
 	kiln_log_fn *log;
 	void *log_arg;
 	/* Atomic. */

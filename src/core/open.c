@@ -174,7 +174,9 @@ static enum kiln_status open_store(struct kiln *kiln,
 		.log_arg = options->log_arg,
 	};
 
-	if (kind->needs_local && !is_local(store.sys, place->directory)) {
+	store.is_local =
+		kind->needs_local && is_local(store.sys, place->directory);
+	if (kind->needs_local && !store.is_local) {
 		kind = find_kind("file:");
 		if (!kind)
 			return KILN_E_UNSUPPORTED;
@@ -197,13 +199,8 @@ static int copy_string(const char *from, char **out)
 
 static int copy_names(struct kiln *kiln, const struct kiln_options *options)
 {
-	char path[KI_PATH_MAX];
-	const char *application = options->application;
-
-	if (!application && !ki_executable(path))
-		application = path;
 	return copy_string(options->name_space, &kiln->name_space) &&
-	       copy_string(application, &kiln->application);
+	       copy_string(options->application, &kiln->application);
 }
 
 static enum kiln_status open_memory(struct kiln *kiln,
@@ -254,6 +251,8 @@ static struct kiln *new_kiln(const struct kiln_options *options)
 	kiln->memory_bytes_max = options->memory_bytes_max;
 	kiln->log = options->log;
 	kiln->log_arg = options->log_arg;
+	kiln->next_tick_ns =
+		ki_sys_posix.monotonic_ns(&ki_sys_posix) + KI_TICK_NS;
 	ki_kiln_calm(kiln);
 	if (open_memory(kiln, options) || !copy_names(kiln, options)) {
 		free_kiln(kiln);

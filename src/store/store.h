@@ -19,7 +19,8 @@ struct ki_store_options {
 	uint64_t age_max_s;
 	uint32_t user_version; /* 0: any */
 	uint32_t flags;	       /* KILN_OPEN_* */
-	kiln_log_fn *log;      /* may be NULL */
+	int is_local; /* the caller has asked for the directory's file system */
+	kiln_log_fn *log; /* may be NULL */
 	void *log_arg;
 };
 

@@ -409,12 +409,21 @@ static void disk_unmap(const struct ki_sys *sys, void *data, size_t size)
 	struct disk *disk = disk_of(sys);
 
 	note_mappings(disk);
-	for (unsigned i = 0; i < disk->n_mappings; i++)
-		if (disk->mappings[i].data == data) {
-			free(disk->mappings[i].seen);
-			disk->mappings[i] = disk->mappings[--disk->n_mappings];
+	for (unsigned i = 0; i < disk->n_mappings; i++) {
+		struct disk_mapping *mapping = &disk->mappings[i];
+		uintptr_t from = (uintptr_t)mapping->data;
+
+		if ((uintptr_t)data < from ||
+		    (uintptr_t)data >= from + mapping->size)
+			continue;
+		/* Its begin may stay. */
+		mapping->size = (uintptr_t)data - from;
+		if (mapping->size)
 			break;
-		}
+		free(mapping->seen);
+		*mapping = disk->mappings[--disk->n_mappings];
+		break;
+	}
 	real->unmap(real, data, size);
 }
 

@@ -142,48 +142,27 @@ static int open_file(struct ki_log *log, int *out_writable)
 	return fd;
 }
 
-/* What the file says about itself before any of it is mapped. */
-static enum kiln_status read_fixed(struct ki_log *log, int fd,
-				   struct ki_file_info *out_info,
-				   struct log_fixed *out_fixed,
+/* What a mapped header says, held against the file's size. */
+static enum kiln_status take_fixed(const struct log_header *header,
+				   uint64_t size, struct log_fixed *out_fixed,
 				   int *out_damaged)
 {
-	const struct ki_sys *sys = log->sys;
-	const struct log_fixed *fixed;
-	struct log_header *header;
-	enum kiln_status status;
-	int err = sys->fstat(sys, fd, out_info);
+	const struct log_fixed *fixed = ki_log_fixed(header);
 
-	if (err)
-		return ki_log_status(err);
-	if (!S_ISREG(out_info->mode))
-		return KILN_E_FORMAT;
-	header = malloc(sizeof(*header));
-	if (!header)
-		return KILN_E_NO_MEMORY;
 	*out_damaged = 1;
-	status = ki_log_status(
-		ki_pread_all(sys, fd, header, sizeof(*header), 0));
-	if (status)
-		goto out;
-	status = KILN_E_FORMAT;
-	fixed = ki_log_fixed(header);
 	if (!fixed)
-		goto out;
-	if (fixed->version != LOG_VERSION || fixed->flags ||
-	    fixed->header_bytes != LOG_HEADER_BYTES) {
-		*out_damaged = 0;
-		goto out;
-	}
-	if (!fixed->n_buckets || fixed->n_buckets > (uint64_t)1 << 40 ||
-	    ki_log_index_bytes(fixed->n_buckets) != out_info->size)
-		goto out;
+		return KILN_E_FORMAT;
 	*out_fixed = *fixed;
+	if (out_fixed->version != LOG_VERSION || out_fixed->flags ||
+	    out_fixed->header_bytes != LOG_HEADER_BYTES) {
+		*out_damaged = 0;
+		return KILN_E_FORMAT;
+	}
+	if (!out_fixed->n_buckets || out_fixed->n_buckets > (uint64_t)1 << 40 ||
+	    ki_log_index_bytes(out_fixed->n_buckets) != size)
+		return KILN_E_FORMAT;
 	*out_damaged = 0;
-	status = KILN_OK;
-out:
-	free(header);
-	return status;
+	return KILN_OK;
 }
 
 #define FETCH_BYTES ((size_t)1 << 18)
@@ -249,7 +228,7 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	struct ki_file_info info;
 	struct log_fixed fixed;
 	enum kiln_status status;
-	void *data;
+	void *data = NULL;
 	int writable, err;
 	int fd = open_file(log, &writable);
 
@@ -260,8 +239,12 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 		return KILN_E_OWNER;
 	if (fd < 0)
 		return ki_log_status(fd);
-	status = read_fixed(log, fd, &info, &fixed, out_damaged);
-	if (status)
+	err = sys->fstat(sys, fd, &info);
+	status = err ? ki_log_status(err) : KILN_E_FORMAT;
+	if (err || !S_ISREG(info.mode))
+		goto out;
+	*out_damaged = info.size < LOG_HEADER_BYTES;
+	if (*out_damaged)
 		goto out;
 	status = KILN_E_NO_MEMORY;
 	index = calloc(1, sizeof(*index));
@@ -269,18 +252,12 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 		goto out;
 	err = sys->map(sys, fd, 0, (size_t)info.size,
 		       writable ? KI_MAP_SHARED_WRITE : 0, &data);
-	if (!err) {
-		if (log->guest)
-			err = open_for_guest(sys, fd, data, (size_t)info.size,
-					     &index->by_parts);
-		if (!err)
-			err = sys->map(sys, fd, 0, LOG_HEADER_BYTES, 0,
-				       &index->page);
-		if (err)
-			sys->unmap(sys, data, (size_t)info.size);
-	}
-	status = ki_log_status(err);
-	if (err)
+	if (!err && log->guest)
+		err = open_for_guest(sys, fd, data, (size_t)info.size,
+				     &index->by_parts);
+	status = err ? ki_log_status(err)
+		     : take_fixed(data, info.size, &fixed, out_damaged);
+	if (status)
 		goto out;
 	index->sys = sys;
 	index->writable = writable;
@@ -292,7 +269,10 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 		index->header->fixed = fixed;
 	*out_index = index;
 	index = NULL;
+	data = NULL;
 out:
+	if (data)
+		sys->unmap(sys, data, (size_t)info.size);
 	free(index);
 	(void)sys->close(sys, fd);
 	return status;
@@ -300,11 +280,13 @@ out:
 
 void ki_log_index_close(struct log_index *index)
 {
+	size_t kept;
+
 	if (!index)
 		return;
-	index->sys->unmap(index->sys, index->header, index->size);
-	if (index->page)
-		index->sys->unmap(index->sys, index->page, LOG_HEADER_BYTES);
+	kept = index->keeps_page ? LOG_HEADER_BYTES : 0;
+	index->sys->unmap(index->sys, (uint8_t *)index->header + kept,
+			  index->size - kept);
 	free(index);
 }
 
@@ -425,10 +407,12 @@ int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
 		      uint64_t slot, uint32_t used_s, uint64_t age_max_s,
 		      uint64_t *out_used_s)
 {
-	uint64_t now = now_s(log);
-	uint64_t since_s =
-		last_use_s(index, index->marks[slot], used_s, age_max_s, now);
+	uint64_t now, since_s;
 
+	if (!age_max_s && !out_used_s)
+		return 0;
+	now = now_s(log);
+	since_s = last_use_s(index, index->marks[slot], used_s, age_max_s, now);
 	if (out_used_s)
 		*out_used_s = since_s;
 	return age_max_s && since_s < now && now - since_s > age_max_s;

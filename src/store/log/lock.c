@@ -142,15 +142,33 @@ struct kiln_tier_lock {
 	uint64_t slot;
 };
 
+/* In the lock table and in the index a process stands with its namespace of
+   pids and its start.  Nobody has 0. */
+static uint64_t self(struct ki_log *log)
+{
+	const struct ki_sys *sys = log->sys;
+	struct ki_file_info info;
+	uint64_t process = log->process;
+
+	if (process)
+		return process;
+	process = (uint64_t)ki_process_id();
+	log->process_start = ki_process_start((int)process);
+	if (!sys->stat(sys, "/proc/self/ns/pid", &info))
+		process |= info.inode << 32;
+	log->process = process;
+	return process;
+}
+
 static uint64_t holder_offset(const struct kiln_key *key)
 {
 	return key->digest_low % LOG_HOLDERS * sizeof(struct log_holder);
 }
 
 /* Numbers of processes mean nothing in another namespace: those live. */
-static int is_alive(const struct ki_log *log, uint64_t process, uint64_t start)
+static int is_alive(struct ki_log *log, uint64_t process, uint64_t start)
 {
-	return process >> 32 != log->process >> 32 ||
+	return process >> 32 != self(log) >> 32 ||
 	       (uint32_t)process > INT32_MAX ||
 	       ki_process_alive((int)(uint32_t)process, start);
 }
@@ -177,8 +195,9 @@ static void note_holder(struct ki_log *log, int fd, const struct kiln_key *key)
 {
 	struct log_holder holder = { .digest_low = key->digest_low,
 				     .digest_high = key->digest_high,
-				     .process = log->process,
-				     .start = log->process_start };
+				     .process = self(log) };
+
+	holder.start = log->process_start;
 
 	(void)ki_pwrite_all(log->sys, fd, &holder, sizeof(holder),
 			    holder_offset(key));
@@ -248,9 +267,10 @@ static int is_own_builder(const struct ki_log *log,
 	       builder->handle == (uintptr_t)log;
 }
 
-static struct log_builder *own_builder(const struct ki_log *log,
+static struct log_builder *own_builder(struct ki_log *log,
 				       struct log_header *header)
 {
+	const uint64_t process = self(log);
 	int i, second;
 
 	for (i = 0; i < LOG_BUILDERS; i++)
@@ -266,8 +286,8 @@ static struct log_builder *own_builder(const struct ki_log *log,
 			if (other &&
 			    (!second || is_alive(log, other, builder->start)))
 				continue;
-			if (!atomic_compare_exchange_strong(
-				    &builder->process, &other, log->process))
+			if (!atomic_compare_exchange_strong(&builder->process,
+							    &other, process))
 				continue;
 			builder->begun_ns = 0;
 			builder->start = log->process_start;
@@ -325,6 +345,9 @@ void ki_log_forget_builder(struct ki_log *log)
 	struct log_index *index = log->index;
 	int i;
 
+	/* Who never asked who it is has built nothing. */
+	if (!log->process)
+		return;
 	for (i = 0; index && index->writable && i < LOG_BUILDERS; i++) {
 		struct log_builder *builder = &index->header->builders[i];
 

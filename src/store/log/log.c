@@ -77,6 +77,18 @@ unsigned ki_log_mode(const struct ki_log *log)
 	return log->flags & KILN_OPEN_SHARED ? 0660 : 0600;
 }
 
+void ki_log_boot_id(struct ki_log *log, uint64_t out_id[2])
+{
+	if (!atomic_load_explicit(&log->knows_boot, memory_order_acquire)) {
+		ki_boot_id(log->sys, (uint8_t *)out_id);
+		log->boot_id[0] = out_id[0];
+		log->boot_id[1] = out_id[1];
+		log->knows_boot = 1;
+	}
+	out_id[0] = log->boot_id[0];
+	out_id[1] = log->boot_id[1];
+}
+
 int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 			char out[KI_PATH_MAX])
 {
@@ -148,8 +160,8 @@ static enum kiln_status switch_locked(struct ki_log *log,
 		if (!same && log->epoch > 2)
 			log->unplaced = LOG_UNPLACED_DEAD;
 		index->epoch = log->epoch;
-		page->data = index->page;
-		index->page = NULL;
+		page->data = index->header;
+		index->keeps_page = 1;
 		page->next = log->pages;
 		log->pages = page;
 		__atomic_store_n(
@@ -185,7 +197,7 @@ static enum kiln_status follow(struct ki_log *log, int *out_damaged)
 	*out_damaged = 0;
 	ki_mutex_lock(&log->mutex);
 	index = log->index;
-	err = sys->stat(sys, log->index_path, &info);
+	err = index ? sys->stat(sys, log->index_path, &info) : 0;
 	if (!index || err || info.inode != index->inode ||
 	    info.device != index->device) {
 		status = ki_log_index_open(log, &next, out_damaged);
@@ -406,7 +418,6 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 {
 	struct ki_log *log = calloc(1, sizeof(*log));
 	uint32_t flags = options->flags;
-	struct ki_file_info info;
 
 	if (!log)
 		return NULL;
@@ -429,11 +440,6 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 	log->verifies_always =
 		!!(flags & (KILN_OPEN_GUEST | KILN_OPEN_VERIFY_ALWAYS |
 			    KILN_OPEN_SHARED));
-	ki_boot_id(log->sys, (uint8_t *)log->boot_id);
-	log->process = (uint64_t)ki_process_id();
-	log->process_start = ki_process_start((int)log->process);
-	if (!log->sys->stat(log->sys, "/proc/self/ns/pid", &info))
-		log->process |= info.inode << 32;
 	log->directory = strdup(options->directory);
 	log->name = strdup(options->name ? options->name : "kiln");
 	if (log->directory && log->name) {
@@ -449,7 +455,7 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 	return NULL;
 }
 
-static enum kiln_status check_place(struct ki_log *log)
+static enum kiln_status check_place(struct ki_log *log, int is_local)
 {
 	enum ki_file_system kind;
 	const char *why = "cannot be used";
@@ -462,6 +468,8 @@ static enum kiln_status check_place(struct ki_log *log)
 		ki_log_say(log, KILN_LOG_WARNING, "the directory %s", why);
 		return status == KILN_MISS ? KILN_E_IO : status;
 	}
+	if (is_local)
+		return KILN_OK;
 	err = log->sys->file_system(log->sys, log->directory, &kind);
 	if (err)
 		return ki_status_from_errno(err);
@@ -491,7 +499,7 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 	log = new_log(options);
 	if (!log)
 		return KILN_E_NO_MEMORY;
-	status = check_place(log);
+	status = check_place(log, options->is_local);
 	if (status)
 		goto out;
 	status = catch_up(log, log->readonly ? LOG_READ : LOG_WRITE);

@@ -91,7 +91,7 @@ struct log_index {
 	/* Fixed while it is mapped. */
 	const struct ki_sys *sys;
 	struct log_header *header;
-	void *page; /* the header once more, until log->pages has it */
+	int keeps_page; /* the header's page is in log->pages */
 	size_t size;
 	_Atomic uint64_t *words;
 	_Atomic uint8_t *marks;
@@ -148,9 +148,6 @@ struct ki_log {
 	kiln_log_fn *log;
 	void *log_arg;
 	uint64_t fork_generation;
-	uint64_t boot_id[2];
-	uint64_t process; /* pid namespace 32, pid 32 */
-	uint64_t process_start;
 	uint64_t gone_generation;
 	int readonly;
 	int is_open;
@@ -162,6 +159,11 @@ struct ki_log {
 	_Atomic(struct log_index *) index; /* NULL: the store is gone */
 	_Atomic uint64_t checked_ns;	   /* last look at the index's path */
 	_Atomic uint64_t min_live_seen;
+	/* Asked for when they are needed first. */
+	_Atomic int knows_boot;
+	_Atomic uint64_t boot_id[2];
+	_Atomic uint64_t process; /* pid namespace 32, pid 32 */
+	_Atomic uint64_t process_start;
 	_Atomic int unplaced; /* enum log_unplaced */
 	_Atomic unsigned n_building;
 	_Atomic unsigned grow_pause;   /* puts until growing is tried again */
@@ -210,6 +212,8 @@ void ki_log_say(struct ki_log *log, enum kiln_log_level level,
 		const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum kiln_status ki_log_status(int err);
 unsigned ki_log_mode(const struct ki_log *log);
+/* Of the boot that runs now; zeros if nobody says. */
+void ki_log_boot_id(struct ki_log *log, uint64_t out_id[2]);
 int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 			char out[KI_PATH_MAX]);
 

@@ -743,7 +743,7 @@ static void a_guest_reads_of_the_index_what_it_looks_at(void **state)
 	bytes_read = 0;
 	store_open(&store);
 	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
-	assert_in_range(bytes_read, LOG_HEADER_BYTES, 32768);
+	assert_in_range(bytes_read, 1, 32768);
 
 	/* Where there is no other way it reads all. */
 	sys.populate = cannot_populate;

@@ -83,6 +83,7 @@ static enum kiln_status fill_header(struct ki_log *log,
 				    const struct log_limit_values *limits)
 {
 	struct log_fixed *fixed = &header->fixed;
+	uint64_t boot_id[2];
 	int err = log->sys->random(log->sys, fixed->id, sizeof(fixed->id));
 
 	if (err)
@@ -98,8 +99,9 @@ static enum kiln_status fill_header(struct ki_log *log,
 	header->next_number = log_number_word(first_number);
 	/* Never one that an earlier index of this place had. */
 	header->generation = ki_get_u64(fixed->id);
-	header->boot_id[0] = log->boot_id[0];
-	header->boot_id[1] = log->boot_id[1];
+	ki_log_boot_id(log, boot_id);
+	header->boot_id[0] = boot_id[0];
+	header->boot_id[1] = boot_id[1];
 	header->aged_s = fixed->created_s;
 	ki_log_limits_set(header, limits);
 	return KILN_OK;

@@ -137,13 +137,15 @@ static void note_reserved(struct log_segment *segment, uint32_t units)
 
 /* Not for those who do not know it (without /proc): they would roll in turn
    with those who do. */
-static int is_other_boot(const struct ki_log *log,
-			 const struct log_index *index)
+static int is_other_boot(struct ki_log *log, const struct log_index *index)
 {
-	if (!log->boot_id[0] && !log->boot_id[1])
+	uint64_t boot_id[2];
+
+	ki_log_boot_id(log, boot_id);
+	if (!boot_id[0] && !boot_id[1])
 		return 0;
-	return index->header->boot_id[0] != log->boot_id[0] ||
-	       index->header->boot_id[1] != log->boot_id[1];
+	return index->header->boot_id[0] != boot_id[0] ||
+	       index->header->boot_id[1] != boot_id[1];
 }
 
 static void note_written(struct put *put, const struct log_index *index,

@@ -475,10 +475,12 @@ static void set_tail(struct ki_log *log, struct log_index *index,
 		     uint32_t number)
 {
 	struct log_header *header = index->header;
+	uint64_t boot_id[2];
 
-	if (log->boot_id[0] || log->boot_id[1]) {
-		header->boot_id[0] = log->boot_id[0];
-		header->boot_id[1] = log->boot_id[1];
+	ki_log_boot_id(log, boot_id);
+	if (boot_id[0] || boot_id[1]) {
+		header->boot_id[0] = boot_id[0];
+		header->boot_id[1] = boot_id[1];
 	}
 	header->tail = log_tail_word(number, 0);
 	header->n_rolls++;
