@@ -22,9 +22,10 @@
  *	NAME.<boot>-<process>-<start>-<time>.tmp	(hexadecimal)
  *
  * Of this boot: abandoned if the process is gone and an hour of the monotonic
- * clock has passed (for containers that see other process numbers).  Of another
- * boot or host: if it is a day old by two clocks, the file system's and ours,
- * which on a network are two machines'.
+ * clock has passed (for containers that see other process numbers: a writer
+ * there whose temporary is taken fails, and nothing worse).  Of another boot or
+ * host: if it is a day old by two clocks, the file system's and ours, which on a
+ * network are two machines'.
  */
 
 #include "store/store.h"
@@ -92,14 +93,14 @@ static int read_name(const char *name, struct ki_writer *out_writer,
 
 int ki_temporary_is_abandoned(const struct ki_sys *sys,
 			      const struct ki_writer *self, const char *name,
-			      int64_t mtime_ns, int64_t now_ns)
+			      int64_t mtime_ns, int64_t now_ns, int at_once)
 {
 	struct ki_writer writer;
 	uint64_t then, now = sys->monotonic_ns(sys);
 
 	if (read_name(name, &writer, &then) && writer.boot &&
 	    writer.boot == self->boot)
-		return now > then && now - then > HOUR_NS &&
+		return (at_once || (now > then && now - then > HOUR_NS)) &&
 		       !ki_process_alive(writer.process, writer.start);
 	return now_ns - mtime_ns > DAY_NS &&
 	       (int64_t)sys->realtime_ns(sys) - mtime_ns > DAY_NS;

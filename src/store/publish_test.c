@@ -156,21 +156,22 @@ static void only_a_dead_writers_temporary_is_abandoned(void **state)
 		int other_boot, dead, unnamed;
 		uint64_t monotonic_h; /* hours since the writing */
 		int64_t system_h, our_h;
-		int abandoned;
+		int abandoned, at_once;
 	} rows[] = {
-		{ "a living writer", 0, 0, 0, 0, 0, 0, 0 },
-		{ "a writer stopped for days", 0, 0, 0, 99, 99, 99, 0 },
-		{ "clocks jump by ten years", 0, 0, 0, 0, 87600, 87600, 0 },
-		{ "just died, or in another container", 0, 1, 0, 0, 0, 0, 0 },
-		{ "just died, clocks jump", 0, 1, 0, 0, 87600, 87600, 0 },
-		{ "died long ago", 0, 1, 0, 2, 2, 2, 1 },
-		{ "died long ago, clocks jump back", 0, 1, 0, 2, -9, -9, 1 },
-		{ "another host, at work", 1, 1, 0, 5, 1, 1, 0 },
-		{ "another host, our clock jumps", 1, 1, 0, 5, 1, 87600, 0 },
-		{ "another host, its clock jumps", 1, 1, 0, 5, 87600, 1, 0 },
-		{ "another host, days ago", 1, 1, 0, 5, 48, 48, 1 },
-		{ "unnamed, at work", 0, 0, 1, 5, 1, 1, 0 },
-		{ "unnamed, days ago", 0, 0, 1, 5, 48, 48, 1 },
+		{ "a living writer", 0, 0, 0, 0, 0, 0, 0, 0 },
+		{ "a writer stopped for days", 0, 0, 0, 99, 99, 99, 0, 0 },
+		{ "clocks jump by ten years", 0, 0, 0, 0, 87600, 87600, 0, 0 },
+		{ "just died, or in another container", 0, 1, 0, 0, 0, 0, 0,
+		  1 },
+		{ "just died, clocks jump", 0, 1, 0, 0, 87600, 87600, 0, 1 },
+		{ "died long ago", 0, 1, 0, 2, 2, 2, 1, 1 },
+		{ "died long ago, clocks jump back", 0, 1, 0, 2, -9, -9, 1, 1 },
+		{ "another host, at work", 1, 1, 0, 5, 1, 1, 0, 0 },
+		{ "another host, our clock jumps", 1, 1, 0, 5, 1, 87600, 0, 0 },
+		{ "another host, its clock jumps", 1, 1, 0, 5, 87600, 1, 0, 0 },
+		{ "another host, days ago", 1, 1, 0, 5, 48, 48, 1, 1 },
+		{ "unnamed, at work", 0, 0, 1, 5, 1, 1, 0, 0 },
+		{ "unnamed, days ago", 0, 0, 1, 5, 48, 48, 1, 1 },
 	};
 	const int64_t hour = (int64_t)3600 * 1000000000;
 	struct ki_sys sys = ki_sys_posix;
@@ -183,6 +184,7 @@ static void only_a_dead_writers_temporary_is_abandoned(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		char tag[128], name[256];
 		const int64_t written = 1000000 * hour;
+		int64_t now;
 
 		snprintf(tag, sizeof(tag), mine,
 			 self.boot ^ (unsigned)rows[i].other_boot,
@@ -195,11 +197,13 @@ static void only_a_dead_writers_temporary_is_abandoned(void **state)
 			 KI_TEMPORARY_SUFFIX);
 		monotonic = (uint64_t)hour * (5 + rows[i].monotonic_h) + 1;
 		realtime = (uint64_t)(written + rows[i].our_h * hour);
-		if (ki_temporary_is_abandoned(&sys, &self, name, written,
-					      written + rows[i].system_h *
-								hour) !=
-		    rows[i].abandoned)
+		now = written + rows[i].system_h * hour;
+		if (ki_temporary_is_abandoned(&sys, &self, name, written, now,
+					      0) != rows[i].abandoned)
 			fail_msg("%s", rows[i].name);
+		if (ki_temporary_is_abandoned(&sys, &self, name, written, now,
+					      1) != rows[i].at_once)
+			fail_msg("%s, at once", rows[i].name);
 	}
 }
 

@@ -68,11 +68,12 @@ int ki_publish_file(const struct ki_sys *sys, const char *directory,
 
 /*
  * Whether the writer of a temporary is certainly gone, whatever the clocks do:
- * `now_ns` is the file system's time (of a file written just now).
+ * `now_ns` is the file system's time (of a file written just now).  Who needs
+ * the room at once takes a writer for gone that cannot be seen from here.
  */
 int ki_temporary_is_abandoned(const struct ki_sys *sys,
 			      const struct ki_writer *self, const char *name,
-			      int64_t mtime_ns, int64_t now_ns);
+			      int64_t mtime_ns, int64_t now_ns, int at_once);
 
 /*
  * Whether a directory is ours to trust (made, 0700, if missing and `make`):

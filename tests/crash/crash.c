@@ -5,7 +5,8 @@
  *
  * First a child dies by SIGKILL at its n-th system call, for n from 1 on, in
  * each operation, and the parent looks at what it left: entries old or new, no
- * wrong byte, the bound kept, the store in use at once.
+ * wrong byte, the bound kept, the store in use at once.  Then so many die one
+ * after another in the middle of a put that what they leave passes the bound.
  *
  * Then eight processes get, put, replace, remove and evict in one store, and
  * one after another is killed, N times.  Processes tell each operation through
@@ -49,14 +50,16 @@ static int child(struct scene *scene, const struct operation *operation)
 	return scene->status ? 3 : 0;
 }
 
-/* 1 if the child died where it should, 0 if it came to its end. */
+/* 1 if the child died at its n-th call, or its n-th of a name; 0 if it came to its
+   end. */
 static int die_at(struct scene *scene, const struct operation *operation,
-		  unsigned n)
+		  const char *only, unsigned n)
 {
 	int status;
 	pid_t pid;
 
 	fault_begin(scene->fault, FAULT_DIE);
+	scene->fault->only = only;
 	scene->fault->n = n;
 	scene->fault->fired = "death";
 	pid = fork();
@@ -103,7 +106,7 @@ static void die_at_every_call(void **state)
 	scene.work_before = work_done(kind, place, operation.work);
 	while (died) {
 		copy_store(place, copy, operation.before);
-		died = die_at(&scene, &operation, n);
+		died = die_at(&scene, &operation, NULL, n);
 		check_scene(&scene, &operation);
 		harness_remove(copy);
 		n += 1 + (!all && n > 48 ? n / 4 : 0);
@@ -111,6 +114,41 @@ static void die_at_every_call(void **state)
 	free(copy);
 	free(place);
 	free(master);
+}
+
+/* ---- One after another ----------------------------------------------------------- */
+
+static enum kiln_status put_large(struct scene *scene)
+{
+	static unsigned char value[LARGE];
+
+	return scene->tier->ops->put(scene->tier, scene->key, "metadata", 8,
+				     value, sizeof(value), KILN_PUT_REPLACE);
+}
+
+/* Of what they leave there is soon more than fits. */
+static void the_dead_do_not_fill_the_store(void **state)
+{
+	static const struct operation put = { .name = "put", .run = put_large };
+	static const char *const calls[] = { "rename", "link", "pwritev",
+					     "unlock" };
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_real(kind, directory);
+	struct fault fault;
+	struct scene scene = { .kind = kind,
+			       .fault = &fault,
+			       .directory = directory,
+			       .key = numbered_key(1) };
+
+	for (unsigned i = 0; i < 2 * BOUND / LARGE; i++)
+		for (unsigned k = 0; k < sizeof(calls) / sizeof(calls[0]); k++)
+			(void)die_at(&scene, &put, calls[k], 1 + i % 2);
+	assert_int_equal(put_numbered(tier, 2, LARGE, 0), KILN_OK);
+	assert_int_equal(get_numbered(tier, 2), KILN_OK);
+	assert_true(harness_disk_bytes(directory) <= BOUND);
+	tier->ops->close(tier);
+	kiln_key_free(scene.key);
+	free(directory);
 }
 
 /* ---- At random ------------------------------------------------------------------- */
@@ -346,6 +384,8 @@ int main(int argc, char **argv)
 				.test_func = die_at_every_call,
 				.initial_state = (void *)(uintptr_t)operation,
 			};
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(
+		the_dead_do_not_fill_the_store);
 	if (n_kills)
 		tests[n++] =
 			(struct CMUnitTest)cmocka_unit_test(killed_at_random);

@@ -18,7 +18,7 @@ static struct fault *failing_memory;
 
 int fault_strike(struct fault *fault, const char *name)
 {
-	if (!fault->armed)
+	if (!fault->armed || (fault->only && strcmp(fault->only, name) != 0))
 		return 0;
 	fault->n_calls++;
 	if (fault->lasting ? fault->n_calls < fault->n

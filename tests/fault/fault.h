@@ -44,6 +44,7 @@ struct fault {
 	int lasting;	  /* all calls from n on, or the n-th alone */
 	unsigned n;	  /* the call to fail, from 1 */
 	unsigned n_calls; /* while armed */
+	const char *only; /* NULL, or the one call to count */
 	int armed;
 	unsigned n_fired;
 	const char *fired; /* name of the first call that failed */

@@ -40,6 +40,7 @@ struct scene {
 	const char *directory;
 	struct kiln_tier *tier;
 	enum kiln_status status; /* below 0 also for: cut short */
+	struct kiln_key *key;	 /* of an operation that is not listed */
 	struct kiln_blob *blob;	 /* what a get handed out */
 	unsigned n_filled;	 /* as prepare_store() says */
 	int is_whole;		 /* nothing failed: its work was done */

@@ -220,7 +220,7 @@ static int tidy_temporary(void *arg, enum ki_file_kind kind,
 
 	if (kind == KI_FILE_TEMPORARY &&
 	    ki_temporary_is_abandoned(sys, &store->writer, name, info->mtime_ns,
-				      (int64_t)sys->realtime_ns(sys)))
+				      (int64_t)sys->realtime_ns(sys), 0))
 		(void)sys->unlink(sys, path);
 	return 0;
 }

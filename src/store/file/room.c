@@ -197,11 +197,13 @@ struct sweep {
 	int64_t aside_since_ns;
 	uint64_t dropped;
 	int in_quarantine;
+	int is_pressed; /* temporaries take up too much */
 	struct ki_evictable *evictable;
 	struct candidate *candidates;
 	size_t n, capacity;
 	uint64_t total;
 	uint64_t fixed; /* of what cannot be evicted */
+	uint64_t temporary;
 };
 
 static int grow(struct sweep *sweep)
@@ -231,7 +233,8 @@ static void count_temporary(struct sweep *sweep, const char *path,
 	const struct ki_file_store *store = sweep->store;
 
 	if (ki_temporary_is_abandoned(store->sys, &store->writer, name,
-				      info->mtime_ns, sweep->now_ns) &&
+				      info->mtime_ns, sweep->now_ns,
+				      sweep->is_pressed) &&
 	    !store->sys->unlink(store->sys, path)) {
 		sweep->report->n_temporaries++;
 		sweep->dropped += ki_file_charge(info);
@@ -239,6 +242,7 @@ static void count_temporary(struct sweep *sweep, const char *path,
 	}
 	sweep->total += ki_file_charge(info);
 	sweep->fixed += ki_file_charge(info);
+	sweep->temporary += ki_file_charge(info);
 }
 
 /* 1: it was too old, and is gone. */
@@ -314,13 +318,15 @@ static int count_root(struct sweep *sweep)
 	return more;
 }
 
-static int count_all(struct sweep *sweep)
+static int count_once(struct sweep *sweep)
 {
 	const struct ki_file_store *store = sweep->store;
 	char path[KI_PATH_MAX];
 	int err = ki_path_join(path, store->root, "quarantine");
 
 	sweep->fixed = sweep->total = ki_file_fixed_bytes(store);
+	sweep->temporary = 0;
+	sweep->n = 0;
 	if (!err)
 		err = count_root(sweep);
 	sweep->in_quarantine = 1;
@@ -330,6 +336,17 @@ static int count_all(struct sweep *sweep)
 	if (!err)
 		err = ki_file_walk_all(store, count_file, sweep);
 	return err;
+}
+
+/* Writers may die faster than what they leave grows old. */
+static int count_all(struct sweep *sweep, uint64_t limit)
+{
+	int err = count_once(sweep);
+
+	if (err || sweep->temporary <= limit / 8)
+		return err;
+	sweep->is_pressed = 1;
+	return count_once(sweep);
 }
 
 static int remove_victim(const struct ki_file_store *store,
@@ -435,7 +452,7 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 		report->drops_aside ? INT64_MAX
 				    : since(sweep.now_ns, report->aside_max_s);
 	if (!err)
-		err = count_all(&sweep);
+		err = count_all(&sweep, limit);
 	if (err) {
 		status = ki_status_from_errno(err);
 		goto out;
@@ -447,7 +464,7 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 	report->counted = sweep.total;
 	report->before = sweep.total + sweep.dropped;
 	if (sweep.fixed > limit || need > limit - sweep.fixed)
-		status = KILN_E_TOO_LARGE;
+		status = KILN_E_FULL; /* of what is being written */
 	else if (sweep.total + need > limit && !refuse)
 		evict(&sweep, limit - sweep.fixed - need < limit / 8 * 7
 				      ? limit - sweep.fixed - need
