@@ -114,6 +114,19 @@ static void a_list_names_every_entry_once(void **state)
 	store_free(&store);
 }
 
+/* Both buckets of a key fill up long before the whole index. */
+static void while_an_index_can_grow_nothing_is_crowded_out(void **state)
+{
+	struct store store = store_new(0, 0);
+	struct ki_log *log = (struct ki_log *)store.tier;
+	unsigned i;
+
+	for (i = 0; i < 49152; i++)
+		assert_int_equal(store_put(&store, i, 1, 0), KILN_OK);
+	assert_int_equal(log->index->header->n_crowded_out, 0);
+	store_free(&store);
+}
+
 static void two_handles_of_one_process_see_each_other(void **state)
 {
 	struct store a = store_new(8 << 20, 0);
@@ -180,6 +193,8 @@ int main(void)
 		cmocka_unit_test(a_create_only_put_leaves_what_is_there),
 		cmocka_unit_test(what_was_removed_is_gone),
 		cmocka_unit_test(a_list_names_every_entry_once),
+		cmocka_unit_test(
+			while_an_index_can_grow_nothing_is_crowded_out),
 		cmocka_unit_test(two_handles_of_one_process_see_each_other),
 		cmocka_unit_test(every_way_of_reading_finds_the_same),
 	};

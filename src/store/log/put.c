@@ -669,7 +669,7 @@ static enum kiln_status check_limits(struct ki_log *log,
 	    index->header->bytes_live + log_record_bytes(&put->record) >
 		    limits.quota_bytes)
 		return KILN_E_FULL;
-	if (index->header->n_entries <= n_slots / 4 * 3 ||
+	if (index->header->n_entries <= n_slots / 20 * 13 ||
 	    (log->grow_pause && --log->grow_pause))
 		return KILN_OK;
 	if (!ki_log_grow(log, index))
