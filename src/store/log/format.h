@@ -264,21 +264,27 @@ static inline int log_is_before(uint32_t a, uint32_t b)
 
 /* ---- Records --------------------------------------------------------- */
 
-#define LOG_RECORD_MAGIC 0x31524c4bu /* "KLR1" */
+#define LOG_RECORD_MAGIC    0x31524c4bu /* "KLR1" */
+#define LOG_VALUE_BYTES_MAX (((uint64_t)1 << 48) - 1)
 
-/* Flags of a record.  A reader that does not know one of the lower 16 takes
-   the record as not there; the upper 16 may be passed over. */
+/* Flags of a record.  A reader that does not know one of the lower 8 takes
+   the record as not there; the upper 8 may be passed over. */
 #define LOG_OWN_FILE	0x0001u /* `segment` is 0: the file's name says it */
 #define LOG_COMPRESSED	0x0002u /* value: size as u64, then a zstd frame */
 #define LOG_TOMBSTONE	0x0004u /* the key was removed here; no value */
 #define LOG_KNOWN_FLAGS (LOG_OWN_FILE | LOG_TOMBSTONE)
-#define LOG_SIGNED	0x10000u /* metadata has a signature */
-#define LOG_REPLACES	0x20000u /* put to replace what was there */
-#define LOG_COPY	0x40000u /* carried over by an eviction */
+#define LOG_MUST_KNOW	0x00ffu
+#define LOG_SIGNED	0x0100u /* metadata has a signature */
+#define LOG_REPLACES	0x0200u /* put to replace what was there */
+#define LOG_COPY	0x0400u /* carried over by an eviction */
 
 /*
  * Then the key record, the metadata and zeros up to a multiple of 8, the
  * value, zeros up to a multiple of LOG_UNIT.
+ *
+ * The order says which of two records is later.  It is taken once, from the
+ * tail, and goes with the record wherever it is copied or moved to; no two
+ * puts or removes have the same.
  */
 struct log_record {
 	uint32_t magic;
@@ -286,14 +292,27 @@ struct log_record {
 	uint8_t digest[16];
 	uint32_t key_size;
 	uint32_t metadata_size;
-	uint64_t value_size; /* as stored */
-	uint32_t flags;
-	uint32_t used_s;     /* last use known when written; since 1970 */
+	uint64_t value_size : 48; /* as stored */
+	uint64_t flags : 16;
+	uint64_t order;	     /* log_order() of where it was first written */
 	uint64_t body_sum;   /* XXH3-64 of key record, metadata, value */
-	uint64_t header_sum; /* XXH3-64 of what stands before */
+	uint32_t used_s;     /* last use known when written; since 1970 */
+	uint32_t header_sum; /* of what stands before: half of its XXH3-64 */
 };
 
 static_assert(sizeof(struct log_record) == LOG_UNIT, "format");
+static_assert(offsetof(struct log_record, order) == 40, "format");
+
+/* segment 32 | offset in units 22 | 0 */
+static inline uint64_t log_order(uint32_t segment, uint32_t units)
+{
+	return (uint64_t)segment << 32 | (uint64_t)units << 10;
+}
+
+static inline int log_is_earlier(uint64_t a, uint64_t b)
+{
+	return (int64_t)(a - b) < 0;
+}
 
 static inline uint64_t log_value_offset(const struct log_record *record)
 {

@@ -458,6 +458,9 @@ enum kiln_status ki_log_remove(struct kiln_tier *tier,
 enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
 				uint64_t size, uint64_t bytes,
 				uint32_t *out_units);
+/* Whether the tail is one of before the system was started.  Not for those who
+   do not know (without /proc): they would roll in turn with those who do. */
+int ki_log_is_other_boot(struct ki_log *log, const struct log_index *index);
 
 /* ---- census.c -------------------------------------------------------- */
 
@@ -523,7 +526,7 @@ enum kiln_status ki_log_roll(struct ki_log *log, struct log_index *index,
 /* An empty segment of its own for a large record, open for writing. */
 enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 				   uint64_t bytes, uint32_t *out_number,
-				   int *out_fd);
+				   uint64_t *out_order, int *out_fd);
 
 /* Under byte 0, each: let the oldest segment go (FULL: none may); begin a new
    tail; give up the spare; let those go in which age has left nothing. */

@@ -155,11 +155,28 @@ struct digest {
 	uint64_t high;
 };
 
+/*
+ * The records are met segment by segment, which is not the order in which they
+ * were written: copies lie above, files of their own have higher numbers.  None
+ * is met before what is earlier by order and lies in a segment's tail.
+ *
+ * In their order, a record that replaces counts, a tombstone removes, and one
+ * that does not replace counts if nothing is there.  A copy was what the index
+ * led to when it was made, so it counts like one that replaces.
+ */
 struct rebuild {
 	struct ki_log *log;
 	struct log_index *index;
-	struct digest *digests; /* of each slot */
-	struct ki_map removed;	/* low halves of removed keys' digests */
+	struct digest *digests; /* of each slot, as the next two */
+	uint64_t *orders;
+	uint8_t *replaces;
+	struct ki_map removed;	  /* low half of a digest -> struct removal */
+	struct removal *removals; /* all of them */
+};
+
+struct removal {
+	struct removal *next;
+	uint64_t order;
 };
 
 static int find_digest(const struct rebuild *rebuild, struct digest digest,
@@ -182,60 +199,101 @@ static int find_digest(const struct rebuild *rebuild, struct digest digest,
 	return 0;
 }
 
+/* Nothing up to this one counts. */
+static enum kiln_status note_removal(struct rebuild *rebuild,
+				     struct digest digest, uint64_t order)
+{
+	uintptr_t name = (uintptr_t)digest.low | 1;
+	struct removal *removal = ki_map_get(&rebuild->removed, name);
+
+	if (removal) {
+		if (log_is_earlier(removal->order, order))
+			removal->order = order;
+		return KILN_OK;
+	}
+	removal = malloc(sizeof(*removal));
+	if (!removal)
+		return KILN_E_NO_MEMORY;
+	*removal = (struct removal){ rebuild->removals, order };
+	rebuild->removals = removal;
+	return ki_map_put(&rebuild->removed, name, removal) ? KILN_E_NO_MEMORY
+							    : KILN_OK;
+}
+
+static int is_removed(const struct rebuild *rebuild, struct digest digest,
+		      uint64_t order)
+{
+	const struct removal *removal =
+		ki_map_get(&rebuild->removed, (uintptr_t)digest.low | 1);
+
+	return removal && log_is_earlier(order, removal->order);
+}
+
+/* Whether it takes the place of what is known of its key so far. */
+static int counts(const struct rebuild *rebuild, uint64_t slot, uint64_t order,
+		  int replaces)
+{
+	int is_earlier = log_is_earlier(order, rebuild->orders[slot]);
+
+	if (replaces)
+		return !rebuild->replaces[slot] || !is_earlier;
+	return !rebuild->replaces[slot] && is_earlier;
+}
+
 /* What this record did, done again. */
-static void replay(struct rebuild *rebuild, const struct log_record *record,
-		   uint32_t number, uint32_t units)
+static enum kiln_status replay(struct rebuild *rebuild,
+			       const struct log_record *record, uint32_t number,
+			       uint32_t units)
 {
 	struct digest digest = { ki_digest_low(record->digest),
 				 ki_digest_high(record->digest) };
-	uintptr_t name = (uintptr_t)digest.low | 1;
+	struct log_index *index = rebuild->index;
+	int replaces = !!(record->flags & (LOG_REPLACES | LOG_COPY));
 	uint64_t word =
 		log_word(ki_log_tag_of(digest.low),
 			 log_class_of(log_record_bytes(record)), number, units);
-	uint64_t slot;
+	uint64_t slot, order = record->order;
 	int there = find_digest(rebuild, digest, &slot);
 
 	if (record->flags & LOG_TOMBSTONE) {
-		if (there)
-			(void)ki_log_word_swap(rebuild->index, slot,
-					       rebuild->index->words[slot], 0);
-		(void)ki_map_put(&rebuild->removed, name, rebuild);
-		return;
+		if (there && log_is_earlier(rebuild->orders[slot], order))
+			(void)ki_log_word_swap(index, slot, index->words[slot],
+					       0);
+		return note_removal(rebuild, digest, order);
 	}
-	if (there) {
-		if (record->flags & LOG_REPLACES)
-			(void)ki_log_word_swap(rebuild->index, slot,
-					       rebuild->index->words[slot],
-					       word);
-		return;
-	}
-	if (ki_map_get(&rebuild->removed, name)) {
-		if (record->flags & (LOG_COPY | LOG_OWN_FILE))
-			return;
-		(void)ki_map_remove(&rebuild->removed, name);
-	}
-	if (insert(rebuild->index, digest.low, digest.high, word, 0, &slot))
-		rebuild->digests[slot] = digest;
+	if (is_removed(rebuild, digest, order) ||
+	    (there && !counts(rebuild, slot, order, replaces)))
+		return KILN_OK;
+	if (there)
+		(void)ki_log_word_swap(index, slot, index->words[slot], word);
+	else if (!insert(index, digest.low, digest.high, word, 0, &slot))
+		return note_removal(rebuild, digest, order);
+	rebuild->digests[slot] = digest;
+	rebuild->orders[slot] = order;
+	rebuild->replaces[slot] = (uint8_t)replaces;
+	return KILN_OK;
 }
 
 #define WINDOW_BYTES 65536u
 
 /* Killed writers leave holes, so every unit may be the start of a record. */
-static void replay_segment(struct rebuild *rebuild, const struct log_file *file,
-			   uint8_t *window)
+static enum kiln_status replay_segment(struct rebuild *rebuild,
+				       const struct log_file *file,
+				       uint8_t *window)
 {
 	struct ki_log *log = rebuild->log;
 	const struct ki_sys *sys = log->sys;
 	uint64_t offset = 0, start = 0, size = 0;
+	enum kiln_status status = KILN_OK;
 	char path[KI_PATH_MAX];
 	int fd;
 
 	if (ki_log_segment_path(log, file->number, path))
-		return;
+		return KILN_OK;
 	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
 	if (fd < 0)
-		return;
-	while (offset + LOG_UNIT <= file->size) {
+		return KILN_OK;
+	while (!status && offset + LOG_UNIT <= file->size) {
 		struct log_record record;
 		uint32_t units = (uint32_t)(offset / LOG_UNIT);
 
@@ -250,34 +308,44 @@ static void replay_segment(struct rebuild *rebuild, const struct log_file *file,
 		memcpy(&record, window + (offset - start), sizeof(record));
 		if (ki_log_record_is_sound(&record, file->number, units) &&
 		    log_record_bytes(&record) <= file->size - offset) {
-			replay(rebuild, &record, file->number, units);
+			status = replay(rebuild, &record, file->number, units);
 			offset += log_record_bytes(&record);
 		} else {
 			offset += LOG_UNIT;
 		}
 	}
 	(void)sys->close(sys, fd);
+	return status;
 }
 
 static enum kiln_status replay_all(struct ki_log *log, struct log_index *index,
 				   const struct log_census *census)
 {
 	struct rebuild rebuild = { .log = log, .index = index };
+	size_t n_slots = (size_t)(index->n_buckets * LOG_WORDS), i;
 	uint8_t *window = malloc(WINDOW_BYTES);
 	enum kiln_status status = KILN_E_NO_MEMORY;
-	size_t i;
 
 	ki_map_init(&rebuild.removed);
-	rebuild.digests = calloc((size_t)(index->n_buckets * LOG_WORDS),
-				 sizeof(*rebuild.digests));
-	if (!rebuild.digests || !window)
+	rebuild.digests = calloc(n_slots, sizeof(*rebuild.digests));
+	rebuild.orders = calloc(n_slots, sizeof(*rebuild.orders));
+	rebuild.replaces = calloc(n_slots, sizeof(*rebuild.replaces));
+	if (!rebuild.digests || !rebuild.orders || !rebuild.replaces || !window)
 		goto out;
-	for (i = 0; i < census->n_files; i++)
-		replay_segment(&rebuild, &census->files[i], window);
 	status = KILN_OK;
+	for (i = 0; i < census->n_files && !status; i++)
+		status = replay_segment(&rebuild, &census->files[i], window);
 out:
+	while (rebuild.removals) {
+		struct removal *removal = rebuild.removals;
+
+		rebuild.removals = removal->next;
+		free(removal);
+	}
 	ki_map_fini(&rebuild.removed);
 	free(rebuild.digests);
+	free(rebuild.orders);
+	free(rebuild.replaces);
 	free(window);
 	return status;
 }

@@ -14,7 +14,9 @@
  * A create-only put's word is tentative at first, and settled by whoever puts
  * the key and sees that it is alone, so that exactly one ever is, without a
  * lock: docs/decisions/0005-create-only-without-a-lock.md.  A replacing put's
- * is settled at once; of two of them the higher place stays.
+ * is settled at once; of two of them the one that took its room later stays, in
+ * whatever turn they come here: an index made anew from the records has only
+ * their order to go by.
  *
  * The system calls that are left, and why:
  *	stat		the index may have been replaced or removed: what is put
@@ -135,9 +137,7 @@ static void note_reserved(struct log_segment *segment, uint32_t units)
 		;
 }
 
-/* Not for those who do not know it (without /proc): they would roll in turn
-   with those who do. */
-static int is_other_boot(struct ki_log *log, const struct log_index *index)
+int ki_log_is_other_boot(struct ki_log *log, const struct log_index *index)
 {
 	uint64_t boot_id[2];
 
@@ -171,7 +171,7 @@ static enum kiln_status write_to_tail(struct ki_log *log,
 	enum kiln_status status;
 
 	*out_force = 1;
-	if (!log_tail_is_sound(tail) || is_other_boot(log, index))
+	if (!log_tail_is_sound(tail) || ki_log_is_other_boot(log, index))
 		return LOG_AGAIN;
 	status = ki_log_target_open(log, index, number, &target);
 	if (status)
@@ -188,6 +188,7 @@ static enum kiln_status write_to_tail(struct ki_log *log,
 		if (target.segment)
 			note_reserved(target.segment,
 				      units + (uint32_t)(bytes / LOG_UNIT));
+		put->record.order = log_order(number, units);
 		status = write_record(log, put, target.fd, number, units);
 		if (!status)
 			note_written(put, index, number, units);
@@ -234,14 +235,16 @@ static enum kiln_status write_large(struct ki_log *log, struct log_index *index,
 				    struct put *put)
 {
 	uint32_t number;
+	uint64_t order;
 	enum kiln_status status;
 	int fd;
 
 	put->record.flags |= LOG_OWN_FILE;
 	status = ki_log_large_make(log, index, log_record_bytes(&put->record),
-				   &number, &fd);
+				   &number, &order, &fd);
 	if (status)
 		return status;
+	put->record.order = order;
 	sum_body(put);
 	status = write_record(log, put, fd, number, 0);
 	(void)log->sys->close(log->sys, fd);
@@ -349,45 +352,37 @@ struct mate {
 	uint64_t slot;
 	uint64_t word;
 	uint32_t number;
-	uint32_t units;
-	uint32_t flags; /* of its record, as the next; not read of our own */
-	uint64_t body_sum;
+	uint32_t flags; /* of its record, as the next */
+	uint64_t order;
 };
 
 /* What one look at both buckets found. */
 struct look {
-	struct mate own;
+	struct mate own;     /* wherever an eviction may have brought it */
 	struct mate settled; /* another's */
-	struct mate newer;   /* another's, to which ours has to give way */
+	struct mate newer;   /* another's that was put later, if we replace */
 	struct mate lowest;  /* of the tentative ones, ours among them */
 	struct mate higher;  /* a tentative one besides */
 };
 
-static int is_lower(const struct mate *a, uint32_t number, uint32_t units)
-{
-	return a->number != number ? log_is_before(a->number, number)
-				   : a->units < units;
-}
-
 static void note_mate(const struct put *put, const struct mate *mate,
 		      struct look *look)
 {
-	int is_own = mate->number == put->number &&
-		     mate->units == log_word_units(put->word);
+	int is_own = mate->order == put->record.order;
 
 	if (is_own)
 		look->own = *mate;
 	if (!log_word_is_tentative(mate->word)) {
 		if (is_own)
 			return;
-		if (put->replaces && (mate->flags & LOG_REPLACES) &&
-		    !is_lower(mate, put->number, log_word_units(put->word)))
+		if (put->replaces &&
+		    log_is_earlier(put->record.order, mate->order))
 			look->newer = *mate;
 		else
 			look->settled = *mate;
 	} else if (!look->lowest.word) {
 		look->lowest = *mate;
-	} else if (is_lower(mate, look->lowest.number, look->lowest.units)) {
+	} else if (log_is_earlier(mate->order, look->lowest.order)) {
 		look->higher = look->lowest;
 		look->lowest = *mate;
 	} else {
@@ -420,7 +415,8 @@ static enum kiln_status look_around(struct ki_log *log, struct log_index *index,
 		struct mate mate = { .slot = slot,
 				     .word = index->words[slot],
 				     .number = put->number,
-				     .units = log_word_units(put->word) };
+				     .flags = put->record.flags,
+				     .order = put->record.order };
 		struct log_found found;
 		enum kiln_status status;
 
@@ -434,9 +430,8 @@ static enum kiln_status look_around(struct ki_log *log, struct log_index *index,
 				return status;
 			mate.word = found.word;
 			mate.number = found.view.number;
-			mate.units = found.view.units;
 			mate.flags = found.view.record.flags;
-			mate.body_sum = found.view.record.body_sum;
+			mate.order = found.view.record.order;
 			ki_log_view_close(&found.view);
 		}
 		note_mate(put, &mate, out_look);
@@ -447,28 +442,6 @@ static enum kiln_status look_around(struct ki_log *log, struct log_index *index,
 static int clear(struct log_index *index, const struct mate *mate)
 {
 	return ki_log_word_swap(index, mate->slot, mate->word, 0);
-}
-
-/*
- * Our word was out and another's settled one is there: an eviction may have
- * carried ours over, after someone had settled it for us.
- */
-static int is_perhaps_ours(struct ki_log *log, const struct put *put,
-			   const struct mate *mate)
-{
-	char ours[KI_PATH_MAX], theirs[KI_PATH_MAX];
-	struct ki_file_info a, b;
-
-	if (!put->published || mate->body_sum != put->record.body_sum)
-		return 0;
-	if (mate->flags & LOG_COPY)
-		return 1;
-	if (!(mate->flags & put->record.flags & LOG_OWN_FILE) ||
-	    ki_log_segment_path(log, put->number, ours) ||
-	    ki_log_segment_path(log, mate->number, theirs))
-		return 0;
-	return log->sys->stat(log->sys, ours, &a) ||
-	       log->sys->stat(log->sys, theirs, &b) || a.inode == b.inode;
 }
 
 /* A tentative word that was seen before this look and is the only one: decide
@@ -523,8 +496,7 @@ static enum kiln_status create_step(struct ki_log *log, struct log_index *index,
 	if (look.own.word && !log_word_is_tentative(look.own.word))
 		return KILN_OK;
 	if (look.settled.word && !look.own.word)
-		return is_perhaps_ours(log, put, &look.settled) ? KILN_E_TIMEOUT
-								: KILN_EXISTS;
+		return KILN_EXISTS;
 	if (look.settled.word)
 		return clear(index, &look.own) ? KILN_EXISTS : LOG_AGAIN;
 	if (look.higher.word) {
@@ -570,6 +542,20 @@ static enum kiln_status create(struct ki_log *log, struct log_index *index,
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
 
+/*
+ * Another was put after ours took its place in the order.  If it replaces, ours
+ * is replaced, whether or not it was ever out.  If not, it says that it found
+ * nothing: ours came later and has to be written anew.
+ */
+static enum kiln_status give_way(struct ki_log *log, struct log_index *index,
+				 struct put *put, const struct look *look)
+{
+	if (look->own.word && !clear(index, &look->own))
+		return LOG_AGAIN;
+	forget_record(log, index, put);
+	return look->newer.flags & LOG_REPLACES ? KILN_OK : LOG_AGAIN;
+}
+
 /* One step of replace(); `published` in this index. */
 static enum kiln_status replace_step(struct ki_log *log,
 				     struct log_index *index, struct put *put,
@@ -586,13 +572,9 @@ static enum kiln_status replace_step(struct ki_log *log,
 		return KILN_OK;
 	if (look.own.word)
 		*published = 1;
-	/* What was there before ours is older, wherever it lies: a large file
-	   has a higher number than the tail. */
-	if (look.newer.word && *published)
-		return clear(index, &look.own) ? KILN_OK : LOG_AGAIN;
-	other = look.newer.word	    ? &look.newer
-		: look.settled.word ? &look.settled
-				    : &look.lowest;
+	if (look.newer.word)
+		return give_way(log, index, put, &look);
+	other = look.settled.word ? &look.settled : &look.lowest;
 	if (!other->word) {
 		if (*published)
 			return KILN_OK;
@@ -619,14 +601,27 @@ static enum kiln_status replace(struct ki_log *log, struct log_index *index,
 	enum kiln_status status = LOG_AGAIN;
 	int tries, published = 0;
 
-	for (tries = 0; tries < LOG_LOOKS && status == LOG_AGAIN; tries++)
+	for (tries = 0; tries < LOG_LOOKS && status == LOG_AGAIN; tries++) {
 		status = replace_step(log, index, put, refuse, &published);
+		if (!put->written)
+			return status;
+	}
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
 
 static int number_is_live(const struct log_index *index, uint32_t number)
 {
 	return !log_is_before(number, ki_log_min_live(index));
+}
+
+/* Or carried over, wherever that is now. */
+static int is_live(struct ki_log *log, struct log_index *index,
+		   const struct put *put)
+{
+	struct look look;
+
+	return number_is_live(index, put->number) ||
+	       (!look_around(log, index, put, &look) && look.own.word);
 }
 
 /*
@@ -639,14 +634,16 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 {
 	enum kiln_status status;
 
-	if (!number_is_live(index, put->number))
+	if (!put->published && !number_is_live(index, put->number))
 		return KILN_E_TIMEOUT;
 	status = put->replaces ? replace(log, index, put, refuse)
 			       : create(log, index, put, refuse);
+	if (!put->written)
+		return status;
 	if ((status == KILN_OK || status == KILN_EXISTS) &&
 	    ki_log_is_retired(index))
 		return LOG_AGAIN;
-	if (status == KILN_OK && !number_is_live(index, put->number)) {
+	if (status == KILN_OK && !is_live(log, index, put)) {
 		(void)ki_log_word_swap(index, put->slot, put->word, 0);
 		return KILN_E_TIMEOUT;
 	}
@@ -756,7 +753,7 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 	if (log->readonly)
 		return KILN_E_READONLY;
 	if (metadata_size > KILN_METADATA_BYTES_MAX ||
-	    value_size > (uint64_t)1 << 62)
+	    value_size > LOG_VALUE_BYTES_MAX)
 		return KILN_E_TOO_LARGE;
 	ki_log_record_init(&put.record, key, metadata_size, value_size,
 			   put.replaces ? LOG_REPLACES : 0,
@@ -773,17 +770,15 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 /* ---- Remove ---------------------------------------------------------- */
 
 /* So that an index made anew from the records does not find it again.  Where
-   there is no room without a roll, it goes without. */
+   there is no room to be had, it goes without. */
 static void write_tombstone(struct ki_log *log, struct log_index *index,
 			    const struct kiln_key *key)
 {
 	struct put put = { .key = key };
-	int force;
 
 	ki_log_record_init(&put.record, key, 0, 0, LOG_TOMBSTONE,
 			   log->sys->realtime_ns(log->sys) / 1000000000);
-	sum_body(&put);
-	(void)write_to_tail(log, index, &put, index->header->tail, &force);
+	(void)write_small(log, index, &put);
 }
 
 /* One slot.  KILN_MISS: nothing of the key is there (any more). */

@@ -31,16 +31,17 @@ void ki_log_record_init(struct log_record *record, const struct kiln_key *key,
 		.magic = LOG_RECORD_MAGIC,
 		.key_size = (uint32_t)key->record.size,
 		.metadata_size = (uint32_t)metadata_size,
-		.value_size = value_size,
-		.flags = flags,
+		.value_size = value_size & LOG_VALUE_BYTES_MAX,
+		.flags = flags & 0xffff,
 		.used_s = (uint32_t)now_s,
 	};
 	memcpy(record->digest, key->digest, sizeof(record->digest));
 }
 
-static uint64_t header_sum(const struct log_record *record)
+static uint32_t header_sum(const struct log_record *record)
 {
-	return ki_xxh3_64(record, offsetof(struct log_record, header_sum));
+	return (uint32_t)ki_xxh3_64(record,
+				    offsetof(struct log_record, header_sum));
 }
 
 void ki_log_record_seal(struct log_record *record, uint32_t segment)
@@ -57,8 +58,7 @@ int ki_log_record_is_sound(const struct log_record *record, uint32_t segment,
 	if (record->magic != LOG_RECORD_MAGIC ||
 	    record->header_sum != header_sum(record) ||
 	    record->key_size > KILN_KEY_BYTES_MAX ||
-	    record->metadata_size > KILN_METADATA_BYTES_MAX ||
-	    record->value_size > (uint64_t)1 << 62)
+	    record->metadata_size > KILN_METADATA_BYTES_MAX)
 		return 0;
 	if (record->flags & LOG_OWN_FILE)
 		return !units && !record->segment;
@@ -72,7 +72,7 @@ static enum kiln_status accept(struct log_view *view, uint64_t room)
 	if (!ki_log_record_is_sound(record, view->number, view->units) ||
 	    (record->flags & LOG_TOMBSTONE))
 		return KILN_E_FORMAT;
-	if (record->flags & 0xffff & ~LOG_KNOWN_FLAGS)
+	if (record->flags & LOG_MUST_KNOW & ~LOG_KNOWN_FLAGS)
 		return KILN_MISS;
 	return log_record_bytes(record) <= room ? KILN_OK : KILN_E_FORMAT;
 }

@@ -222,7 +222,7 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 		census->copy_bytes_left = 0;
 		goto out;
 	}
-	record->flags = (record->flags & ~LOG_REPLACES) | LOG_COPY;
+	record->flags |= LOG_COPY;
 	record->used_s = (uint32_t)used_s;
 	ki_log_record_seal(record, to);
 	if (ki_pwrite_all(log->sys, target.fd, data, (size_t)bytes,
@@ -714,10 +714,33 @@ enum kiln_status ki_log_roll(struct ki_log *log, struct log_index *index,
 
 /* ---- Large values ---------------------------------------------------- */
 
+/*
+ * Its place in the order of records: a unit of the tail that stays empty.
+ * Where none can be had, all that was written lies in segments below `number`,
+ * and all that comes needs a new tail, which is above.
+ */
+static uint64_t take_order(struct ki_log *log, struct log_index *index,
+			   const struct log_census *census, uint32_t number)
+{
+	uint64_t tail = index->header->tail;
+	uint32_t units;
+	size_t i;
+
+	if (ki_log_is_other_boot(log, index))
+		index->header->tail = 0;
+	for (i = 0; i < census->n_files; i++)
+		if (log_tail_is_sound(tail) &&
+		    census->files[i].number == log_tail_segment(tail) &&
+		    !ki_log_reserve(index, log_tail_segment(tail),
+				    census->files[i].size, LOG_UNIT, &units))
+			return log_order(log_tail_segment(tail), units);
+	return log_order(number, 0);
+}
+
 static enum kiln_status large_locked(struct ki_log *log,
 				     struct log_index *index, uint64_t bytes,
-				     uint32_t *out_number, int *out_fd,
-				     uint64_t *out_n_evicted)
+				     uint32_t *out_number, uint64_t *out_order,
+				     int *out_fd, uint64_t *out_n_evicted)
 {
 	uint64_t size = (bytes + 4095) & ~(uint64_t)4095;
 	struct log_limit_values limits;
@@ -744,6 +767,8 @@ static enum kiln_status large_locked(struct ki_log *log,
 	if (!err)
 		err = make_file_evicting(log, index, &census, path, size, 0,
 					 out_fd);
+	if (!err)
+		*out_order = take_order(log, index, &census, *out_number);
 	status = ki_log_status(err);
 out:
 	*out_n_evicted = census.n_evicted;
@@ -753,7 +778,7 @@ out:
 
 enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 				   uint64_t bytes, uint32_t *out_number,
-				   int *out_fd)
+				   uint64_t *out_order, int *out_fd)
 {
 	struct log_lock lock;
 	uint64_t n_evicted = 0;
@@ -762,8 +787,8 @@ enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 
 	if (status)
 		return status;
-	status =
-		large_locked(log, index, bytes, out_number, out_fd, &n_evicted);
+	status = large_locked(log, index, bytes, out_number, out_order, out_fd,
+			      &n_evicted);
 	ki_log_structure_end(log, &lock);
 	ki_log_count_evicted(log, n_evicted);
 	return status;

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Of two records of one key the later one counts, by the order that it took
+ * when it was put, wherever the record lies and whoever looks.
+ */
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "store/log/log_test.h"
+
+#define KEY	  1
+#define LARGE	  300000 /* a file of its own in a store of 1 MiB */
+#define SMALL	  1000
+#define FILE_SIZE 32768
+
+/* ---- Records laid out by hand ------------------------------------------ */
+
+/* Values are told apart by their size. */
+struct laid {
+	uint32_t segment;
+	uint32_t units;
+	uint32_t order_segment;
+	uint32_t order_units;
+	uint32_t flags;
+	size_t size;
+};
+
+#define RECORDS_MAX 5
+
+static const struct {
+	const char *name;
+	struct laid records[RECORDS_MAX];
+	size_t expected; /* 0: nothing */
+} rows[] = {
+	{ "a large value, then a small one that replaces it",
+	  { { 7, 0, 5, 10, LOG_OWN_FILE, 300 },
+	    { 5, 20, 5, 20, LOG_REPLACES, 100 } },
+	  100 },
+	{ "a small one, then a large one that replaces it",
+	  { { 7, 0, 5, 20, LOG_OWN_FILE | LOG_REPLACES, 300 },
+	    { 5, 10, 5, 10, LOG_REPLACES, 100 } },
+	  300 },
+	{ "a large one, removed, its file left behind",
+	  { { 7, 0, 5, 10, LOG_OWN_FILE | LOG_REPLACES, 300 },
+	    { 5, 20, 5, 20, LOG_TOMBSTONE, 0 } },
+	  0 },
+	{ "removed, then a large one",
+	  { { 7, 0, 5, 20, LOG_OWN_FILE, 300 },
+	    { 5, 10, 5, 10, LOG_TOMBSTONE, 0 } },
+	  300 },
+	{ "a large one, a small one, a large one",
+	  { { 6, 0, 5, 10, LOG_OWN_FILE, 300 },
+	    { 5, 20, 5, 20, LOG_REPLACES, 100 },
+	    { 7, 0, 5, 30, LOG_OWN_FILE | LOG_REPLACES, 400 } },
+	  400 },
+	{ "two large ones, the older moved to a higher number",
+	  { { 9, 0, 5, 10, LOG_OWN_FILE | LOG_REPLACES, 300 },
+	    { 7, 0, 5, 20, LOG_OWN_FILE | LOG_REPLACES, 400 } },
+	  400 },
+	{ "a small one, copied, replaced before the copy was led to",
+	  { { 5, 10, 5, 10, 0, 100 },
+	    { 6, 0, 6, 0, LOG_REPLACES, 200 },
+	    { 6, 40, 5, 10, LOG_COPY, 100 } },
+	  200 },
+	{ "the same, the first one's segment gone",
+	  { { 6, 0, 6, 0, LOG_REPLACES, 200 },
+	    { 6, 40, 5, 10, LOG_COPY | LOG_REPLACES, 100 } },
+	  200 },
+	{ "a large one, a small one that was copied since",
+	  { { 7, 0, 5, 10, LOG_OWN_FILE | LOG_REPLACES, 300 },
+	    { 8, 0, 5, 20, LOG_COPY | LOG_REPLACES, 100 } },
+	  100 },
+	{ "copied, then removed, then put by one that does not replace",
+	  { { 6, 40, 5, 10, LOG_COPY, 100 },
+	    { 6, 20, 6, 20, LOG_TOMBSTONE, 0 },
+	    { 6, 60, 6, 60, 0, 200 } },
+	  200 },
+	{ "removed, and a copy of before",
+	  { { 6, 20, 6, 20, LOG_TOMBSTONE, 0 },
+	    { 6, 40, 5, 10, LOG_COPY, 100 } },
+	  0 },
+	{ "two that do not replace: the first",
+	  { { 5, 10, 5, 10, 0, 100 }, { 5, 40, 5, 40, 0, 200 } },
+	  100 },
+	{ "one that does not replace finds something, and is not led to",
+	  { { 5, 10, 5, 10, LOG_REPLACES, 100 }, { 5, 40, 5, 40, 0, 200 } },
+	  100 },
+	{ "across the end of the numbers",
+	  { { 2, 0, UINT32_MAX, 10, LOG_OWN_FILE | LOG_REPLACES, 300 },
+	    { 1, 20, 1, 20, LOG_REPLACES, 100 } },
+	  100 },
+};
+
+static void lay(struct store *store, const struct laid *laid)
+{
+	struct kiln_key *key = test_key(KEY);
+	uint8_t *value = test_value(KEY, laid->size);
+	static uint8_t bytes[4096];
+	struct log_record *record = (void *)bytes;
+	char path[KI_PATH_MAX];
+	FILE *file;
+
+	memset(bytes, 0, sizeof(bytes));
+	ki_log_record_init(record, key, 0, laid->size, laid->flags, 0);
+	record->order = log_order(laid->order_segment, laid->order_units);
+	memcpy(bytes + sizeof(*record), key->record.data, key->record.size);
+	memcpy(bytes + log_value_offset(record), value, laid->size);
+	record->body_sum = ki_xxh3_64_pieces(
+		(struct ki_piece[]){ { key->record.data, key->record.size },
+				     { value, laid->size } },
+		2);
+	ki_log_record_seal(record, laid->segment);
+	snprintf(path, sizeof(path), "%s/kiln.%08x.val", store->directory,
+		 laid->segment);
+	file = fopen(path, access(path, F_OK) ? "w" : "r+");
+	assert_non_null(file);
+	assert_int_equal(fseek(file, (long)(laid->units * LOG_UNIT), SEEK_SET),
+			 0);
+	assert_int_equal(
+		fwrite(bytes, (size_t)log_record_bytes(record), 1, file), 1);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(truncate(path, FILE_SIZE), 0);
+	free(value);
+	kiln_key_free(key);
+}
+
+static void lose_index(struct store *store)
+{
+	char *path = harness_path(store->directory, "kiln.idx");
+
+	store_close(store);
+	assert_int_equal(unlink(path), 0);
+	store_open(store);
+	free(path);
+}
+
+static void an_index_made_anew_leads_to_the_latest(void **state)
+{
+	size_t i, n;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct store store = store_new(1 << 20, 0);
+		size_t size = 0;
+		enum kiln_status status;
+
+		for (n = 0; n < RECORDS_MAX && rows[i].records[n].segment; n++)
+			lay(&store, &rows[i].records[n]);
+		lose_index(&store);
+		status = store_get_any(&store, KEY, &size);
+		if (status != (rows[i].expected ? KILN_OK : KILN_MISS) ||
+		    size != rows[i].expected)
+			fail_msg("%s: %s, %zu bytes", rows[i].name,
+				 kiln_status_name(status), size);
+		store_free(&store);
+	}
+}
+
+/* ---- Put, and their index lost ------------------------------------------ */
+
+/* What is there before a step and not after it, as when its process was killed
+   before it could unlink. */
+static char kept[KI_PATH_MAX], path_of_kept[KI_PATH_MAX];
+
+static void keep_large(struct store *store)
+{
+	char pattern[KI_PATH_MAX];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "%s/kiln.*.val", store->directory);
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	snprintf(path_of_kept, sizeof(path_of_kept), "%s",
+		 found.gl_pathv[found.gl_pathc - 1]);
+	globfree(&found);
+	snprintf(kept, sizeof(kept), "%s/kept", store->directory);
+	assert_int_equal(link(path_of_kept, kept), 0);
+}
+
+static void bring_back(void)
+{
+	assert_int_not_equal(access(path_of_kept, F_OK), 0);
+	assert_int_equal(rename(kept, path_of_kept), 0);
+}
+
+static void what_replaced_a_large_value_stays(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+
+	assert_int_equal(store_put(&store, 0, SMALL, 0), KILN_OK);
+	assert_int_equal(store_put(&store, KEY, LARGE, 0), KILN_OK);
+	keep_large(&store);
+	assert_int_equal(store_put(&store, KEY, SMALL, KILN_PUT_REPLACE),
+			 KILN_OK);
+	bring_back();
+	lose_index(&store);
+	assert_int_equal(store_get(&store, KEY, SMALL), KILN_OK);
+	/* And again, from what is there by then. */
+	assert_int_equal(store_put(&store, KEY, LARGE + 1, KILN_PUT_REPLACE),
+			 KILN_OK);
+	lose_index(&store);
+	assert_int_equal(store_get(&store, KEY, LARGE + 1), KILN_OK);
+	store_free(&store);
+}
+
+static void a_large_value_that_was_removed_stays_away(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+
+	assert_int_equal(store_put(&store, 0, SMALL, 0), KILN_OK);
+	assert_int_equal(store_put(&store, KEY, LARGE, KILN_PUT_REPLACE),
+			 KILN_OK);
+	keep_large(&store);
+	assert_int_equal(store_remove(&store, KEY), KILN_OK);
+	bring_back();
+	lose_index(&store);
+	assert_int_equal(store_get(&store, KEY, LARGE), KILN_MISS);
+	assert_int_equal(store_put(&store, KEY, LARGE + 1, 0), KILN_OK);
+	lose_index(&store);
+	assert_int_equal(store_get(&store, KEY, LARGE + 1), KILN_OK);
+	store_free(&store);
+}
+
+/* Its tombstone needs room of which the tail has none. */
+static void what_is_removed_stays_away_from_a_full_tail(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+	struct ki_log *log = (struct ki_log *)store.tier;
+	uint64_t tail;
+
+	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+	tail = log->index->header->tail;
+	log->index->header->tail = log_tail_word(
+		log_tail_segment(tail),
+		(uint32_t)(ki_log_segment_bytes_for(1 << 20) / LOG_UNIT));
+	assert_int_equal(store_remove(&store, KEY), KILN_OK);
+	lose_index(&store);
+	assert_int_equal(store_get(&store, KEY, SMALL), KILN_MISS);
+	store_free(&store);
+}
+
+/* ---- Two at once ---------------------------------------------------------- */
+
+static struct store other;
+static size_t other_size;
+static unsigned other_flags;
+static int is_armed;
+
+/* Just before our record is written, another puts its own. */
+static ssize_t overtaken(const struct ki_sys *sys, int fd,
+			 const struct ki_piece *pieces, int n_pieces,
+			 uint64_t offset)
+{
+	if (is_armed && n_pieces > 1) {
+		is_armed = 0;
+		assert_int_equal(
+			store_put(&other, KEY, other_size, other_flags),
+			KILN_OK);
+	}
+	return ki_sys_posix.pwritev(&ki_sys_posix, fd, pieces, n_pieces,
+				    offset);
+}
+
+static const struct {
+	size_t size, overtaking;
+	unsigned flags; /* of the one that overtakes */
+	size_t expected;
+} races[] = {
+	{ SMALL, SMALL + 1, KILN_PUT_REPLACE, SMALL + 1 },
+	{ LARGE, SMALL + 1, KILN_PUT_REPLACE, SMALL + 1 },
+	{ SMALL, LARGE + 1, KILN_PUT_REPLACE, LARGE + 1 },
+	{ LARGE, LARGE + 1, KILN_PUT_REPLACE, LARGE + 1 },
+	/* It found nothing, so ours cannot have come before. */
+	{ SMALL, SMALL + 1, 0, SMALL },
+	{ LARGE, SMALL + 1, 0, LARGE },
+	{ SMALL, LARGE + 1, 0, SMALL },
+};
+
+/* Who was overtaken is replaced, and all agree on that. */
+static void what_is_found_is_what_an_index_made_anew_finds(void **state)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(races) / sizeof(races[0]); i++) {
+		struct store store = store_new(2 << 20, 0);
+		struct ki_sys sys = ki_sys_posix;
+
+		store_close(&store);
+		sys.pwritev = overtaken;
+		store.options.sys = &sys;
+		store_open(&store);
+		other = store_beside(&store, 0);
+		store_close(&other);
+		other.options.sys = &ki_sys_posix;
+		store_open(&other);
+		assert_int_equal(store_put(&store, 0, SMALL, 0), KILN_OK);
+
+		other_size = races[i].overtaking;
+		other_flags = races[i].flags;
+		is_armed = 1;
+		assert_int_equal(
+			store_put(&store, KEY, races[i].size, KILN_PUT_REPLACE),
+			KILN_OK);
+		assert_false(is_armed);
+		assert_int_equal(store_get(&other, KEY, races[i].expected),
+				 KILN_OK);
+		store_close(&other);
+		lose_index(&store);
+		assert_int_equal(store_get(&store, KEY, races[i].expected),
+				 KILN_OK);
+		store_free(&store);
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_index_made_anew_leads_to_the_latest),
+		cmocka_unit_test(what_replaced_a_large_value_stays),
+		cmocka_unit_test(a_large_value_that_was_removed_stays_away),
+		cmocka_unit_test(what_is_removed_stays_away_from_a_full_tail),
+		cmocka_unit_test(
+			what_is_found_is_what_an_index_made_anew_finds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
