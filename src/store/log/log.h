@@ -380,6 +380,9 @@ void ki_log_record_seal(struct log_record *record, uint32_t segment);
 /* Whether these are the first bytes of a sound record of this segment. */
 int ki_log_record_is_sound(const struct log_record *record, uint32_t segment,
 			   uint32_t units);
+/* Whether what follows a sound header is what was written; `bytes` is the whole
+   record. */
+int ki_log_body_is_sound(const struct log_record *record, const uint8_t *bytes);
 
 /* Only the header of the record that a word leads to.  As view_open. */
 enum kiln_status ki_log_header_read(struct ki_log *log, struct log_index *index,

@@ -306,15 +306,17 @@ int ki_log_view_is_of(const struct log_view *view, const struct kiln_key *key)
 		       key->record.size);
 }
 
-static uint64_t body_sum(const struct log_view *view)
+int ki_log_body_is_sound(const struct log_record *record, const uint8_t *bytes)
 {
+	const uint8_t *key = bytes + sizeof(*record);
 	struct ki_piece pieces[] = {
-		{ ki_log_view_key(view), view->record.key_size },
-		{ ki_log_view_metadata(view), view->record.metadata_size },
-		{ ki_log_view_data(view), (size_t)view->record.value_size },
+		{ key, record->key_size },
+		{ key + record->key_size, record->metadata_size },
+		{ bytes + log_value_offset(record),
+		  (size_t)record->value_size },
 	};
 
-	return ki_xxh3_64_pieces(pieces, 3);
+	return record->body_sum == ki_xxh3_64_pieces(pieces, 3);
 }
 
 int ki_log_view_check(struct ki_log *log, struct log_view *view)
@@ -327,7 +329,7 @@ int ki_log_view_check(struct ki_log *log, struct log_view *view)
 		if (atomic_load_explicit(place, memory_order_relaxed) & bit)
 			return 1;
 	}
-	if (view->record.body_sum != body_sum(view))
+	if (!ki_log_body_is_sound(&view->record, view->bytes))
 		return 0;
 	if (place)
 		atomic_fetch_or_explicit(place, bit, memory_order_relaxed);

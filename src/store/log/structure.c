@@ -177,19 +177,6 @@ static uint8_t *read_record(struct ki_log *log, int fd, uint32_t number,
 	return data;
 }
 
-static int body_is_sound(const uint8_t *data)
-{
-	const struct log_record *record = (const void *)data;
-	const uint8_t *key = data + sizeof(*record);
-	struct ki_piece pieces[] = {
-		{ key, record->key_size },
-		{ key + record->key_size, record->metadata_size },
-		{ data + log_value_offset(record), (size_t)record->value_size },
-	};
-
-	return record->body_sum == ki_xxh3_64_pieces(pieces, 3);
-}
-
 /* Bring one used entry to the tail.  0 if it was not possible. */
 static int copy_entry(struct ki_log *log, struct log_index *index,
 		      struct log_census *census, int fd, uint32_t number,
@@ -213,7 +200,7 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 	if (ki_log_is_expired(log, index, slot, record->used_s,
 			      limits.age_max_s, &used_s) ||
 	    !ki_log_belongs(index, slot, word, record->digest) ||
-	    !body_is_sound(data))
+	    !ki_log_body_is_sound(record, data))
 		goto out;
 	to = log_tail_segment(index->header->tail);
 	if (to == number || ki_log_target_open(log, index, to, &target))

@@ -126,19 +126,6 @@ static int note_whole(struct check *check, const struct log_record *record,
 	return found;
 }
 
-static int body_is_whole(const uint8_t *data)
-{
-	const struct log_record *record = (const void *)data;
-	const uint8_t *key = data + sizeof(*record);
-	struct ki_piece pieces[] = {
-		{ key, record->key_size },
-		{ key + record->key_size, record->metadata_size },
-		{ data + log_value_offset(record), (size_t)record->value_size },
-	};
-
-	return record->body_sum == ki_xxh3_64_pieces(pieces, 3);
-}
-
 /* The record that begins at `offset`, if one does; bytes to pass over.  0:
    nothing more can be read here. */
 static uint64_t check_record(struct check *check, uint32_t number,
@@ -157,7 +144,7 @@ static uint64_t check_record(struct check *check, uint32_t number,
 		return LOG_UNIT;
 	bytes = log_record_bytes(&record);
 	data = look(check, offset, bytes);
-	if (!data || !body_is_whole(data))
+	if (!data || !ki_log_body_is_sound(&record, data))
 		return LOG_UNIT;
 	if (record.flags & LOG_TOMBSTONE)
 		return bytes;
