@@ -230,10 +230,11 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 {
 	enum kiln_status status = KILN_OK;
 	const char *why;
-	int tries, damaged;
+	int tries, damaged, has_index;
 
 	for (tries = 0; tries < LOG_TRIES; tries++) {
 		status = follow(log, &damaged);
+		has_index = log->is_open && log->index;
 		if (purpose == LOG_READ || log->readonly)
 			return damaged ? KILN_MISS : status;
 		if (status == KILN_OK && !needs_care(log, log->index))
@@ -248,8 +249,16 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 			if (status == KILN_E_OWNER)
 				return status;
 		}
+		/* Repairs lie on a put's way.  Opening is worth a wait, with a
+		   look now and then: others may have made it, and be at work
+		   in it so much that we never get the lock. */
+		status = ki_log_make(log, has_index
+						  ? LOG_ROLL_TIMEOUT_MS
+						  : LOG_CHANGE_TIMEOUT_MS /
+							    LOG_TRIES);
+		if (status == KILN_E_TIMEOUT && !has_index)
+			continue;
 		/* Someone may be removing the directory at this moment. */
-		status = ki_log_make(log);
 		if (status && (status != KILN_E_IO || tries >= 4))
 			return status;
 	}
@@ -510,7 +519,7 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 	if (status == KILN_MISS)
 		status = log->readonly ? KILN_OK : KILN_E_IO;
 	if (!status && is_other_version(log)) {
-		status = log->readonly ? KILN_E_READONLY : ki_log_make(log);
+		status = log->readonly ? KILN_E_READONLY : ki_log_make(log, LOG_CHANGE_TIMEOUT_MS);
 		if (!status)
 			status = catch_up(log, LOG_WRITE);
 	}

@@ -557,7 +557,7 @@ void ki_log_count_evicted(struct ki_log *log, uint64_t n);
 /* ---- make.c ---------------------------------------------------------- */
 
 /* Make, repair or finish what stands at the index's path. */
-enum kiln_status ki_log_make(struct ki_log *log);
+enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms);
 enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index);
 enum kiln_status ki_log_wipe(struct kiln_tier *tier);
 enum kiln_status ki_log_wipe_now(struct ki_log *log);

@@ -471,15 +471,12 @@ static enum kiln_status repair_locked(struct ki_log *log,
 	return KILN_OK;
 }
 
-enum kiln_status ki_log_make(struct ki_log *log)
+enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms)
 {
 	struct log_index *index = NULL;
 	struct log_lock lock;
-	/* Opening is worth a wait; later, repairs lie on a put's way. */
-	enum kiln_status status = ki_log_structure_begin(
-		log, &lock,
-		log->is_open && log->index ? LOG_ROLL_TIMEOUT_MS
-					   : LOG_CHANGE_TIMEOUT_MS);
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, timeout_ms);
 	int damaged;
 
 	if (status)
