@@ -105,7 +105,8 @@ static const struct kind *find_kind(const char *url)
 	return NULL;
 }
 
-ASIDE static int set_directory(char out[KI_PATH_MAX], const char *path, size_t size)
+ASIDE static int set_directory(char out[KI_PATH_MAX], const char *path,
+			       size_t size)
 {
 	char bare[KI_PATH_MAX];
 

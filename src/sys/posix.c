@@ -310,13 +310,13 @@ static int posix_map(const struct ki_sys *sys, int fd, uint64_t offset,
 		     size_t size, unsigned flags, void **out_data)
 {
 	int protection = PROT_READ;
-	int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	void *data;
 
-	if (fd < 0 || (flags & KI_MAP_SHARED_WRITE))
+	if (flags & KI_MAP_SHARED_WRITE)
 		protection |= PROT_WRITE;
 	do {
-		data = mmap(NULL, size, protection, kind, fd, (off_t)offset);
+		data = mmap(NULL, size, protection, MAP_SHARED, fd,
+			    (off_t)offset);
 	} while (data == MAP_FAILED && errno == EINTR);
 	if (data == MAP_FAILED)
 		return -errno;

@@ -93,7 +93,7 @@ struct ki_sys {
 		       const char **out_name);
 	void (*closedir)(const struct ki_sys *sys, struct ki_dir *dir);
 
-	/* fd is not needed afterwards; -1: zeros of our own, to be written. */
+	/* fd is not needed afterwards. */
 	int (*map)(const struct ki_sys *sys, int fd, uint64_t offset,
 		   size_t size, unsigned flags, void **out_data);
 	void (*unmap)(const struct ki_sys *sys, void *data, size_t size);

@@ -99,8 +99,8 @@ int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 		return -ENAMETOOLONG;
 	memcpy(out, log->index_path, n_stem);
 	for (i = 0; i < 8; i++)
-		out[n_stem + i] = "0123456789abcdef"[number >> (28 - 4 * i) &
-						     15];
+		out[n_stem + i] =
+			"0123456789abcdef"[number >> (28 - 4 * i) & 15];
 	memcpy(out + n_stem + 8, ".val", sizeof(".val"));
 	return 0;
 }

@@ -73,13 +73,27 @@ struct log_segment {
 	const uint8_t *data; /* NULL: read through fd */
 	int fd;		     /* -1: read through data */
 	/* Atomic. */
-	_Atomic uint8_t *verified;	 /* a bit for each unit */
 	_Atomic int write_fd;		 /* -1: not yet */
 	_Atomic uint32_t units_reserved; /* as far as this handle saw */
 	_Atomic uint32_t refs;
 	/* Under log->mutex. */
 	struct log_retired retired;
+	/* A bit for each unit whose record was checked, in parts that come with
+	   their first: most of a segment is never looked at. */
+	_Atomic(_Atomic uint8_t *) checked[];
 };
+
+#define LOG_CHECKED_UNITS 4096 /* of a part */
+
+static inline int ki_log_was_checked(const struct log_segment *segment,
+				     uint32_t units)
+{
+	_Atomic uint8_t *part = atomic_load_explicit(
+		&segment->checked[units / LOG_CHECKED_UNITS],
+		memory_order_acquire);
+
+	return part && (part[units % LOG_CHECKED_UNITS / 8] >> units % 8 & 1);
+}
 
 /* The open segments of one store's life; shared by an index and the larger
    one that follows it. */
@@ -344,6 +358,8 @@ enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 				    uint32_t number,
 				    struct log_segment **out_segment);
 void ki_log_segment_unref(struct log_segment *segment);
+/* From now on ki_log_was_checked(), unless there is no memory for that. */
+void ki_log_note_checked(struct log_segment *segment, uint32_t units);
 /* Its file was unlinked: do not pin it for look-ups to come. */
 void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
 			   uint32_t number);
