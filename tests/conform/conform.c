@@ -7,11 +7,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "harness/harness.h"
@@ -792,7 +794,8 @@ static void a_clock_that_jumps_costs_nothing(void **state)
 struct crowd {
 	struct kiln_tier *tier;
 	const char *directory;
-	_Atomic int *n_won; /* shared by processes */
+	_Atomic int *n_won; /* shared by processes, as the next */
+	pid_t *stranger;
 };
 
 /* Returns how many creations it won; 1000 for anything wrong. */
@@ -1277,6 +1280,61 @@ static void a_dead_holders_build_lock_is_free(void **state)
 	free(directory);
 }
 
+/* A stranger that no handler of a fork knows of, with copies of all
+   descriptors. */
+static int hold_leave_a_copy_and_die(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	struct ki_store_options options = options_of(crowd->directory);
+	struct kiln_key *key = numbered_key(1);
+	struct kiln_tier_lock *lock;
+	struct kiln_tier *tier;
+	pid_t pid;
+
+	if (kind->open(&options, &tier) || tier->ops->lock(tier, key, 0, &lock))
+		return 1;
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+	if (!pid) {
+		alarm(30);
+		for (;;)
+			pause();
+	}
+	*crowd->stranger = pid;
+	_exit(0);
+}
+
+/* S20, S41 */
+static void a_copy_of_a_dead_holders_lock_holds_nothing(void **state)
+{
+	char *directory = harness_directory();
+	pid_t *stranger = mmap(NULL, sizeof(*stranger), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct crowd crowd = { .directory = directory, .stranger = stranger };
+	struct kiln_tier *tier = open_in(directory);
+	struct kiln_tier *other = open_in(directory);
+	struct kiln_key *key = numbered_key(1);
+	struct kiln_tier_lock *lock, *second;
+
+	assert_true(stranger != MAP_FAILED);
+	assert_int_equal(
+		harness_processes(1, hold_leave_a_copy_and_die, &crowd, 30), 0);
+	assert_int_equal(tier->ops->lock(tier, key, 5000, &lock), KILN_OK);
+	/* One follows; the others wait for it. */
+	assert_int_equal(other->ops->lock(other, key, 600, &second),
+			 KILN_E_TIMEOUT);
+	tier->ops->unlock(tier, lock);
+	assert_int_equal(other->ops->lock(other, key, 5000, &second), KILN_OK);
+	other->ops->unlock(other, second);
+	kill(*stranger, SIGKILL);
+	assert_int_equal(tier->ops->lock(tier, key, 5000, &lock), KILN_OK);
+	tier->ops->unlock(tier, lock);
+	tier->ops->close(tier);
+	other->ops->close(other);
+	munmap(stranger, sizeof(*stranger));
+	kiln_key_free(key);
+	free(directory);
+}
+
 /* ---- Damage ---------------------------------------------------------------------- */
 
 struct damage {
@@ -1555,6 +1613,7 @@ static const struct row rows[] = {
 	ROW(no_descriptor_passes_an_exec, DISK | LOCK),
 	ROW(a_build_lock_has_one_holder, DISK | LOCK),
 	ROW(a_dead_holders_build_lock_is_free, DISK | LOCK),
+	ROW(a_copy_of_a_dead_holders_lock_holds_nothing, DISK | LOCK),
 	ROW(damage_never_yields_wrong_bytes, DISK),
 	ROW(only_the_entry_that_is_hit_is_lost, DISK | VERIFY),
 	ROW(an_account_that_is_wrong_becomes_right, DISK),

@@ -15,11 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LOCK_BYTES (LOG_HOLDERS * sizeof(struct log_holder))
-
 uint64_t ki_log_other_bytes(void)
 {
-	return KI_COUNTERS_BYTES + LOCK_BYTES + LOG_SLACK_BYTES;
+	return KI_COUNTERS_BYTES + KI_LOCKS_BYTES + LOG_SLACK_BYTES;
 }
 
 /* "0000002a.val" */
@@ -208,7 +206,7 @@ enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
 	int err;
 
 	*out_census = (struct log_census){
-		.bytes = KI_COUNTERS_BYTES + LOCK_BYTES,
+		.bytes = KI_COUNTERS_BYTES + KI_LOCKS_BYTES,
 	};
 	err = sys->opendir(sys, log->directory, &dir);
 	if (err)

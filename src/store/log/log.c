@@ -474,8 +474,13 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 		!!(flags & (KILN_OPEN_GUEST | KILN_OPEN_VERIFY_ALWAYS |
 			    KILN_OPEN_SHARED));
 	if (set_paths(log, options->directory,
-		      options->name ? options->name : "kiln"))
+		      options->name ? options->name : "kiln")) {
+		log->locks.sys = log->sys;
+		log->locks.path = log->lock_path;
+		log->locks.directory = log->directory;
+		log->locks.flags = flags;
 		return log;
+	}
 	close_log(&log->tier);
 	return NULL;
 }

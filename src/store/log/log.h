@@ -169,6 +169,8 @@ struct ki_log {
 	int maps_values;
 	int verifies_always;
 
+	struct ki_lock_file locks; /* the file lock_path leads to */
+
 	/* Atomic. */
 	_Atomic(struct log_index *) index; /* NULL: the store is gone */
 	_Atomic uint64_t checked_ns;	   /* last look at the index's path */
@@ -233,21 +235,11 @@ int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 
 /* ---- lock.c ---------------------------------------------------------- */
 
-struct log_lock {
-	int fd;
-	struct ki_fork_close place;
-};
-
-/* 0, -ETIMEDOUT, -ENOLCK (there are no locks), why it cannot be opened. */
-int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
-		uint64_t deadline_ns);
-void ki_log_unlock(struct ki_log *log, struct log_lock *lock);
-
 /* Byte 0, and the same among the threads of this handle. */
 enum kiln_status ki_log_structure_begin(struct ki_log *log,
-					struct log_lock *lock,
+					struct ki_lock *lock,
 					uint32_t timeout_ms);
-void ki_log_structure_end(struct ki_log *log, struct log_lock *lock);
+void ki_log_structure_end(struct ki_log *log, struct ki_lock *lock);
 
 enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 				   const struct kiln_key *key,

@@ -36,7 +36,7 @@ static int with_wipe;
 /* Enough to evict everything that was there, some of it twice. */
 static void do_much(void)
 {
-	struct log_lock lock;
+	struct ki_lock lock;
 	unsigned i;
 	size_t size;
 

@@ -686,7 +686,7 @@ out:
 enum kiln_status ki_log_roll(struct ki_log *log, struct log_index *index,
 			     uint64_t seen_tail, uint64_t bytes, int force)
 {
-	struct log_lock lock;
+	struct ki_lock lock;
 	uint64_t n_evicted = 0;
 	enum kiln_status status =
 		ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
@@ -767,7 +767,7 @@ enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 				   uint64_t bytes, uint32_t *out_number,
 				   uint64_t *out_order, int *out_fd)
 {
-	struct log_lock lock;
+	struct ki_lock lock;
 	uint64_t n_evicted = 0;
 	enum kiln_status status =
 		ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
@@ -825,7 +825,7 @@ enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 	struct ki_log *log = (struct ki_log *)tier;
 	_Atomic uint64_t *stripe;
 	struct log_index *index;
-	struct log_lock lock;
+	struct ki_lock lock;
 	enum kiln_status status = LOG_AGAIN;
 	uint64_t n_evicted = 0;
 	int tries;
