@@ -798,6 +798,21 @@ struct crowd {
 	pid_t *stranger;
 };
 
+/*
+ * The lock to make room, the first time too, is waited for some ms and no
+ * longer: on a busy machine puts are dropped.  Each is taken in the end.
+ */
+static enum kiln_status put_in_the_end(struct kiln_tier *tier, unsigned number,
+				       size_t size, unsigned flags)
+{
+	enum kiln_status status;
+
+	do {
+		status = put_numbered(tier, number, size, flags);
+	} while (status == KILN_E_TIMEOUT);
+	return status;
+}
+
 /* Returns how many creations it won; 1000 for anything wrong. */
 static int create_and_get(unsigned index, void *arg)
 {
@@ -806,14 +821,15 @@ static int create_and_get(unsigned index, void *arg)
 	int won = 0;
 
 	for (unsigned n = 0; n < 50; n++) {
-		enum kiln_status status = put_numbered(tier, n, 500, 0);
+		enum kiln_status status = put_in_the_end(tier, n, 500, 0);
 
 		if (status != KILN_OK && status != KILN_EXISTS)
 			return 1000;
 		won += status == KILN_OK;
 		if (get_numbered(tier, n) != KILN_OK)
 			return 1000;
-		if (put_numbered(tier, 1000 + index, 500 + n, KILN_PUT_REPLACE))
+		if (put_in_the_end(tier, 1000 + index, 500 + n,
+				   KILN_PUT_REPLACE))
 			return 1000;
 		if (get_numbered(tier, 1000 + index) != KILN_OK)
 			return 1000;
@@ -841,8 +857,8 @@ static int replace_or_get(unsigned index, void *arg)
 		int status;
 
 		if (index % 2)
-			status = put_numbered(crowd->tier, 7, 100 + i * 97,
-					      KILN_PUT_REPLACE);
+			status = put_in_the_end(crowd->tier, 7, 100 + i * 97,
+						KILN_PUT_REPLACE);
 		else
 			status = get_numbered(crowd->tier, 7);
 		if (status)
@@ -917,7 +933,7 @@ static int create_in_process(unsigned index, void *arg)
 	if (kind->open(&options, &tier))
 		return 1;
 	for (unsigned n = 0; n < 100; n++) {
-		enum kiln_status status = put_numbered(tier, n, 500, 0);
+		enum kiln_status status = put_in_the_end(tier, n, 500, 0);
 
 		if (status != KILN_OK && status != KILN_EXISTS)
 			return 2;
@@ -953,20 +969,6 @@ static void of_many_processes_one_creates(void **state)
 	free(directory);
 }
 
-/*
- * Where there is no room the lock to make some is waited for some ms and no
- * longer: on a busy machine most puts are dropped.  Each is taken in the end.
- */
-static int put_in_the_end(struct kiln_tier *tier, unsigned key, size_t size)
-{
-	enum kiln_status status;
-
-	do {
-		status = put_numbered(tier, key, size, 0);
-	} while (status == KILN_E_TIMEOUT);
-	return status == KILN_OK || status == KILN_EXISTS;
-}
-
 static int fill_in_process(unsigned index, void *arg)
 {
 	struct crowd *crowd = arg;
@@ -981,7 +983,7 @@ static int fill_in_process(unsigned index, void *arg)
 		unsigned key = index * 1000 + n;
 		int found;
 
-		if (!put_in_the_end(tier, key, 40000 + n))
+		if (put_in_the_end(tier, key, 40000 + n, 0))
 			return 2;
 		found = get_numbered(tier, key);
 		if (found != KILN_OK && found != KILN_MISS)
