@@ -363,7 +363,7 @@ static uint64_t n_evicted(struct kiln_tier *tier)
 
 #define ENTRY_SIZE  7000
 #define N_FILL_MAX  1000
-#define PER_SEGMENT 4 /* entries: of the bound / 64 */
+#define PER_SEGMENT 9 /* entries: of the bound / 32 */
 
 static int put_one(unsigned index, void *arg)
 {

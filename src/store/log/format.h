@@ -33,6 +33,7 @@
 #define LOG_WORDS	 8u /* of a bucket */
 
 #define LOG_SEGMENT_BYTES_MAX	((uint64_t)1 << 28)
+#define LOG_SEGMENT_BYTES_SMALL ((uint64_t)8 << 20) /* a 32nd below that */
 #define LOG_SEGMENT_BYTES_FIRST ((uint64_t)1 << 24) /* without a bound */
 #define LOG_LARGE_BYTES		((uint64_t)1 << 20)
 #define LOG_FILES_MAX		512 /* segment files of a bounded store */

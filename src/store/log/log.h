@@ -53,6 +53,12 @@
 #define LOG_TRIES	     16 /* of what another may always disturb */
 #define LOG_LOOKS	     64 /* of a put at its buckets */
 
+/* How much of new segments is zeroed before they are used: others may wait for
+   byte 0 meanwhile, and those of a full tail for no longer than 20 ms. */
+#define LOG_ZEROED_TAIL	 ((uint64_t)4 << 20)
+#define LOG_ZEROED_SPARE ((uint64_t)8 << 20)
+#define LOG_ZEROED_FILES 4 /* remembered by who made them */
+
 #define LOG_ROLL_TIMEOUT_MS   20
 #define LOG_CHANGE_TIMEOUT_MS 2000 /* making, wiping, changing limits */
 
@@ -71,6 +77,7 @@ struct log_segment {
 	uint64_t device;
 	uint64_t inode;
 	const uint8_t *data; /* NULL: read through fd */
+	uint64_t zeroed;     /* so much was made by us, and is in memory */
 	int fd;		     /* -1: read through data */
 	/* Atomic. */
 	_Atomic int write_fd;		 /* -1: not yet */
@@ -144,6 +151,12 @@ static inline void ki_log_trust_unplaced(_Atomic int *unplaced)
 		atomic_store(unplaced, LOG_UNPLACED_LIVE);
 }
 
+/* Atomic; wrong is only slow. */
+struct log_zeroed {
+	_Atomic uint64_t inode;
+	_Atomic uint64_t bytes;
+};
+
 struct ki_log {
 	struct kiln_tier tier; /* first */
 
@@ -186,7 +199,12 @@ struct ki_log {
 	_Atomic unsigned medium_pause; /* files, until room is made again */
 	_Atomic int has_retired;       /* log->retired is not empty */
 	_Atomic int has_told_damage;   /* of an index that cannot be written */
+	struct log_zeroed zeroed[LOG_ZEROED_FILES];
 	struct log_stripe stripes[LOG_STRIPES];
+
+	/* Under byte 0. */
+	uint64_t rolled_ns; /* by this handle */
+	unsigned n_zeroed;
 
 	/* Under mutex. */
 	struct ki_mutex mutex;

@@ -323,6 +323,7 @@ static struct ki_sys refusing(int error)
 	sys.open = no_open;
 	sys.link = no_two_names;
 	sys.rename = no_two_names;
+	sys.rename_new = no_two_names;
 	sys.unlink = no_one_name;
 	sys.mkdir = no_mkdir;
 	n_writes = 0;
@@ -871,7 +872,7 @@ static void who_only_reads_keeps_few_segments_and_none_that_is_gone(
 
 	/* Each has a file of its own. */
 	for (i = 0; i < 110; i++)
-		assert_int_equal(store_put(&writer, i, 65600, 0), KILN_OK);
+		assert_int_equal(store_put(&writer, i, 131200, 0), KILN_OK);
 	for (round = 0; round < 3; round++)
 		for (i = 0; i < 110; i++)
 			(void)store_get_any(&reader, i, &size);
@@ -879,14 +880,14 @@ static void who_only_reads_keeps_few_segments_and_none_that_is_gone(
 
 	for (first = 1000; first < 1060; first += 20) {
 		for (i = first; i < first + 20; i++)
-			assert_int_equal(store_put(&writer, i, 65600, 0),
+			assert_int_equal(store_put(&writer, i, 131200, 0),
 					 KILN_OK);
-		assert_int_equal(store_get(&reader, first + 19, 65600),
+		assert_int_equal(store_get(&reader, first + 19, 131200),
 				 KILN_OK);
 		assert_int_equal(count_segments(1), 0);
 	}
 	assert_int_equal(writer.tier->ops->wipe(writer.tier), KILN_OK);
-	assert_int_equal(store_get(&reader, 1059, 65600), KILN_MISS);
+	assert_int_equal(store_get(&reader, 1059, 131200), KILN_MISS);
 	assert_int_equal(count_segments(0), 0);
 	store_free(&reader);
 	store_free(&writer);

@@ -173,6 +173,19 @@ void ki_log_segments_sweep(struct ki_log *log, struct log_index *index)
 	ki_mutex_unlock(&log->mutex);
 }
 
+/* How much of a file this handle has filled with zeros itself. */
+static uint64_t zeroed_of(const struct ki_log *log,
+			  const struct ki_file_info *info)
+{
+	int i;
+
+	for (i = 0; i < LOG_ZEROED_FILES; i++)
+		if (log->zeroed[i].inode == info->inode &&
+		    log->zeroed[i].bytes <= info->size)
+			return log->zeroed[i].bytes;
+	return 0;
+}
+
 static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 				     struct log_segment **out_segment)
 {
@@ -214,6 +227,7 @@ static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 	if (log->maps_values &&
 	    !sys->map(sys, fd, 0, (size_t)info.size, 0, &data)) {
 		segment->data = data;
+		segment->zeroed = zeroed_of(log, &info);
 	} else {
 		segment->fd = fd;
 		fd = -1;
