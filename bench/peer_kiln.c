@@ -23,7 +23,7 @@ static void *open_kiln(const char *directory, uint64_t bytes_max,
 	kiln_options_init(&options);
 	options.store_url = url;
 	options.store_bytes_max = flags & STORE_EVICTS ? bytes_max : 0;
-	options.memory_bytes_max = 1;
+	options.flags |= KILN_OPEN_NO_MEMORY;
 	if (flags & STORE_READS)
 		options.flags |= KILN_OPEN_COPY;
 	if (kiln_open(&options, &kiln))

@@ -20,6 +20,7 @@ struct item {
 	const uint8_t *record;
 	size_t record_size;
 	struct kiln_key *key; /* the same for kiln */
+	size_t place;	      /* among the items */
 };
 
 /* Bits of what a store is opened for. */
@@ -44,7 +45,7 @@ struct peer {
 };
 
 extern const struct peer peer_kiln, peer_lmdb, peer_sqlite, peer_rocksdb,
-	peer_tkrzw, peer_plain, peer_neo, peer_sycl;
+	peer_tkrzw, peer_plain, peer_neo, peer_sycl, peer_bare;
 
 /* What a view reads. */
 static inline int64_t peer_touch(const void *data, size_t size)
