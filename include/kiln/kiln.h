@@ -292,6 +292,11 @@ enum kiln_failure_policy {
  * every hit, no descriptor outlives a call, the memory tier holds no values.
  */
 #define KILN_OPEN_GUEST (1u << 7)
+/*
+ * The memory tier holds no values: for who keeps what was found anyway.  Every
+ * look-up then is the store's, which costs about a microsecond.
+ */
+#define KILN_OPEN_NO_MEMORY (1u << 8)
 
 struct kiln_options {
 	size_t size;		     /* set by kiln_options_init() */

@@ -38,6 +38,19 @@ struct kiln_tier_ops {
 				struct kiln_blob **out_value,
 				struct kiln_blob **out_metadata);
 
+	/*
+	 * The same, waiting for nothing: no lock, no system call, no write that
+	 * other threads meet.  KILN_OK, KILN_MISS, or anything else where only
+	 * get() can tell.  Metadata is where it lies; it stays there, and
+	 * whatever else the function looks at, until kiln_tier_passed() says
+	 * so of a tag that was taken after it was made unreachable.
+	 */
+	enum kiln_status (*glance)(struct kiln_tier *tier,
+				   const struct kiln_key *key,
+				   struct kiln_blob **out_value,
+				   const void **out_metadata,
+				   size_t *out_metadata_size);
+
 	/* `metadata` is canonical bytes, may be empty.  As kiln_put(). */
 	enum kiln_status (*put)(struct kiln_tier *tier,
 				const struct kiln_key *key,
@@ -123,6 +136,12 @@ struct kiln_tier {
 	/* Whether the medium still wants this blob kept in memory.  NULL: yes. */
 	int (*is_live)(struct kiln_tier *tier, const struct kiln_blob *blob);
 };
+
+/* A tag for what was made unreachable just now.  Any thread, no lock. */
+KILN_API uint64_t kiln_tier_retire(void);
+/* Whether no glance can see any more what has this tag: then it may be freed.
+   Costs a barrier in all threads; never waits. */
+KILN_API int kiln_tier_passed(uint64_t tag);
 
 #ifdef __cplusplus
 }

@@ -83,8 +83,10 @@ void kiln_blob_unref(struct kiln_blob *blob)
 
 void ki_blob_drop(struct kiln_blob *blob, size_t n)
 {
-	if (atomic_fetch_sub_explicit(&blob->refs, n, memory_order_acq_rel) !=
-	    n)
+	/* Whose references are all there are need not fear another's. */
+	if (atomic_load_explicit(&blob->refs, memory_order_acquire) != n &&
+	    atomic_fetch_sub_explicit(&blob->refs, n, memory_order_acq_rel) !=
+		    n)
 		return;
 	if (blob->release)
 		blob->release(blob->arg);

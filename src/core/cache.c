@@ -163,6 +163,46 @@ COLD static enum kiln_status hot_by_call(struct kiln *kiln,
 	return *inout_slot ? look(kiln, key, *inout_slot, out_blob) : KILN_MISS;
 }
 
+/*
+ * A look at the store from within the pin, where memory holds no values:
+ * KILN_OK, KILN_MISS, or anything else where the caller has to enter; then
+ * *out_slot is pinned, as hot() leaves it.
+ */
+static enum kiln_status glance(struct kiln *kiln, const struct kiln_key *key,
+			       struct kiln_blob **out_blob,
+			       struct ki_slot **out_slot)
+{
+	struct ki_slot *slot = ki_slot_try_get();
+	struct kiln_tier *store = kiln->tiers[0];
+	enum kiln_status status;
+	const void *metadata;
+	uint64_t saved_ns = 0;
+	size_t size;
+
+	*out_slot = slot;
+	if (__builtin_expect(!slot, 0))
+		return KILN_E_TIMEOUT;
+	ki_slot_pin(slot);
+	if (atomic_load_explicit(&kiln->attention, memory_order_acquire) ||
+	    !is_current(kiln))
+		return KILN_E_TIMEOUT;
+	status = store->ops->glance(store, key, out_blob, &metadata, &size);
+	if (!status) {
+		if (size)
+			(void)kiln_metadata_find_u64(metadata, size,
+						     KILN_META_BUILD_TIME,
+						     &saved_ns);
+		ki_memory_count_hit_at(kiln->memory, slot,
+				       kiln_blob_size(*out_blob), saved_ns);
+	} else if (status == KILN_MISS) {
+		ki_memory_count_miss_at(kiln->memory, slot);
+	} else {
+		return status;
+	}
+	ki_slot_leave(slot);
+	return status;
+}
+
 /* Go on from a miss of hot(), with what it left in *out_slot. */
 static enum kiln_status enter_from(struct kiln *kiln, struct ki_slot *slot)
 {
@@ -737,6 +777,12 @@ enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
 
 	if (__builtin_expect(status || !out_blob, 0))
 		return status ? status : KILN_E_INVALID;
+	if (kiln->glances) {
+		status = glance(kiln, key, out_blob, &slot);
+		if (status == KILN_OK || status == KILN_MISS)
+			return status;
+		return get_slowly(kiln, key, out_blob, slot);
+	}
 	if (__builtin_expect(hot(kiln, key, out_blob, &slot), 0))
 		return get_slowly(kiln, key, out_blob, slot);
 	return KILN_OK;

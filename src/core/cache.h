@@ -32,6 +32,7 @@ struct kiln {
 	uint64_t fork_counter;
 	uint32_t flags;
 	uint32_t lock_timeout_ms;
+	int glances; /* values are looked for in tiers[0] from within a pin */
 	uint64_t memory_bytes_max;
 	char *name_space;  /* or NULL */
 	char *application; /* or NULL: the program's path */

@@ -67,6 +67,13 @@ static void sum(struct kiln *kiln, uint64_t out[KILN_N_COUNTERS])
 				memory_order_relaxed);
 	}
 	out[KILN_COUNT_HITS_MEMORY] += ki_memory_hits(kiln->memory);
+	out[KILN_COUNT_HITS_STORE] +=
+		ki_memory_looks(kiln->memory, KI_LOOK_HITS);
+	out[KILN_COUNT_MISSES] += ki_memory_looks(kiln->memory, KI_LOOK_MISSES);
+	out[KILN_COUNT_BYTES_READ] +=
+		ki_memory_looks(kiln->memory, KI_LOOK_BYTES);
+	out[KILN_COUNT_SAVED_NS] +=
+		ki_memory_looks(kiln->memory, KI_LOOK_SAVED_NS);
 	out[KILN_COUNT_WAITED] += ki_memory_waited(kiln->memory);
 }
 
@@ -133,7 +140,7 @@ void ki_kiln_tick(struct kiln *kiln)
 	}
 	if (atomic_load_explicit(&kiln->attention, memory_order_relaxed))
 		ki_kiln_calm(kiln);
-	now = ki_sys_posix.monotonic_ns(&ki_sys_posix);
+	now = ki_sys_posix.coarse_ns(&ki_sys_posix);
 	if (!claim(&kiln->next_tick_ns, now, KI_TICK_NS))
 		return;
 	ki_kiln_flush(kiln);

@@ -52,6 +52,43 @@ static inline void ki_memory_count_hit(struct ki_memory *memory,
 				      memory_order_relaxed);
 }
 
+/* Only this thread writes here. */
+static inline uint64_t ki_memory_add_look(struct ki_memory *memory,
+					  struct ki_slot *slot,
+					  enum ki_look what, uint64_t n)
+{
+	_Atomic uint64_t *sum = &slot->looks[memory->owner][what];
+	uint64_t now = atomic_load_explicit(sum, memory_order_relaxed) + n;
+
+	atomic_store_explicit(sum, now, memory_order_relaxed);
+	return now;
+}
+
+static inline void ki_memory_tick_at(struct ki_memory *memory, uint64_t n)
+{
+	if (__builtin_expect(!(n % KI_HITS_PER_TICK), 0) && memory->options.due)
+		atomic_store_explicit(memory->options.due, 1,
+				      memory_order_relaxed);
+}
+
+/* A look at a store by a pinned slot, where ki_memory_counts_looks(). */
+static inline void ki_memory_count_hit_at(struct ki_memory *memory,
+					  struct ki_slot *slot, uint64_t size,
+					  uint64_t saved_ns)
+{
+	(void)ki_memory_add_look(memory, slot, KI_LOOK_BYTES, size);
+	(void)ki_memory_add_look(memory, slot, KI_LOOK_SAVED_NS, saved_ns);
+	ki_memory_tick_at(memory,
+			  ki_memory_add_look(memory, slot, KI_LOOK_HITS, 1));
+}
+
+static inline void ki_memory_count_miss_at(struct ki_memory *memory,
+					   struct ki_slot *slot)
+{
+	ki_memory_tick_at(memory,
+			  ki_memory_add_look(memory, slot, KI_LOOK_MISSES, 1));
+}
+
 /*
  * For whoever has pinned its slot: KILN_OK, or KILN_MISS, which may also mean
  * that ki_memory_get() would find more.  Nothing is called.

@@ -424,6 +424,16 @@ uint64_t ki_memory_hits(struct ki_memory *memory)
 	return atomic_load(&memory->hits) + ki_slots_hits(memory->owner);
 }
 
+int ki_memory_counts_looks(const struct ki_memory *memory)
+{
+	return memory->owner >= 0;
+}
+
+uint64_t ki_memory_looks(struct ki_memory *memory, enum ki_look what)
+{
+	return ki_slots_looks(memory->owner, what);
+}
+
 uint64_t ki_memory_waited(struct ki_memory *memory)
 {
 	return atomic_load(&memory->waited);
@@ -440,16 +450,15 @@ enum kiln_status ki_memory_new(const struct ki_memory_options *options,
 		return KILN_E_NO_MEMORY;
 	memory->options = *options;
 	memory->fork_counter = ki_fork_generation();
-	/* A process with threads waits some ms for leave to run barriers; who
-	   holds nothing needs none. */
-	if (!options->hold_nothing)
+	/* A process with threads waits some ms for leave to run barriers. */
+	if (!options->pin_nothing)
 		ki_slots_prepare();
 	if (ki_table_init(&memory->table, options->order, options->bytes_max,
 			  options->entries_max)) {
 		free(memory);
 		return KILN_E_NO_MEMORY;
 	}
-	memory->owner = options->hold_nothing ? -1 : ki_slots_owner_new();
+	memory->owner = options->pin_nothing ? -1 : ki_slots_owner_new();
 	ki_mutex_init(&memory->mutex, KI_RANK_FLIGHT);
 	ki_list_init(&memory->failures);
 	for (size_t i = 0; i < CHAINS; i++)

@@ -14,6 +14,7 @@
 #include <kiln/kiln.h>
 
 #include "key/key.h"
+#include "memory/slots.h"
 
 struct ki_memory;
 struct ki_flight;
@@ -33,6 +34,7 @@ struct ki_memory_options {
 	uint64_t entries_max; /* 0: no bound */
 	enum ki_memory_order order;
 	int hold_nothing; /* flights only: every look-up misses */
+	int pin_nothing;  /* nobody will look by a pin */
 	enum kiln_failure_policy failure_policy;
 	uint64_t failure_ttl_ms;
 	_Atomic int *due; /* set at every 4096th hit of a thread; NULL */
@@ -129,5 +131,10 @@ void ki_memory_size(struct ki_memory *memory, uint64_t *out_bytes,
    (counted when they begin to wait). */
 uint64_t ki_memory_hits(struct ki_memory *memory);
 uint64_t ki_memory_waited(struct ki_memory *memory);
+
+/* Whether looks at a store from within a pin can be counted here, and what
+   they came to. */
+int ki_memory_counts_looks(const struct ki_memory *memory);
+uint64_t ki_memory_looks(struct ki_memory *memory, enum ki_look what);
 
 #endif /* KI_MEMORY_MEMORY_H */

@@ -50,6 +50,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kiln/tier.h>
+
 #include "sys/sys.h"
 
 #define BIAS ((size_t)1 << (sizeof(size_t) * 8 - 2))
@@ -72,6 +74,7 @@ static size_t n_used;
 static size_t crowd = CROWD_MIN;
 static unsigned owners; /* a bit each */
 static uint64_t retired_hits[KI_SLOT_OWNERS];
+static uint64_t retired_looks[KI_SLOT_OWNERS][KI_SLOT_LOOKS];
 
 /* ---- Slots ----------------------------------------------------------------- */
 
@@ -96,7 +99,7 @@ static void hide_locked(struct ki_slot *slot)
 /* Move what the slot has counted to where it is not lost, and free it. */
 static void empty_locked(struct ki_slot *slot)
 {
-	size_t i;
+	size_t i, l;
 
 	hide_locked(slot);
 	for (i = 0; i < KI_SLOT_COUNTS; i++) {
@@ -110,8 +113,12 @@ static void empty_locked(struct ki_slot *slot)
 		atomic_store_explicit(&slot->counts[i], 0,
 				      memory_order_relaxed);
 	}
-	for (i = 0; i < KI_SLOT_OWNERS; i++)
+	for (i = 0; i < KI_SLOT_OWNERS; i++) {
 		retired_hits[i] += atomic_exchange(&slot->hits[i], 0);
+		for (l = 0; l < KI_SLOT_LOOKS; l++)
+			retired_looks[i][l] +=
+				atomic_exchange(&slot->looks[i][l], 0);
+	}
 	atomic_store_explicit(&slot->pin, 0, memory_order_release);
 	slot->thread = 0;
 	n_used--;
@@ -329,17 +336,22 @@ __attribute__((noinline, cold)) static void drop_slowly(struct kiln_blob *blob)
 static void drop(struct kiln_blob *blob)
 {
 	struct ki_slot *slot = ki_slot_try_get();
-	int done;
+	int done, is_ending;
 
 	if (__builtin_expect(!slot, 0)) {
 		drop_slowly(blob);
 		return;
 	}
 	ki_slot_pin(slot);
-	done = !atomic_load(&ki_slots.n_ending) && ki_slot_drop(slot, blob);
+	is_ending = !!atomic_load(&ki_slots.n_ending);
+	done = !is_ending && ki_slot_drop(slot, blob);
 	ki_slot_leave(slot);
-	if (__builtin_expect(!done, 0))
+	if (__builtin_expect(done, 1))
+		return;
+	if (is_ending)
 		drop_slowly(blob);
+	else if (blob)
+		ki_blob_drop(blob, 1);
 }
 
 /* The bias also says that an earlier counting has not been finished yet. */
@@ -416,13 +428,18 @@ int ki_slots_owner_new(void)
 void ki_slots_owner_free(int owner)
 {
 	struct ki_slot *slot;
+	size_t l;
 
 	if (owner < 0)
 		return;
 	pthread_mutex_lock(&registry);
-	for (slot = slots; slot; slot = slot->next)
+	for (slot = slots; slot; slot = slot->next) {
 		atomic_store(&slot->hits[owner], 0);
+		for (l = 0; l < KI_SLOT_LOOKS; l++)
+			atomic_store(&slot->looks[owner][l], 0);
+	}
 	retired_hits[owner] = 0;
+	memset(retired_looks[owner], 0, sizeof(retired_looks[owner]));
 	owners &= ~(1u << owner);
 	pthread_mutex_unlock(&registry);
 }
@@ -441,4 +458,32 @@ uint64_t ki_slots_hits(int owner)
 					    memory_order_relaxed);
 	pthread_mutex_unlock(&registry);
 	return sum;
+}
+
+uint64_t ki_slots_looks(int owner, enum ki_look what)
+{
+	struct ki_slot *slot;
+	uint64_t sum;
+
+	if (owner < 0)
+		return 0;
+	pthread_mutex_lock(&registry);
+	sum = retired_looks[owner][what];
+	for (slot = slots; slot; slot = slot->next)
+		sum += atomic_load_explicit(&slot->looks[owner][what],
+					    memory_order_relaxed);
+	pthread_mutex_unlock(&registry);
+	return sum;
+}
+
+/* ---- For tiers ------------------------------------------------------------- */
+
+uint64_t kiln_tier_retire(void)
+{
+	return ki_slots_retire();
+}
+
+int kiln_tier_passed(uint64_t tag)
+{
+	return tag < ki_slots_passed();
 }

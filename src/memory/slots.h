@@ -8,6 +8,7 @@
  *
  *   pin      while set, nothing that the thread may have seen is freed
  *   hits     of each memory tier (the first KI_SLOT_OWNERS of the process)
+ *   looks    the same of stores that were asked from within the pin
  *   counts   references to blobs that memory tiers hold, taken and not yet
  *            dropped by this thread; what another thread took is dropped in
  *            the blob's own count
@@ -25,6 +26,10 @@
 #include "base/blob.h"
 
 #define KI_SLOT_OWNERS	   7
+
+/* What a look at a store, from within a pin, came to. */
+enum ki_look { KI_LOOK_HITS, KI_LOOK_MISSES, KI_LOOK_BYTES, KI_LOOK_SAVED_NS };
+#define KI_SLOT_LOOKS 4
 #define KI_SLOT_COUNT_BITS 7
 #define KI_SLOT_COUNTS	   (1 << KI_SLOT_COUNT_BITS) /* few: they stay in L1 */
 
@@ -32,6 +37,7 @@ struct ki_slot {
 	/* Written by the thread, read by everyone. */
 	_Alignas(64) _Atomic uint64_t pin; /* 0, or the epoch */
 	_Atomic uint64_t hits[KI_SLOT_OWNERS];
+	_Atomic uint64_t looks[KI_SLOT_OWNERS][KI_SLOT_LOOKS];
 	_Atomic uint64_t counts[KI_SLOT_COUNTS]; /* address 48, count 16 bits */
 	_Atomic uintptr_t pointer;		 /* of its thread */
 	/* Under the registry's mutex. */
@@ -202,6 +208,7 @@ void ki_slots_wait(void);
 int ki_slots_owner_new(void);
 void ki_slots_owner_free(int owner);
 uint64_t ki_slots_hits(int owner);
+uint64_t ki_slots_looks(int owner, enum ki_look what);
 
 /* How many slots belong to living threads (for tests). */
 size_t ki_slots_n_used(void);

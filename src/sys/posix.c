@@ -225,20 +225,6 @@ static int posix_rename(const struct ki_sys *sys, const char *from,
 	return TEMP_FAILURE_RETRY(rename(from, to)) ? -errno : 0;
 }
 
-/* Where the file system cannot refuse, two names for a moment. */
-static int posix_rename_new(const struct ki_sys *sys, const char *from,
-			    const char *to)
-{
-	if (!TEMP_FAILURE_RETRY(
-		    renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE)))
-		return 0;
-	if (errno != EINVAL && errno != ENOSYS)
-		return -errno;
-	if (TEMP_FAILURE_RETRY(link(from, to)))
-		return -errno;
-	return TEMP_FAILURE_RETRY(unlink(from)) ? -errno : 0;
-}
-
 static int posix_unlink(const struct ki_sys *sys, const char *path)
 {
 	return TEMP_FAILURE_RETRY(unlink(path)) ? -errno : 0;
@@ -313,16 +299,6 @@ static int posix_readdir(const struct ki_sys *sys, struct ki_dir *dir,
 	return 1;
 }
 
-static int posix_lstat_in(const struct ki_sys *sys, struct ki_dir *dir,
-			  const char *name, struct ki_file_info *out_info)
-{
-	struct stat st;
-
-	return info_of(TEMP_FAILURE_RETRY(fstatat(dirfd((DIR *)dir), name, &st,
-						  AT_SYMLINK_NOFOLLOW)),
-		       &st, out_info);
-}
-
 static void posix_closedir(const struct ki_sys *sys, struct ki_dir *dir)
 {
 	closedir((DIR *)dir);
@@ -334,13 +310,13 @@ static int posix_map(const struct ki_sys *sys, int fd, uint64_t offset,
 		     size_t size, unsigned flags, void **out_data)
 {
 	int protection = PROT_READ;
+	int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	void *data;
 
-	if (flags & KI_MAP_SHARED_WRITE)
+	if (fd < 0 || (flags & KI_MAP_SHARED_WRITE))
 		protection |= PROT_WRITE;
 	do {
-		data = mmap(NULL, size, protection, MAP_SHARED, fd,
-			    (off_t)offset);
+		data = mmap(NULL, size, protection, kind, fd, (off_t)offset);
 	} while (data == MAP_FAILED && errno == EINTR);
 	if (data == MAP_FAILED)
 		return -errno;
@@ -440,6 +416,11 @@ static uint64_t posix_monotonic_ns(const struct ki_sys *sys)
 	return now(CLOCK_MONOTONIC);
 }
 
+static uint64_t posix_coarse_ns(const struct ki_sys *sys)
+{
+	return now(CLOCK_MONOTONIC_COARSE);
+}
+
 static uint64_t posix_realtime_ns(const struct ki_sys *sys)
 {
 	return now(CLOCK_REALTIME);
@@ -482,7 +463,6 @@ const struct ki_sys ki_sys_posix = {
 	.lstat = posix_lstat,
 	.link = posix_link,
 	.rename = posix_rename,
-	.rename_new = posix_rename_new,
 	.unlink = posix_unlink,
 	.mkdir = posix_mkdir,
 	.rmdir = posix_rmdir,
@@ -490,7 +470,6 @@ const struct ki_sys ki_sys_posix = {
 	.touch = posix_touch,
 	.opendir = posix_opendir,
 	.readdir = posix_readdir,
-	.lstat_in = posix_lstat_in,
 	.closedir = posix_closedir,
 	.map = posix_map,
 	.unmap = posix_unmap,
@@ -499,6 +478,7 @@ const struct ki_sys ki_sys_posix = {
 	.unlock = posix_unlock,
 	.file_system = posix_file_system,
 	.monotonic_ns = posix_monotonic_ns,
+	.coarse_ns = posix_coarse_ns,
 	.realtime_ns = posix_realtime_ns,
 	.sleep_ns = posix_sleep_ns,
 	.random = posix_random,

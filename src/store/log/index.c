@@ -42,17 +42,10 @@ uint64_t ki_log_buckets_for(uint64_t bytes_max)
 	return n_buckets < 8 ? 8 : n_buckets;
 }
 
-/* Of a small store a 32nd: making and unlinking a file costs much the same
-   whatever its size.  docs/decisions/0006-the-cost-of-a-put.md */
 uint64_t ki_log_segment_bytes_for(uint64_t bytes_max)
 {
-	uint64_t bytes = bytes_max / 64, twice = bytes_max / 32;
+	uint64_t bytes = (bytes_max / 64 + 4095) & ~(uint64_t)4095;
 
-	if (bytes < LOG_SEGMENT_BYTES_SMALL)
-		bytes = twice < LOG_SEGMENT_BYTES_SMALL
-				? twice
-				: LOG_SEGMENT_BYTES_SMALL;
-	bytes = (bytes + 4095) & ~(uint64_t)4095;
 	return bytes < LOG_SEGMENT_BYTES_MAX ? bytes : LOG_SEGMENT_BYTES_MAX;
 }
 
@@ -416,6 +409,7 @@ int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
 {
 	uint64_t now, since_s;
 
+	/* A hit need not know what time it is. */
 	if (!age_max_s && !out_used_s)
 		return 0;
 	now = now_s(log);
@@ -459,9 +453,12 @@ uint64_t ki_log_sweep(struct ki_log *log, struct log_index *index,
 void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
 			 uint64_t age_max_s)
 {
-	uint64_t now = now_s(log), last = index->header->aged_s;
+	uint64_t now, last = index->header->aged_s;
 
-	if (age_max_s && index->writable && now > last &&
-	    now - last > age_max_s / 4 && !ki_log_index_bring(index, NULL))
+	if (!age_max_s)
+		return;
+	now = now_s(log);
+	if (index->writable && now > last && now - last > age_max_s / 4 &&
+	    !ki_log_index_bring(index, NULL))
 		(void)ki_log_sweep(log, index, age_max_s, age_max_s);
 }

@@ -92,17 +92,10 @@ void ki_log_boot_id(struct ki_log *log, uint64_t out_id[2])
 int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 			char out[KI_PATH_MAX])
 {
-	size_t n_stem = strlen(log->index_path) - strlen("idx");
-	unsigned i;
+	int n = snprintf(out, KI_PATH_MAX, "%s/%s.%08x.val", log->directory,
+			 log->name, number);
 
-	if (n_stem + sizeof("00000000.val") > KI_PATH_MAX)
-		return -ENAMETOOLONG;
-	memcpy(out, log->index_path, n_stem);
-	for (i = 0; i < 8; i++)
-		out[n_stem + i] =
-			"0123456789abcdef"[number >> (28 - 4 * i) & 15];
-	memcpy(out + n_stem + 8, ".val", sizeof(".val"));
-	return 0;
+	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
 /* ---- The index in use ------------------------------------------------ */
@@ -162,10 +155,8 @@ static enum kiln_status switch_locked(struct ki_log *log,
 			free(left);
 			return KILN_E_NO_MEMORY;
 		}
-		if (!same) {
+		if (!same)
 			log->epoch += 2;
-			log->min_live_seen = index->header->min_live;
-		}
 		if (!same && log->epoch > 2)
 			log->unplaced = LOG_UNPLACED_DEAD;
 		index->epoch = log->epoch;
@@ -219,7 +210,7 @@ static enum kiln_status follow(struct ki_log *log, int *out_damaged)
 		}
 	}
 	if (!status)
-		log->checked_ns = sys->monotonic_ns(sys);
+		log->checked_ns = sys->coarse_ns(sys);
 	ki_mutex_unlock(&log->mutex);
 	return status;
 }
@@ -239,11 +230,10 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 {
 	enum kiln_status status = KILN_OK;
 	const char *why;
-	int tries, damaged, has_index;
+	int tries, damaged;
 
 	for (tries = 0; tries < LOG_TRIES; tries++) {
 		status = follow(log, &damaged);
-		has_index = log->is_open && log->index;
 		if (purpose == LOG_READ || log->readonly)
 			return damaged ? KILN_MISS : status;
 		if (status == KILN_OK && !needs_care(log, log->index))
@@ -258,20 +248,18 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 			if (status == KILN_E_OWNER)
 				return status;
 		}
-		/* Repairs lie on a put's way.  Opening is worth a wait, with a
-		   look now and then: others may have made it, and be at work
-		   in it so much that we never get the lock. */
-		status = ki_log_make(log, has_index
-						  ? LOG_ROLL_TIMEOUT_MS
-						  : LOG_CHANGE_TIMEOUT_MS /
-							    LOG_TRIES);
-		if (status == KILN_E_TIMEOUT && !has_index)
-			continue;
 		/* Someone may be removing the directory at this moment. */
+		status = ki_log_make(log);
 		if (status && (status != KILN_E_IO || tries >= 4))
 			return status;
 	}
 	return KILN_E_TIMEOUT;
+}
+
+int ki_log_is_due(const struct ki_log *log)
+{
+	return (int64_t)(log->sys->coarse_ns(log->sys) - log->checked_ns) >
+	       LOOK_EVERY_NS;
 }
 
 enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
@@ -281,8 +269,7 @@ enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
 	enum kiln_status status;
 
 	if (purpose != LOG_READ || !index || ki_log_is_retired(index) ||
-	    log->sys->monotonic_ns(log->sys) - log->checked_ns >
-		    LOOK_EVERY_NS) {
+	    ki_log_is_due(log)) {
 		status = catch_up(log, purpose);
 		if (status)
 			return status;
@@ -387,7 +374,12 @@ static void close_log(struct kiln_tier *tier)
 		ki_cond_fini(&log->changed);
 		ki_mutex_fini(&log->mutex);
 	}
-	free(log->directory); /* and all other strings */
+	free(log->directory);
+	free(log->name);
+	free(log->index_path);
+	free(log->lock_path);
+	free(log->stats_path);
+	free(log->spare_path);
 	free(log);
 }
 
@@ -395,6 +387,7 @@ static const struct kiln_tier_ops ops = {
 	.version = KILN_TIER_VERSION,
 	.name = "log",
 	.get = ki_log_get,
+	.glance = ki_log_glance,
 	.put = ki_log_put,
 	.remove = ki_log_remove,
 	.wipe = ki_log_wipe,
@@ -414,37 +407,17 @@ static const struct kiln_tier_ops ops = {
 	.close = close_log,
 };
 
-/*
- * The strings of a handle in one piece: "DIRECTORY/NAME." is put together once.
- * Where opening spends its time every 100 ns count, so no snprintf().
- */
-static int set_paths(struct ki_log *log, const char *directory,
-		     const char *name)
+/* DIRECTORY/NAME.END from malloc(). */
+static char *path_of(const struct ki_log *log, const char *end)
 {
-	static const char *const ends[] = { "idx", "lock", "stats", "spare" };
-	char **const places[] = { &log->index_path, &log->lock_path,
-				  &log->stats_path, &log->spare_path };
-	size_t n_directory = strlen(directory), n_name = strlen(name);
-	size_t n_stem = n_directory + n_name + 2;
-	char *place = malloc(n_directory + n_name + 2 + 4 * (n_stem + 6));
-	size_t i;
+	size_t size =
+		strlen(log->directory) + strlen(log->name) + strlen(end) + 3;
+	char *path = malloc(size);
 
-	if (!place)
-		return 0;
-	log->directory = memcpy(place, directory, n_directory + 1);
-	place += n_directory + 1;
-	log->name = memcpy(place, name, n_name + 1);
-	place += n_name + 1;
-	for (i = 0; i < 4; i++) {
-		*places[i] = place;
-		memcpy(place, directory, n_directory);
-		place[n_directory] = '/';
-		memcpy(place + n_directory + 1, name, n_name);
-		place[n_stem - 1] = '.';
-		memcpy(place + n_stem, ends[i], strlen(ends[i]) + 1);
-		place += n_stem + 6;
-	}
-	return 1;
+	if (path)
+		snprintf(path, size, "%s/%s.%s", log->directory, log->name,
+			 end);
+	return path;
 }
 
 static struct ki_log *new_log(const struct ki_store_options *options)
@@ -473,14 +446,18 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 	log->verifies_always =
 		!!(flags & (KILN_OPEN_GUEST | KILN_OPEN_VERIFY_ALWAYS |
 			    KILN_OPEN_SHARED));
-	if (set_paths(log, options->directory,
-		      options->name ? options->name : "kiln")) {
-		log->locks.sys = log->sys;
-		log->locks.path = log->lock_path;
-		log->locks.directory = log->directory;
-		log->locks.flags = flags;
-		return log;
+	log->glances = log->maps_values && !log->verifies_always;
+	log->directory = strdup(options->directory);
+	log->name = strdup(options->name ? options->name : "kiln");
+	if (log->directory && log->name) {
+		log->index_path = path_of(log, "idx");
+		log->lock_path = path_of(log, "lock");
+		log->stats_path = path_of(log, "stats");
+		log->spare_path = path_of(log, "spare");
 	}
+	if (log->index_path && log->lock_path && log->stats_path &&
+	    log->spare_path)
+		return log;
 	close_log(&log->tier);
 	return NULL;
 }
@@ -540,7 +517,7 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 	if (status == KILN_MISS)
 		status = log->readonly ? KILN_OK : KILN_E_IO;
 	if (!status && is_other_version(log)) {
-		status = log->readonly ? KILN_E_READONLY : ki_log_make(log, LOG_CHANGE_TIMEOUT_MS);
+		status = log->readonly ? KILN_E_READONLY : ki_log_make(log);
 		if (!status)
 			status = catch_up(log, LOG_WRITE);
 	}

@@ -8,6 +8,7 @@
  *
  *	log.c        open, close, the table of operations     start here
  *	find.c       key -> word -> record: a hit
+ *	glance.c     the same, where it waits for nothing
  *	record.c     a word's record, by mapping or by pread; its checks
  *	put.c        reserve, write, publish; remove
  *	index.c      the mapped index: words, marks, header
@@ -30,7 +31,8 @@
  * An operation runs between ki_log_enter() and ki_log_leave().  What it finds
  * through log->index stays mapped until it leaves, without a reference: a
  * thing taken out of use is freed by whoever leaves after every stripe of the
- * guard was once seen empty.
+ * guard was once seen empty.  A glance (glance.c) enters nothing: the caller's pin
+ * stands for the guard.
  *
  * Statuses are kiln's; LOG_AGAIN besides, inside: the index was replaced,
  * begin the operation anew.
@@ -53,12 +55,6 @@
 #define LOG_TRIES	     16 /* of what another may always disturb */
 #define LOG_LOOKS	     64 /* of a put at its buckets */
 
-/* How much of new segments is zeroed before they are used: others may wait for
-   byte 0 meanwhile, and those of a full tail for no longer than 20 ms. */
-#define LOG_ZEROED_TAIL	 ((uint64_t)4 << 20)
-#define LOG_ZEROED_SPARE ((uint64_t)8 << 20)
-#define LOG_ZEROED_FILES 4 /* remembered by who made them */
-
 #define LOG_ROLL_TIMEOUT_MS   20
 #define LOG_CHANGE_TIMEOUT_MS 2000 /* making, wiping, changing limits */
 
@@ -67,6 +63,7 @@ struct log_retired {
 	struct log_retired *next;
 	void (*release)(struct log_retired *retired);
 	uint32_t empty; /* stripes seen empty since */
+	uint64_t tag;	/* of kiln_tier_retire(): glances see it no more */
 };
 
 struct log_segment {
@@ -77,30 +74,15 @@ struct log_segment {
 	uint64_t device;
 	uint64_t inode;
 	const uint8_t *data; /* NULL: read through fd */
-	uint64_t zeroed;     /* so much was made by us, and is in memory */
 	int fd;		     /* -1: read through data */
 	/* Atomic. */
+	_Atomic uint8_t *verified;	 /* a bit for each unit */
 	_Atomic int write_fd;		 /* -1: not yet */
 	_Atomic uint32_t units_reserved; /* as far as this handle saw */
 	_Atomic uint32_t refs;
 	/* Under log->mutex. */
 	struct log_retired retired;
-	/* A bit for each unit whose record was checked, in parts that come with
-	   their first: most of a segment is never looked at. */
-	_Atomic(_Atomic uint8_t *) checked[];
 };
-
-#define LOG_CHECKED_UNITS 4096 /* of a part */
-
-static inline int ki_log_was_checked(const struct log_segment *segment,
-				     uint32_t units)
-{
-	_Atomic uint8_t *part = atomic_load_explicit(
-		&segment->checked[units / LOG_CHECKED_UNITS],
-		memory_order_acquire);
-
-	return part && (part[units % LOG_CHECKED_UNITS / 8] >> units % 8 & 1);
-}
 
 /* The open segments of one store's life; shared by an index and the larger
    one that follows it. */
@@ -151,12 +133,6 @@ static inline void ki_log_trust_unplaced(_Atomic int *unplaced)
 		atomic_store(unplaced, LOG_UNPLACED_LIVE);
 }
 
-/* Atomic; wrong is only slow. */
-struct log_zeroed {
-	_Atomic uint64_t inode;
-	_Atomic uint64_t bytes;
-};
-
 struct ki_log {
 	struct kiln_tier tier; /* first */
 
@@ -180,9 +156,8 @@ struct ki_log {
 	int is_open;
 	int guest; /* no descriptor outlives a call */
 	int maps_values;
+	int glances; /* see glance.c */
 	int verifies_always;
-
-	struct ki_lock_file locks; /* the file lock_path leads to */
 
 	/* Atomic. */
 	_Atomic(struct log_index *) index; /* NULL: the store is gone */
@@ -199,12 +174,7 @@ struct ki_log {
 	_Atomic unsigned medium_pause; /* files, until room is made again */
 	_Atomic int has_retired;       /* log->retired is not empty */
 	_Atomic int has_told_damage;   /* of an index that cannot be written */
-	struct log_zeroed zeroed[LOG_ZEROED_FILES];
 	struct log_stripe stripes[LOG_STRIPES];
-
-	/* Under byte 0. */
-	uint64_t rolled_ns; /* by this handle */
-	unsigned n_zeroed;
 
 	/* Under mutex. */
 	struct ki_mutex mutex;
@@ -237,6 +207,9 @@ enum log_purpose {
 	LOG_WRITE,  /* and a new store if there is none */
 };
 
+/* Whether it is time to look where the index's path leads. */
+int ki_log_is_due(const struct ki_log *log);
+
 /* The index to work with.  KILN_OK, KILN_MISS (there is none), READONLY, the
    reason why none could be made. */
 enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
@@ -253,11 +226,21 @@ int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 
 /* ---- lock.c ---------------------------------------------------------- */
 
+struct log_lock {
+	int fd;
+	struct ki_fork_close place;
+};
+
+/* 0, -ETIMEDOUT, -ENOLCK (there are no locks), why it cannot be opened. */
+int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
+		uint64_t deadline_ns);
+void ki_log_unlock(struct ki_log *log, struct log_lock *lock);
+
 /* Byte 0, and the same among the threads of this handle. */
 enum kiln_status ki_log_structure_begin(struct ki_log *log,
-					struct ki_lock *lock,
+					struct log_lock *lock,
 					uint32_t timeout_ms);
-void ki_log_structure_end(struct ki_log *log, struct ki_lock *lock);
+void ki_log_structure_end(struct ki_log *log, struct log_lock *lock);
 
 enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 				   const struct kiln_key *key,
@@ -363,13 +346,21 @@ void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
 struct log_segments *ki_log_segments_new(void);
 void ki_log_segments_free(struct log_segments *segments);
 
+/* Its place among the open ones. */
+static inline unsigned ki_log_segment_place(const struct ki_log *log,
+					    uint32_t number)
+{
+	return number &
+	       ((log->maps_values ? LOG_SEGMENTS_OPEN : LOG_DESCRIPTORS_OPEN) -
+		1);
+}
+
 /* KILN_MISS if there is no such file. */
 enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 				    uint32_t number,
 				    struct log_segment **out_segment);
 void ki_log_segment_unref(struct log_segment *segment);
-/* From now on ki_log_was_checked(), unless there is no memory for that. */
-void ki_log_note_checked(struct log_segment *segment, uint32_t units);
+void ki_log_segment_release(void *segment); /* the same, for a blob */
 /* Its file was unlinked: do not pin it for look-ups to come. */
 void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
 			   uint32_t number);
@@ -427,6 +418,9 @@ void ki_log_view_close(struct log_view *view);
 int ki_log_view_is_of(const struct log_view *view, const struct kiln_key *key);
 /* Whether the body is what was written; looks only once if that is enough. */
 int ki_log_view_check(struct ki_log *log, struct log_view *view);
+/* Where a blob of this view lies, for the memory tier to ask about. */
+uint64_t ki_log_place_of(const struct log_index *index, uint32_t number,
+			 int is_copy);
 enum kiln_status ki_log_view_value(struct ki_log *log,
 				   const struct log_index *index,
 				   struct log_view *view,
@@ -472,6 +466,15 @@ enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 			    struct kiln_blob **out_metadata);
 void ki_log_prefetch(struct kiln_tier *tier, const struct kiln_key *const *keys,
 		     size_t n_keys);
+
+/* ---- glance.c -------------------------------------------------------- */
+
+/* See <kiln/tier.h>. */
+enum kiln_status ki_log_glance(struct kiln_tier *tier,
+			       const struct kiln_key *key,
+			       struct kiln_blob **out_value,
+			       const void **out_metadata,
+			       size_t *out_metadata_size);
 
 /* ---- put.c ----------------------------------------------------------- */
 
@@ -583,7 +586,7 @@ void ki_log_count_evicted(struct ki_log *log, uint64_t n);
 /* ---- make.c ---------------------------------------------------------- */
 
 /* Make, repair or finish what stands at the index's path. */
-enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms);
+enum kiln_status ki_log_make(struct ki_log *log);
 enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index);
 enum kiln_status ki_log_wipe(struct kiln_tier *tier);
 enum kiln_status ki_log_wipe_now(struct ki_log *log);

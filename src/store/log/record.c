@@ -321,31 +321,29 @@ int ki_log_body_is_sound(const struct log_record *record, const uint8_t *bytes)
 
 int ki_log_view_check(struct ki_log *log, struct log_view *view)
 {
-	int once = view->segment && !log->verifies_always &&
-		   (uint64_t)view->units * LOG_UNIT < view->segment->size;
+	_Atomic uint8_t *place = NULL;
+	uint8_t bit = (uint8_t)(1u << (view->units & 7));
 
-	if (once && ki_log_was_checked(view->segment, view->units))
-		return 1;
+	if (view->segment && !log->verifies_always) {
+		place = &view->segment->verified[view->units / 8];
+		if (atomic_load_explicit(place, memory_order_relaxed) & bit)
+			return 1;
+	}
 	if (!ki_log_body_is_sound(&view->record, view->bytes))
 		return 0;
-	if (once)
-		ki_log_note_checked(view->segment, view->units);
+	if (place)
+		atomic_fetch_or_explicit(place, bit, memory_order_relaxed);
 	return 1;
 }
 
 /* ---- Handing out ----------------------------------------------------- */
 
-/* Where a blob lies: "copied" 1 | epoch 31 | segment 32. */
-static uint64_t place_of(const struct log_index *index,
-			 const struct log_view *view)
+/* "copied" 1 | epoch 31 | segment 32. */
+uint64_t ki_log_place_of(const struct log_index *index, uint32_t number,
+			 int is_copy)
 {
-	return (uint64_t) !!view->container << 63 |
-	       (uint64_t)(index->epoch & 0x7ffffffe) << 32 | view->number;
-}
-
-static void release_segment(void *arg)
-{
-	ki_log_segment_unref(arg);
+	return (uint64_t) !!is_copy << 63 |
+	       (uint64_t)(index->epoch & 0x7ffffffe) << 32 | number;
 }
 
 static void release_container(void *arg)
@@ -367,11 +365,11 @@ enum kiln_status ki_log_view_value(struct ki_log *log,
 		status = kiln_blob_wrap(data, size, release_container,
 					view->container, &blob);
 	else
-		status = kiln_blob_wrap(data, size, release_segment,
+		status = kiln_blob_wrap(data, size, ki_log_segment_release,
 					view->segment, &blob);
 	if (status)
 		return status;
-	blob->place = place_of(index, view);
+	blob->place = ki_log_place_of(index, view->number, !!view->container);
 	if (view->container)
 		kiln_blob_ref(view->container);
 	else

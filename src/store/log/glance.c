@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A look-up that waits for nothing: what find.c does, for a record that this
+ * process has checked before, and for a key that is not there.
+ *
+ *	digest -> two buckets -> words with its tag -> record -> whole key?
+ *
+ * No lock, no system call, no call of anything that loops; written to are an
+ * entry's mark if it has none, and the count of the segment.  The one
+ * allocation is the handle.  The caller's pin keeps what is looked at, in place
+ * of the guard.  All else is find.c's: what is not open yet, not checked yet,
+ * damaged, of a limited age, of another key with the same digest, or due for a
+ * look at the path.
+ *
+ * The checksums were right when the bit in `verified` was set, and what was
+ * written there is never written again; the key record is compared each time.
+ */
+
+#include "store/log/log.h"
+
+#include <stdlib.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* Of a record: its key record and the beginning of its value are on their way
+   while its header is. */
+#define AHEAD_BYTES 1024
+
+/* A bit for each word of a bucket that has the tag, which is its upper quarter;
+   no branch, as there is nothing to foretell. */
+static inline unsigned words_with(const struct log_index *index, uint64_t slot,
+				  uint16_t tag)
+{
+	const void *words = (const void *)&index->words[slot];
+	unsigned found = 0, i;
+
+#ifdef __SSE2__
+	const __m128i *pairs = words;
+	__m128i tags = _mm_set1_epi16((short)tag);
+
+	for (i = 0; i < LOG_WORDS / 2; i++) {
+		__m128i same = _mm_cmpeq_epi16(_mm_load_si128(&pairs[i]), tags);
+
+		found |= (unsigned)_mm_movemask_pd(_mm_castsi128_pd(same))
+			 << 2 * i;
+	}
+#else
+	const _Atomic uint64_t *each = words;
+
+	for (i = 0; i < LOG_WORDS; i++)
+		found |= (unsigned)(atomic_load_explicit(
+					    &each[i], memory_order_relaxed) >>
+					    48 ==
+				    tag)
+			 << i;
+#endif
+	return found;
+}
+
+static inline int is_checked(const struct log_segment *segment, uint32_t units)
+{
+	return atomic_load_explicit(&segment->verified[units / 8],
+				    memory_order_relaxed) >>
+		       (units & 7) &
+	       1;
+}
+
+/* The bytes at a word's place, if they are mapped and were checked; or NULL. */
+static inline const uint8_t *bytes_at(const struct ki_log *log,
+				      const struct log_index *index,
+				      uint64_t word, uint32_t min_live,
+				      struct log_segment **out_segment)
+{
+	uint32_t number = log_word_segment(word, min_live);
+	uint64_t units = log_word_units(word), i;
+	struct log_segment *segment = atomic_load_explicit(
+		&index->segments->slots[ki_log_segment_place(log, number)],
+		memory_order_acquire);
+	const uint8_t *bytes;
+
+	if (!segment || segment->number != number || !segment->data ||
+	    (units + 1) * LOG_UNIT > segment->size)
+		return NULL;
+	bytes = segment->data + units * LOG_UNIT;
+	for (i = LOG_UNIT; i <= AHEAD_BYTES; i += LOG_UNIT)
+		__builtin_prefetch(bytes + i);
+	*out_segment = segment;
+	return is_checked(segment, (uint32_t)units) ? bytes : NULL;
+}
+
+static inline enum kiln_status hand_out(const struct log_index *index,
+					struct log_segment *segment,
+					const uint8_t *data, size_t size,
+					struct kiln_blob **out_value)
+{
+	enum kiln_status status = kiln_blob_wrap(
+		data, size, ki_log_segment_release, segment, out_value);
+
+	if (status)
+		return status;
+	(*out_value)->place = ki_log_place_of(index, segment->number, 0);
+	atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+	return KILN_OK;
+}
+
+/* KILN_MISS: another key's. */
+static inline enum kiln_status glance_at(
+	struct ki_log *log, struct log_index *index, const struct kiln_key *key,
+	uint64_t slot, uint32_t min_live, struct kiln_blob **out_value,
+	const void **out_metadata, size_t *out_metadata_size)
+{
+	uint64_t word =
+		atomic_load_explicit(&index->words[slot], memory_order_acquire);
+	const struct log_record *record;
+	struct log_segment *segment;
+	const uint8_t *bytes;
+
+	if (!log_word_is_live(word, min_live))
+		return KILN_E_TIMEOUT;
+	bytes = bytes_at(log, index, word, min_live, &segment);
+	if (!bytes)
+		return KILN_E_TIMEOUT;
+	record = (const void *)bytes;
+	if (memcmp(record->digest, key->digest, sizeof(key->digest)))
+		return KILN_MISS;
+	if (record->key_size != key->record.size ||
+	    memcmp(bytes + sizeof(*record), key->record.data, key->record.size))
+		return KILN_E_TIMEOUT;
+	if (!index->marks[slot])
+		ki_log_mark(log, index, slot, 0);
+	*out_metadata = bytes + sizeof(*record) + record->key_size;
+	*out_metadata_size = record->metadata_size;
+	return hand_out(index, segment, bytes + log_value_offset(record),
+			(size_t)record->value_size, out_value);
+}
+
+static inline int can_glance(const struct ki_log *log,
+			     const struct log_index *index)
+{
+	return index && log->glances && !ki_log_is_retired(index) &&
+	       !index->header->limits.age_max_s &&
+	       log_number_is_sound(index->header->min_live) &&
+	       log->min_live_seen == index->header->min_live &&
+	       !ki_log_is_due(log);
+}
+
+enum kiln_status ki_log_glance(struct kiln_tier *tier,
+			       const struct kiln_key *key,
+			       struct kiln_blob **out_value,
+			       const void **out_metadata,
+			       size_t *out_metadata_size)
+{
+	struct ki_log *log = (struct ki_log *)tier;
+	struct log_index *index = log->index;
+	uint16_t tag = ki_log_tag_of(key->digest_low);
+	uint64_t slots[2];
+	unsigned bucket, found;
+
+	if (!can_glance(log, index))
+		return KILN_E_TIMEOUT;
+	ki_log_slots_of(index, key->digest_low, key->digest_high, slots);
+	for (bucket = 0; bucket < 2; bucket++) {
+		found = words_with(index, slots[bucket], tag);
+		for (; found; found &= found - 1) {
+			enum kiln_status status = glance_at(
+				log, index, key,
+				slots[bucket] + (unsigned)__builtin_ctz(found),
+				ki_log_min_live(index), out_value, out_metadata,
+				out_metadata_size);
+
+			if (status != KILN_MISS)
+				return status;
+		}
+	}
+	return KILN_MISS;
+}
