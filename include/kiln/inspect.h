@@ -199,7 +199,7 @@ struct kiln_store_info {
 	uint64_t n_entries;  /* estimated */
 	uint64_t bytes;	     /* of all files, as the bound counts */
 	uint64_t bytes_max;  /* 0: no bound */
-	uint64_t bytes_live; /* of entries that can be found */
+	uint64_t bytes_live; /* of entries that can be found, about */
 	uint64_t generation;
 };
 
