@@ -155,6 +155,12 @@ static void run_remove(struct public_scene *scene)
 	scene->status = kiln_remove(scene->kiln, scene->key);
 }
 
+static void run_trim(struct public_scene *scene)
+{
+	kiln_trim(scene->kiln, 0);
+	scene->status = KILN_OK;
+}
+
 static void run_wipe(struct public_scene *scene)
 {
 	scene->status = kiln_wipe(scene->kiln);
@@ -255,6 +261,7 @@ static const struct public_operation public_operations[] = {
 	{ "put", 0, 0, KILN_OK, run_put, 0, 0 },
 	{ "replace", 0, 0, KILN_OK, run_replace, 0, 0 },
 	{ "remove", 0, 0, KILN_OK, run_remove, 0, 1 },
+	{ "trim", 0, 1, KILN_OK, run_trim, 0, 0 },
 	{ "wipe", 0, 0, KILN_OK, run_wipe, 0, 1 },
 	{ "list", 0, 0, KILN_END, run_list, 0, 0 },
 	{ "verify", 0, 0, KILN_OK, run_verify, 0, 0 },
