@@ -69,6 +69,8 @@ static int look(const struct ki_sys *sys, const char *path,
 
 	if (size >= sizeof(bare))
 		return -ENAMETOOLONG;
+	if (size && path[size - 1] != '/')
+		return sys->lstat(sys, path, out_info);
 	memcpy(bare, path, size + 1);
 	while (size > 1 && bare[size - 1] == '/')
 		bare[--size] = '\0';

@@ -35,7 +35,7 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 enum kiln_status ki_store_file_open(const struct ki_store_options *options,
 				    struct kiln_tier **out_tier);
 
-/* ---- Shared parts (publish.c, directory.c, counters.c) ------------------- */
+/* ---- Shared parts (publish.c, directory.c, counters.c, locks.c) ---------- */
 
 /*
  * Write `pieces` as DIRECTORY/NAME: a temporary, then link (replace == 0:
@@ -97,5 +97,32 @@ enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
 enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 				  struct kiln_store_counters *out_counters);
 enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path);
+
+/* A store's lock file. */
+#define KI_LOCKS_BYTES 8192 /* of the file, once build locks were taken */
+struct ki_lock_file {
+	/* Fixed. */
+	const struct ki_sys *sys;
+	const char *path;
+	const char *directory; /* to be made if it is gone; may be NULL */
+	uint32_t flags;	       /* KILN_OPEN_SHARED */
+	/* Atomic.  Filled in as needed. */
+	_Atomic uint64_t process;
+	_Atomic uint64_t process_start;
+};
+
+struct ki_lock {
+	int fd; /* -1: none */
+	struct ki_fork_close place;
+};
+
+/* 0, -ETIMEDOUT, -ENOLCK (there are no locks), why it cannot be opened. */
+int ki_lock_byte(const struct ki_lock_file *file, uint64_t offset,
+		 uint64_t deadline_ns, struct ki_lock *lock);
+/* That one process builds the key.  A holder known to be dead counts as gone,
+   though a stranger may have kept its descriptor. */
+int ki_lock_build(struct ki_lock_file *file, const struct kiln_key *key,
+		  uint32_t timeout_ms, struct ki_lock *lock);
+void ki_unlock(const struct ki_sys *sys, struct ki_lock *lock);
 
 #endif /* KI_STORE_STORE_H */

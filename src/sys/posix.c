@@ -225,6 +225,20 @@ static int posix_rename(const struct ki_sys *sys, const char *from,
 	return TEMP_FAILURE_RETRY(rename(from, to)) ? -errno : 0;
 }
 
+/* Where the file system cannot refuse, two names for a moment. */
+static int posix_rename_new(const struct ki_sys *sys, const char *from,
+			    const char *to)
+{
+	if (!TEMP_FAILURE_RETRY(
+		    renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE)))
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	if (TEMP_FAILURE_RETRY(link(from, to)))
+		return -errno;
+	return TEMP_FAILURE_RETRY(unlink(from)) ? -errno : 0;
+}
+
 static int posix_unlink(const struct ki_sys *sys, const char *path)
 {
 	return TEMP_FAILURE_RETRY(unlink(path)) ? -errno : 0;
@@ -299,6 +313,16 @@ static int posix_readdir(const struct ki_sys *sys, struct ki_dir *dir,
 	return 1;
 }
 
+static int posix_lstat_in(const struct ki_sys *sys, struct ki_dir *dir,
+			  const char *name, struct ki_file_info *out_info)
+{
+	struct stat st;
+
+	return info_of(TEMP_FAILURE_RETRY(fstatat(dirfd((DIR *)dir), name, &st,
+						  AT_SYMLINK_NOFOLLOW)),
+		       &st, out_info);
+}
+
 static void posix_closedir(const struct ki_sys *sys, struct ki_dir *dir)
 {
 	closedir((DIR *)dir);
@@ -310,13 +334,13 @@ static int posix_map(const struct ki_sys *sys, int fd, uint64_t offset,
 		     size_t size, unsigned flags, void **out_data)
 {
 	int protection = PROT_READ;
-	int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	void *data;
 
-	if (fd < 0 || (flags & KI_MAP_SHARED_WRITE))
+	if (flags & KI_MAP_SHARED_WRITE)
 		protection |= PROT_WRITE;
 	do {
-		data = mmap(NULL, size, protection, kind, fd, (off_t)offset);
+		data = mmap(NULL, size, protection, MAP_SHARED, fd,
+			    (off_t)offset);
 	} while (data == MAP_FAILED && errno == EINTR);
 	if (data == MAP_FAILED)
 		return -errno;
@@ -463,6 +487,7 @@ const struct ki_sys ki_sys_posix = {
 	.lstat = posix_lstat,
 	.link = posix_link,
 	.rename = posix_rename,
+	.rename_new = posix_rename_new,
 	.unlink = posix_unlink,
 	.mkdir = posix_mkdir,
 	.rmdir = posix_rmdir,
@@ -470,6 +495,7 @@ const struct ki_sys ki_sys_posix = {
 	.touch = posix_touch,
 	.opendir = posix_opendir,
 	.readdir = posix_readdir,
+	.lstat_in = posix_lstat_in,
 	.closedir = posix_closedir,
 	.map = posix_map,
 	.unmap = posix_unmap,

@@ -78,6 +78,9 @@ struct ki_sys {
 		    const char *to); /* -EEXIST if `to` is there */
 	int (*rename)(const struct ki_sys *sys, const char *from,
 		      const char *to);
+	/* The same, but -EEXIST if `to` is there. */
+	int (*rename_new)(const struct ki_sys *sys, const char *from,
+			  const char *to);
 	int (*unlink)(const struct ki_sys *sys, const char *path);
 	int (*mkdir)(const struct ki_sys *sys, const char *path, unsigned mode);
 	int (*rmdir)(const struct ki_sys *sys, const char *path);
@@ -91,9 +94,12 @@ struct ki_sys {
 	   are left out. */
 	int (*readdir)(const struct ki_sys *sys, struct ki_dir *dir,
 		       const char **out_name);
+	/* lstat of a name in it. */
+	int (*lstat_in)(const struct ki_sys *sys, struct ki_dir *dir,
+			const char *name, struct ki_file_info *out_info);
 	void (*closedir)(const struct ki_sys *sys, struct ki_dir *dir);
 
-	/* fd is not needed afterwards; -1: zeros of our own, to be written. */
+	/* fd is not needed afterwards. */
 	int (*map)(const struct ki_sys *sys, int fd, uint64_t offset,
 		   size_t size, unsigned flags, void **out_data);
 	void (*unmap)(const struct ki_sys *sys, void *data, size_t size);

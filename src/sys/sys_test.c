@@ -140,6 +140,31 @@ static void reading_a_fifo_does_not_block(void **state)
 	free(directory);
 }
 
+static void a_new_name_takes_no_place_that_is_taken(void **state)
+{
+	char *directory = harness_directory();
+	char *from = harness_path(directory, "from");
+	char *to = harness_path(directory, "to");
+	unsigned flags = KI_OPEN_WRITE | KI_OPEN_CREATE;
+	struct ki_file_info info, there;
+	struct ki_dir *dir;
+
+	sys->close(sys, sys->open(sys, from, flags, 0600));
+	sys->close(sys, sys->open(sys, to, flags, 0600));
+	assert_int_equal(sys->rename_new(sys, from, to), -EEXIST);
+	assert_int_equal(sys->opendir(sys, directory, &dir), 0);
+	assert_int_equal(sys->lstat_in(sys, dir, "from", &info), 0);
+	assert_int_equal(sys->unlink(sys, to), 0);
+	assert_int_equal(sys->rename_new(sys, from, to), 0);
+	assert_int_equal(sys->lstat_in(sys, dir, "from", &there), -ENOENT);
+	assert_int_equal(sys->lstat_in(sys, dir, "to", &there), 0);
+	assert_int_equal(info.inode, there.inode);
+	sys->closedir(sys, dir);
+	free(to);
+	free(from);
+	free(directory);
+}
+
 static void missing_parents_are_made(void **state)
 {
 	char *directory = harness_directory();
@@ -186,6 +211,7 @@ int main(void)
 		cmocka_unit_test(a_dead_process_is_not_alive),
 		cmocka_unit_test(reading_a_fifo_does_not_block),
 		cmocka_unit_test(missing_parents_are_made),
+		cmocka_unit_test(a_new_name_takes_no_place_that_is_taken),
 		cmocka_unit_test(our_threads_block_all_signals),
 	};
 

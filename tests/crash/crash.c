@@ -105,12 +105,14 @@ static void die_at_every_call(void **state)
 	scene.n_filled = prepare_store(kind, place, operation.before);
 	scene.work_before = work_done(kind, place, operation.work);
 	while (died) {
+		harness_progress(operation.name, n, 0);
 		copy_store(place, copy, operation.before);
 		died = die_at(&scene, &operation, NULL, n);
 		check_scene(&scene, &operation);
 		harness_remove(copy);
 		n += 1 + (!all && n > 48 ? n / 4 : 0);
 	}
+	harness_progress_end();
 	free(copy);
 	free(place);
 	free(master);
@@ -322,6 +324,7 @@ static void killed_at_random(void **state)
 		struct worker *victim =
 			&workers[harness_random(&random) % N_WORKERS];
 
+		harness_progress("kills", i, n_kills);
 		if (!follow(victim,
 			    1 + (unsigned)(harness_random(&random) % 20)))
 			fail_msg("seed %llu: after %u kills a process hangs or "
@@ -330,6 +333,7 @@ static void killed_at_random(void **state)
 		stop(victim);
 		start(victim, directory, harness_random(&random));
 	}
+	harness_progress_end();
 	/* Nobody waits for the dead. */
 	for (i = 0; i < N_WORKERS; i++)
 		if (!follow(&workers[i], 30))

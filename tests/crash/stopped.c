@@ -418,6 +418,7 @@ static void stop_at_every_call(void **state)
 			.operation = test->operation,
 		};
 
+		harness_progress(test->name, n, 0);
 		fault_begin(&fault, FAULT_STOP);
 		fault.n = n;
 		fault.fired = "stopped";
@@ -426,6 +427,7 @@ static void stop_at_every_call(void **state)
 		harness_remove(copy);
 		n += 1 + (!all && n > 16 ? n / 3 : 0);
 	}
+	harness_progress_end();
 	assert_true(n > 3);
 	free(copy);
 	free(place);

@@ -134,6 +134,9 @@ FORWARD(link, (const struct ki_sys *sys, const char *from, const char *to),
 	(real, from, to))
 FORWARD(rename, (const struct ki_sys *sys, const char *from, const char *to),
 	(real, from, to))
+FORWARD(rename_new,
+	(const struct ki_sys *sys, const char *from, const char *to),
+	(real, from, to))
 FORWARD(unlink, (const struct ki_sys *sys, const char *path), (real, path))
 INTERPOSED_PATH_CALLS(FORWARD)
 FORWARD(opendir,
@@ -142,6 +145,10 @@ FORWARD(opendir,
 FORWARD(readdir,
 	(const struct ki_sys *sys, struct ki_dir *dir, const char **out_name),
 	(real, dir, out_name))
+FORWARD(lstat_in,
+	(const struct ki_sys *sys, struct ki_dir *dir, const char *name,
+	 struct ki_file_info *out_info),
+	(real, dir, name, out_info))
 FORWARD(map,
 	(const struct ki_sys *sys, int fd, uint64_t offset, size_t size,
 	 unsigned flags, void **out_data),
@@ -250,6 +257,7 @@ void fault_begin(struct fault *fault, int err)
 	*fault = (struct fault){ .sys = *real, .err = err, .n_all = 32 };
 	INTERPOSE_CHANGES(&fault->sys, fault);
 	INTERPOSE(&fault->sys, fault, pread);
+	INTERPOSE(&fault->sys, fault, rename_new);
 	INTERPOSE(&fault->sys, fault, punch_hole);
 	INTERPOSE(&fault->sys, fault, fsync);
 	INTERPOSE(&fault->sys, fault, fstat);
@@ -259,6 +267,7 @@ void fault_begin(struct fault *fault, int err)
 	INTERPOSE(&fault->sys, fault, touch);
 	INTERPOSE(&fault->sys, fault, opendir);
 	INTERPOSE(&fault->sys, fault, readdir);
+	INTERPOSE(&fault->sys, fault, lstat_in);
 	INTERPOSE(&fault->sys, fault, populate);
 	INTERPOSE(&fault->sys, fault, try_lock);
 	INTERPOSE(&fault->sys, fault, unlock);

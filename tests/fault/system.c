@@ -65,8 +65,13 @@ WRAP(int, -1, fallocate64, (int fd, int mode, off_t offset, off_t size),
 WRAP(int, -1, fstat64, (int fd, struct stat *st), (fd, st))
 WRAP(int, -1, stat64, (const char *path, struct stat *st), (path, st))
 WRAP(int, -1, lstat64, (const char *path, struct stat *st), (path, st))
+WRAP(int, -1, fstatat64, (int fd, const char *path, struct stat *st, int flags),
+     (fd, path, st, flags))
 WRAP(int, -1, link, (const char *from, const char *to), (from, to))
 WRAP(int, -1, rename, (const char *from, const char *to), (from, to))
+WRAP(int, -1, renameat2,
+     (int from_fd, const char *from, int to_fd, const char *to, unsigned flags),
+     (from_fd, from, to_fd, to, flags))
 WRAP(int, -1, unlink, (const char *path), (path))
 WRAP(int, -1, mkdir, (const char *path, mode_t mode), (path, mode))
 WRAP(int, -1, rmdir, (const char *path), (path))

@@ -241,6 +241,35 @@ void harness_write(const char *path, const void *data, size_t size)
 	}
 }
 
+/* ---- Progress -------------------------------------------------------------------- */
+
+#define DRAW_NS 100000000
+
+static uint64_t drawn_ns;
+
+void harness_progress(const char *what, uint64_t done, uint64_t total)
+{
+	struct timespec now;
+	uint64_t now_ns;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	if (now_ns - drawn_ns < DRAW_NS || !isatty(STDERR_FILENO))
+		return;
+	drawn_ns = now_ns;
+	dprintf(STDERR_FILENO, "\r%s: %llu", what, (unsigned long long)done);
+	if (total)
+		dprintf(STDERR_FILENO, " of %llu", (unsigned long long)total);
+	dprintf(STDERR_FILENO, "\033[K");
+}
+
+void harness_progress_end(void)
+{
+	if (drawn_ns)
+		dprintf(STDERR_FILENO, "\r\033[K");
+	drawn_ns = 0;
+}
+
 uint64_t harness_random(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15u;

@@ -47,6 +47,16 @@ unsigned harness_threads(unsigned n, harness_child_fn *body, void *arg);
 char *harness_read(const char *path, size_t *out_size);
 void harness_write(const char *path, const void *data, size_t size);
 
+/*
+ * On a terminal, a line that is drawn again and again, at most ten times a
+ * second: "evict: 120 of 800", or "evict: 120" where the end is not known (0).
+ * Elsewhere nothing.  Allocates nothing; for the main thread.
+ */
+void harness_progress(const char *what, uint64_t done, uint64_t total);
+
+/* Before anything else is said. */
+void harness_progress_end(void);
+
 /* A small generator for replayable tests (SplitMix64). */
 uint64_t harness_random(uint64_t *state);
 

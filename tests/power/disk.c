@@ -348,6 +348,19 @@ static int disk_rename(const struct ki_sys *sys, const char *from,
 	return err;
 }
 
+static int disk_rename_new(const struct ki_sys *sys, const char *from,
+			   const char *to)
+{
+	struct disk *disk = disk_of(sys);
+	int err = real->rename_new(real, from, to);
+
+	note_mappings(disk);
+	if (!err && below(disk, to))
+		note_name(disk, RENAME, file_named(disk, from),
+			  below(disk, from), below(disk, to));
+	return err;
+}
+
 static int disk_unlink(const struct ki_sys *sys, const char *path)
 {
 	struct disk *disk = disk_of(sys);
@@ -498,6 +511,7 @@ void disk_begin(struct disk *disk, const char *directory, unsigned boot,
 			       .root = copy_string(directory),
 			       .random = random };
 	INTERPOSE_CHANGES(&disk->sys, disk);
+	INTERPOSE(&disk->sys, disk, rename_new);
 	INTERPOSE(&disk->sys, disk, fsync);
 	INTERPOSE(&disk->sys, disk, unmap);
 	INTERPOSE(&disk->sys, disk, random);

@@ -277,9 +277,11 @@ static void what_is_left_is_right_and_in_use(void **state)
 	for (seed = first_seed; seed < first_seed + n_seeds; seed++) {
 		uint64_t random = seed;
 
+		harness_progress("seeds", seed - first_seed, n_seeds);
 		assert_int_equal(mkdir(directory, 0700), 0);
 		live(directory, &nothing, &random);
 	}
+	harness_progress_end();
 	alarm(0);
 	free(directory);
 	free(place);

@@ -28,8 +28,7 @@
 #define TRIES_MAX     3
 
 struct kiln_tier_lock {
-	int fd;
-	struct ki_fork_close place;
+	struct ki_lock lock;
 };
 
 static struct ki_file_store *store_of(struct kiln_tier *tier)
@@ -358,49 +357,26 @@ static enum kiln_status file_lock(struct kiln_tier *tier,
 				  struct kiln_tier_lock **out_lock)
 {
 	struct ki_file_store *store = store_of(tier);
-	const struct ki_sys *sys = store->sys;
-	const uint64_t place = key->digest_low & (((uint64_t)1 << 61) - 1);
 	struct kiln_tier_lock *lock;
-	char path[KI_PATH_MAX];
 	int err;
 
-	if (ki_file_is_readonly(store) ||
-	    ki_path_join(path, store->root, "lock"))
+	if (ki_file_is_readonly(store))
 		return KILN_E_UNSUPPORTED;
 	lock = malloc(sizeof(*lock));
 	if (!lock)
 		return KILN_E_NO_MEMORY;
-	lock->fd = sys->open(sys, path,
-			     KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
-				     KI_OPEN_NOFOLLOW,
-			     store->flags & KILN_OPEN_SHARED ? 0660 : 0600);
-	if (lock->fd < 0) {
-		free(lock);
-		return KILN_E_UNSUPPORTED;
-	}
-	/* Whatever the umask; where it is another's, he has done it. */
-	if (store->flags & KILN_OPEN_SHARED)
-		(void)sys->chmod(sys, path, 0660);
-	ki_fork_close_add(&lock->place, lock->fd);
-	err = ki_lock_until(sys, lock->fd, KI_LOCK_EXCLUSIVE, place, 1,
-			    sys->monotonic_ns(sys) +
-				    (uint64_t)timeout_ms * 1000000);
+	err = ki_lock_build(&store->locks, key, timeout_ms, &lock->lock);
 	if (!err) {
 		*out_lock = lock;
 		return KILN_OK;
 	}
-	ki_fork_close_remove(&lock->place);
-	(void)sys->close(sys, lock->fd);
 	free(lock);
 	return err == -ETIMEDOUT ? KILN_E_TIMEOUT : KILN_E_UNSUPPORTED;
 }
 
 static void file_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 {
-	struct ki_file_store *store = store_of(tier);
-
-	ki_fork_close_remove(&lock->place);
-	(void)store->sys->close(store->sys, lock->fd);
+	ki_unlock(store_of(tier)->sys, &lock->lock);
 	free(lock);
 }
 
@@ -448,6 +424,7 @@ static void free_store(struct ki_file_store *store)
 	free(store->directory);
 	free(store->root);
 	free(store->stats);
+	free(store->lock_path);
 	free(store);
 }
 
@@ -515,10 +492,15 @@ static struct ki_file_store *new_store(const struct ki_store_options *options)
 	store->directory = strdup(options->directory);
 	store->root = join(options->directory, name, ".files");
 	store->stats = join(options->directory, name, ".stats");
-	if (!store->directory || !store->root || !store->stats) {
+	store->lock_path = join(options->directory, name, ".files/lock");
+	if (!store->directory || !store->root || !store->stats ||
+	    !store->lock_path) {
 		free_store(store);
 		return NULL;
 	}
+	store->locks.sys = options->sys;
+	store->locks.path = store->lock_path;
+	store->locks.flags = options->flags;
 	return store;
 }
 

@@ -44,12 +44,14 @@ struct ki_file_store {
 	char *directory;
 	char *root;  /* DIRECTORY/NAME.files */
 	char *stats; /* DIRECTORY/NAME.stats */
+	char *lock_path;
 	struct ki_file_settings wished;
 	uint32_t flags;
 	struct ki_writer writer;
 	uint64_t fork_generation;
 	kiln_log_fn *log;
 	void *log_arg;
+	struct ki_lock_file locks; /* the file lock_path leads to */
 	/* Atomic, by __atomic builtins. */
 	uint64_t generation; /* what tier.generation points to */
 	uint64_t checked_ns; /* when the settings were last looked at */

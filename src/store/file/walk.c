@@ -114,7 +114,7 @@ int ki_file_walk_all(const struct ki_file_store *store, ki_file_visit_fn *visit,
 
 uint64_t ki_file_fixed_bytes(const struct ki_file_store *store)
 {
-	static const char *const names[] = { "settings", "usage", "lock" };
+	static const char *const names[] = { "settings", "usage" };
 	const struct ki_sys *sys = store->sys;
 	struct ki_file_info info;
 	char path[KI_PATH_MAX];
@@ -124,7 +124,8 @@ uint64_t ki_file_fixed_bytes(const struct ki_file_store *store)
 		if (!ki_path_join(path, store->root, names[i]) &&
 		    !sys->lstat(sys, path, &info))
 			bytes += ki_file_charge(&info);
-	/* The counters count before they are there: whoever adds makes them. */
+	/* As if they were there: whoever locks or counts makes them. */
+	bytes += KI_LOCKS_BYTES;
 	if (!sys->lstat(sys, store->stats, &info))
 		bytes += ki_file_charge(&info);
 	else

@@ -15,11 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LOCK_BYTES (LOG_HOLDERS * sizeof(struct log_holder))
-
 uint64_t ki_log_other_bytes(void)
 {
-	return KI_COUNTERS_BYTES + LOCK_BYTES + LOG_SLACK_BYTES;
+	return KI_COUNTERS_BYTES + KI_LOCKS_BYTES + LOG_SLACK_BYTES;
 }
 
 /* "0000002a.val" */
@@ -94,7 +92,6 @@ static int count_inside(const struct ki_sys *sys, const char *path,
 			uint64_t *bytes)
 {
 	struct ki_file_info info;
-	char inner[KI_PATH_MAX];
 	struct ki_dir *dir;
 	const char *name;
 	int err = sys->opendir(sys, path, &dir);
@@ -102,9 +99,7 @@ static int count_inside(const struct ki_sys *sys, const char *path,
 	if (err)
 		return err;
 	while ((err = sys->readdir(sys, dir, &name)) > 0) {
-		err = ki_path_join(inner, path, name);
-		if (!err)
-			err = sys->lstat(sys, inner, &info);
+		err = sys->lstat_in(sys, dir, name, &info);
 		if (err && err != -ENOENT)
 			break;
 		if (!err && S_ISREG(info.mode))
@@ -115,25 +110,31 @@ static int count_inside(const struct ki_sys *sys, const char *path,
 }
 
 /* One name of the directory; `rest` is what follows "NAME.". */
-static int take(struct ki_log *log, const char *path, const char *rest,
-		int clean, struct log_census *census)
+static int take(struct ki_log *log, struct ki_dir *dir, const char *name,
+		const char *rest, int clean, struct log_census *census)
 {
 	const struct ki_sys *sys = log->sys;
 	struct ki_file_info info;
+	char path[KI_PATH_MAX];
 	uint32_t number;
 	int err;
 
-	err = sys->lstat(sys, path, &info);
+	err = sys->lstat_in(sys, dir, name, &info);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode)) {
-		err = count_inside(sys, path, &census->quarantine_bytes);
+		err = ki_path_join(path, log->directory, name);
+		if (!err)
+			err = count_inside(sys, path,
+					   &census->quarantine_bytes);
 		census->bytes += census->quarantine_bytes;
 		return err;
 	}
 	if (!S_ISREG(info.mode))
 		return 0;
-	if (is_temporary(rest) && clean && !sys->unlink(sys, path)) {
+	if (is_temporary(rest) && clean &&
+	    !ki_path_join(path, log->directory, name) &&
+	    !sys->unlink(sys, path)) {
 		census->n_cleaned++;
 		return 0;
 	}
@@ -202,13 +203,12 @@ enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
 {
 	const struct ki_sys *sys = log->sys;
 	size_t name_size = strlen(log->name);
-	char path[KI_PATH_MAX];
 	struct ki_dir *dir;
 	const char *name;
 	int err;
 
 	*out_census = (struct log_census){
-		.bytes = KI_COUNTERS_BYTES + LOCK_BYTES,
+		.bytes = KI_COUNTERS_BYTES + KI_LOCKS_BYTES,
 	};
 	err = sys->opendir(sys, log->directory, &dir);
 	if (err)
@@ -217,10 +217,8 @@ enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
 		if (strncmp(name, log->name, name_size) ||
 		    name[name_size] != '.')
 			continue;
-		err = ki_path_join(path, log->directory, name);
-		if (!err)
-			err = take(log, path, name + name_size + 1, clean,
-				   out_census);
+		err = take(log, dir, name, name + name_size + 1, clean,
+			   out_census);
 		if (err)
 			break;
 	}

@@ -125,7 +125,7 @@ static enum kiln_status under_lock(struct cleaning *cleaning, step_fn *step)
 {
 	struct ki_log *log = cleaning->log;
 	struct log_census census;
-	struct log_lock lock;
+	struct ki_lock lock;
 	enum kiln_status status =
 		ki_log_structure_begin(log, &lock, LOG_CHANGE_TIMEOUT_MS);
 

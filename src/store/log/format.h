@@ -33,6 +33,7 @@
 #define LOG_WORDS	 8u /* of a bucket */
 
 #define LOG_SEGMENT_BYTES_MAX	((uint64_t)1 << 28)
+#define LOG_SEGMENT_BYTES_SMALL ((uint64_t)8 << 20) /* a 32nd below that */
 #define LOG_SEGMENT_BYTES_FIRST ((uint64_t)1 << 24) /* without a bound */
 #define LOG_LARGE_BYTES		((uint64_t)1 << 20)
 #define LOG_FILES_MAX		512 /* segment files of a bounded store */
@@ -330,17 +331,6 @@ static inline uint64_t log_record_bytes(const struct log_record *record)
 /* ---- Locks ----------------------------------------------------------- */
 
 #define LOG_LOCK_STRUCTURE	0u
-#define LOG_LOCK_BUILD(digest)	(1 + ((digest) & (((uint64_t)1 << 61) - 1)))
-#define LOG_LOCK_FOLLOW(digest) (((uint64_t)1 << 62) + LOG_LOCK_BUILD(digest))
 #define LOG_LOCK_SESSIONS	((uint64_t)INT64_MAX - 1) /* 2^63 - 2 */
-
-/* Who holds a build lock: slot digest mod LOG_HOLDERS at the file's start. */
-#define LOG_HOLDERS 256
-struct log_holder {
-	uint64_t digest_low;
-	uint64_t digest_high;
-	uint64_t process; /* as a builder's */
-	uint64_t start;
-};
 
 #endif /* KI_STORE_LOG_FORMAT_H */

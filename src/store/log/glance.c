@@ -59,14 +59,6 @@ static inline unsigned words_with(const struct log_index *index, uint64_t slot,
 	return found;
 }
 
-static inline int is_checked(const struct log_segment *segment, uint32_t units)
-{
-	return atomic_load_explicit(&segment->verified[units / 8],
-				    memory_order_relaxed) >>
-		       (units & 7) &
-	       1;
-}
-
 /* The bytes at a word's place, if they are mapped and were checked; or NULL. */
 static inline const uint8_t *bytes_at(const struct ki_log *log,
 				      const struct log_index *index,
@@ -87,7 +79,7 @@ static inline const uint8_t *bytes_at(const struct ki_log *log,
 	for (i = LOG_UNIT; i <= AHEAD_BYTES; i += LOG_UNIT)
 		__builtin_prefetch(bytes + i);
 	*out_segment = segment;
-	return is_checked(segment, (uint32_t)units) ? bytes : NULL;
+	return ki_log_was_checked(segment, (uint32_t)units) ? bytes : NULL;
 }
 
 static inline enum kiln_status hand_out(const struct log_index *index,

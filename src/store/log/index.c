@@ -42,10 +42,17 @@ uint64_t ki_log_buckets_for(uint64_t bytes_max)
 	return n_buckets < 8 ? 8 : n_buckets;
 }
 
+/* Of a small store a 32nd: making and unlinking a file costs much the same
+   whatever its size.  docs/decisions/0006-the-cost-of-a-put.md */
 uint64_t ki_log_segment_bytes_for(uint64_t bytes_max)
 {
-	uint64_t bytes = (bytes_max / 64 + 4095) & ~(uint64_t)4095;
+	uint64_t bytes = bytes_max / 64, twice = bytes_max / 32;
 
+	if (bytes < LOG_SEGMENT_BYTES_SMALL)
+		bytes = twice < LOG_SEGMENT_BYTES_SMALL
+				? twice
+				: LOG_SEGMENT_BYTES_SMALL;
+	bytes = (bytes + 4095) & ~(uint64_t)4095;
 	return bytes < LOG_SEGMENT_BYTES_MAX ? bytes : LOG_SEGMENT_BYTES_MAX;
 }
 

@@ -55,6 +55,12 @@
 #define LOG_TRIES	     16 /* of what another may always disturb */
 #define LOG_LOOKS	     64 /* of a put at its buckets */
 
+/* How much of new segments is zeroed before they are used: others may wait for
+   byte 0 meanwhile, and those of a full tail for no longer than 20 ms. */
+#define LOG_ZEROED_TAIL	 ((uint64_t)4 << 20)
+#define LOG_ZEROED_SPARE ((uint64_t)8 << 20)
+#define LOG_ZEROED_FILES 4 /* remembered by who made them */
+
 #define LOG_ROLL_TIMEOUT_MS   20
 #define LOG_CHANGE_TIMEOUT_MS 2000 /* making, wiping, changing limits */
 
@@ -74,15 +80,30 @@ struct log_segment {
 	uint64_t device;
 	uint64_t inode;
 	const uint8_t *data; /* NULL: read through fd */
+	uint64_t zeroed;     /* so much was made by us, and is in memory */
 	int fd;		     /* -1: read through data */
 	/* Atomic. */
-	_Atomic uint8_t *verified;	 /* a bit for each unit */
 	_Atomic int write_fd;		 /* -1: not yet */
 	_Atomic uint32_t units_reserved; /* as far as this handle saw */
 	_Atomic uint32_t refs;
 	/* Under log->mutex. */
 	struct log_retired retired;
+	/* A bit for each unit whose record was checked, in parts that come with
+	   their first: most of a segment is never looked at. */
+	_Atomic(_Atomic uint8_t *) checked[];
 };
+
+#define LOG_CHECKED_UNITS 4096 /* of a part */
+
+static inline int ki_log_was_checked(const struct log_segment *segment,
+				     uint32_t units)
+{
+	_Atomic uint8_t *part = atomic_load_explicit(
+		&segment->checked[units / LOG_CHECKED_UNITS],
+		memory_order_acquire);
+
+	return part && (part[units % LOG_CHECKED_UNITS / 8] >> units % 8 & 1);
+}
 
 /* The open segments of one store's life; shared by an index and the larger
    one that follows it. */
@@ -133,6 +154,12 @@ static inline void ki_log_trust_unplaced(_Atomic int *unplaced)
 		atomic_store(unplaced, LOG_UNPLACED_LIVE);
 }
 
+/* Atomic; wrong is only slow. */
+struct log_zeroed {
+	_Atomic uint64_t inode;
+	_Atomic uint64_t bytes;
+};
+
 struct ki_log {
 	struct kiln_tier tier; /* first */
 
@@ -159,6 +186,8 @@ struct ki_log {
 	int glances; /* see glance.c */
 	int verifies_always;
 
+	struct ki_lock_file locks; /* the file lock_path leads to */
+
 	/* Atomic. */
 	_Atomic(struct log_index *) index; /* NULL: the store is gone */
 	_Atomic uint64_t checked_ns;	   /* last look at the index's path */
@@ -174,7 +203,12 @@ struct ki_log {
 	_Atomic unsigned medium_pause; /* files, until room is made again */
 	_Atomic int has_retired;       /* log->retired is not empty */
 	_Atomic int has_told_damage;   /* of an index that cannot be written */
+	struct log_zeroed zeroed[LOG_ZEROED_FILES];
 	struct log_stripe stripes[LOG_STRIPES];
+
+	/* Under byte 0. */
+	uint64_t rolled_ns; /* by this handle */
+	unsigned n_zeroed;
 
 	/* Under mutex. */
 	struct ki_mutex mutex;
@@ -226,21 +260,11 @@ int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 
 /* ---- lock.c ---------------------------------------------------------- */
 
-struct log_lock {
-	int fd;
-	struct ki_fork_close place;
-};
-
-/* 0, -ETIMEDOUT, -ENOLCK (there are no locks), why it cannot be opened. */
-int ki_log_lock(struct ki_log *log, struct log_lock *lock, uint64_t offset,
-		uint64_t deadline_ns);
-void ki_log_unlock(struct ki_log *log, struct log_lock *lock);
-
 /* Byte 0, and the same among the threads of this handle. */
 enum kiln_status ki_log_structure_begin(struct ki_log *log,
-					struct log_lock *lock,
+					struct ki_lock *lock,
 					uint32_t timeout_ms);
-void ki_log_structure_end(struct ki_log *log, struct log_lock *lock);
+void ki_log_structure_end(struct ki_log *log, struct ki_lock *lock);
 
 enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 				   const struct kiln_key *key,
@@ -360,6 +384,8 @@ enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 				    uint32_t number,
 				    struct log_segment **out_segment);
 void ki_log_segment_unref(struct log_segment *segment);
+/* From now on ki_log_was_checked(), unless there is no memory for that. */
+void ki_log_note_checked(struct log_segment *segment, uint32_t units);
 void ki_log_segment_release(void *segment); /* the same, for a blob */
 /* Its file was unlinked: do not pin it for look-ups to come. */
 void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
@@ -586,7 +612,7 @@ void ki_log_count_evicted(struct ki_log *log, uint64_t n);
 /* ---- make.c ---------------------------------------------------------- */
 
 /* Make, repair or finish what stands at the index's path. */
-enum kiln_status ki_log_make(struct ki_log *log);
+enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms);
 enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index);
 enum kiln_status ki_log_wipe(struct kiln_tier *tier);
 enum kiln_status ki_log_wipe_now(struct ki_log *log);

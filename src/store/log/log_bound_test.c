@@ -72,6 +72,15 @@ static int watched_link(const struct ki_sys *sys, const char *from,
 	return err;
 }
 
+static int watched_rename_new(const struct ki_sys *sys, const char *from,
+			      const char *to)
+{
+	int err = ki_sys_posix.rename_new(&ki_sys_posix, from, to);
+
+	look();
+	return err;
+}
+
 static ssize_t watched_pwritev(const struct ki_sys *sys, int fd,
 			       const struct ki_piece *pieces, int n_pieces,
 			       uint64_t offset)
@@ -90,6 +99,7 @@ static struct ki_sys watching(const char *directory)
 
 	sys.fallocate = watched_fallocate;
 	sys.link = watched_link;
+	sys.rename_new = watched_rename_new;
 	sys.pwritev = watched_pwritev;
 	watched = directory;
 	most_seen = 0;

@@ -323,6 +323,7 @@ static struct ki_sys refusing(int error)
 	sys.open = no_open;
 	sys.link = no_two_names;
 	sys.rename = no_two_names;
+	sys.rename_new = no_two_names;
 	sys.unlink = no_one_name;
 	sys.mkdir = no_mkdir;
 	n_writes = 0;
@@ -472,6 +473,59 @@ static void without_locks_what_is_there_is_used(void **state)
 }
 
 static int fallocate_error;
+
+/* ---- A lock that others always have ---------------------------------------- */
+
+static const struct ki_store_options *others;
+static uint64_t slept_ns;
+
+/* They have made the store when they have it for the first time. */
+static int always_locked(const struct ki_sys *sys, int fd,
+			 enum ki_lock_kind kind, uint64_t offset, uint64_t size)
+{
+	struct store other = { .options = *others };
+
+	if (!slept_ns) {
+		store_open(&other);
+		store_close(&other);
+	}
+	return -EAGAIN;
+}
+
+static void sleep_at_once(const struct ki_sys *sys, uint64_t ns)
+{
+	slept_ns += ns;
+}
+
+static uint64_t slept_monotonic(const struct ki_sys *sys)
+{
+	return ki_sys_posix.monotonic_ns(&ki_sys_posix) + slept_ns;
+}
+
+/* It is made while this one waits to make it. */
+static void opening_finds_what_others_made_who_never_let_go(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_store_options options = {
+		.sys = &ki_sys_posix,
+		.directory = directory,
+		.bytes_max = 1 << 20,
+	};
+	struct store store = { .options = options, .directory = directory };
+	struct ki_sys sys = ki_sys_posix;
+
+	others = &options;
+	sys.try_lock = always_locked;
+	sys.sleep_ns = sleep_at_once;
+	sys.monotonic_ns = slept_monotonic;
+	store.options.sys = &sys;
+	slept_ns = 0;
+	assert_int_equal(ki_store_log_open(&store.options, &store.tier),
+			 KILN_OK);
+	assert_true(slept_ns < 1000000000);
+	assert_int_equal(store_get(&store, 1, 1), KILN_MISS);
+	store_free(&store);
+}
 
 static int no_fallocate(const struct ki_sys *sys, int fd, uint64_t offset,
 			uint64_t size)
@@ -818,7 +872,7 @@ static void who_only_reads_keeps_few_segments_and_none_that_is_gone(
 
 	/* Each has a file of its own. */
 	for (i = 0; i < 110; i++)
-		assert_int_equal(store_put(&writer, i, 65600, 0), KILN_OK);
+		assert_int_equal(store_put(&writer, i, 131200, 0), KILN_OK);
 	for (round = 0; round < 3; round++)
 		for (i = 0; i < 110; i++)
 			(void)store_get_any(&reader, i, &size);
@@ -826,14 +880,14 @@ static void who_only_reads_keeps_few_segments_and_none_that_is_gone(
 
 	for (first = 1000; first < 1060; first += 20) {
 		for (i = first; i < first + 20; i++)
-			assert_int_equal(store_put(&writer, i, 65600, 0),
+			assert_int_equal(store_put(&writer, i, 131200, 0),
 					 KILN_OK);
-		assert_int_equal(store_get(&reader, first + 19, 65600),
+		assert_int_equal(store_get(&reader, first + 19, 131200),
 				 KILN_OK);
 		assert_int_equal(count_segments(1), 0);
 	}
 	assert_int_equal(writer.tier->ops->wipe(writer.tier), KILN_OK);
-	assert_int_equal(store_get(&reader, 1059, 65600), KILN_MISS);
+	assert_int_equal(store_get(&reader, 1059, 131200), KILN_MISS);
 	assert_int_equal(count_segments(0), 0);
 	store_free(&reader);
 	store_free(&writer);
@@ -944,6 +998,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_wipe_is_seen_by_another_handle),
+		cmocka_unit_test(
+			opening_finds_what_others_made_who_never_let_go),
 		cmocka_unit_test(a_directory_that_vanishes_is_made_again),
 		cmocka_unit_test(a_segment_removed_by_hand_is_a_miss),
 		cmocka_unit_test(another_user_version_wipes),

@@ -36,7 +36,7 @@ static int with_wipe;
 /* Enough to evict everything that was there, some of it twice. */
 static void do_much(void)
 {
-	struct log_lock lock;
+	struct ki_lock lock;
 	unsigned i;
 	size_t size;
 
@@ -94,6 +94,13 @@ static int held_rename(const struct ki_sys *sys, const char *from,
 	return ki_sys_posix.rename(&ki_sys_posix, from, to);
 }
 
+static int held_rename_new(const struct ki_sys *sys, const char *from,
+			   const char *to)
+{
+	call();
+	return ki_sys_posix.rename_new(&ki_sys_posix, from, to);
+}
+
 static int held_link(const struct ki_sys *sys, const char *from, const char *to)
 {
 	call();
@@ -117,6 +124,7 @@ static void a_writer_that_was_stopped_hurts_nobody(void **state)
 		sys.pwritev = held_pwritev;
 		sys.pread = held_pread;
 		sys.rename = held_rename;
+		sys.rename_new = held_rename_new;
 		sys.link = held_link;
 		store.options.sys = &sys;
 		store.options.flags = ways[i / 2 % 2];
@@ -396,6 +404,43 @@ static void a_tail_among_records_is_left(void **state)
 	store_free(&store);
 }
 
+/* Where another one wrote since: the maker of the segment looks through its
+   mapping, others and guests read. */
+static void nobody_writes_over_what_another_one_wrote(void **state)
+{
+	static const uint32_t ways[] = { 0, KILN_OPEN_COPY, KILN_OPEN_GUEST };
+	unsigned i, n = 0;
+
+	for (i = 0; i < 3; i++) {
+		struct store maker = store_new(8 << 20, ways[i]);
+		struct store beside = store_beside(&maker, ways[i]);
+		struct store *const writers[] = { &maker, &beside, &maker };
+		unsigned w;
+
+		for (w = 0; w < 2; w++, n += 4) {
+			uint64_t tail;
+
+			assert_int_equal(store_put(writers[w], n, 100, 0),
+					 KILN_OK);
+			tail = header_of(&maker)->tail;
+			assert_int_equal(
+				store_put(writers[w + 1], n + 1, 100, 0),
+				KILN_OK);
+			assert_int_equal(store_get(&beside, n + 1, 100),
+					 KILN_OK);
+			header_of(&maker)->tail = tail;
+			assert_int_equal(store_put(writers[w], n + 2, 100, 0),
+					 KILN_OK);
+			assert_int_equal(count_found(&beside, n, n + 3), 3);
+			assert_true(log_is_before(
+				log_tail_segment(tail),
+				log_tail_segment(header_of(&maker)->tail)));
+		}
+		store_free(&beside);
+		store_free(&maker);
+	}
+}
+
 static void a_change_that_was_left_half_way_is_finished(void **state)
 {
 	static const struct {
@@ -468,6 +513,7 @@ int main(void)
 		cmocka_unit_test(
 			who_does_not_know_the_boot_goes_on_in_the_segment),
 		cmocka_unit_test(a_tail_among_records_is_left),
+		cmocka_unit_test(nobody_writes_over_what_another_one_wrote),
 		cmocka_unit_test(a_change_that_was_left_half_way_is_finished),
 		cmocka_unit_test(leftovers_go_with_the_next_roll),
 	};

@@ -471,15 +471,12 @@ static enum kiln_status repair_locked(struct ki_log *log,
 	return KILN_OK;
 }
 
-enum kiln_status ki_log_make(struct ki_log *log)
+enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms)
 {
 	struct log_index *index = NULL;
-	struct log_lock lock;
-	/* Opening is worth a wait; later, repairs lie on a put's way. */
-	enum kiln_status status = ki_log_structure_begin(
-		log, &lock,
-		log->is_open && log->index ? LOG_ROLL_TIMEOUT_MS
-					   : LOG_CHANGE_TIMEOUT_MS);
+	struct ki_lock lock;
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, timeout_ms);
 	int damaged;
 
 	if (status)
@@ -662,7 +659,7 @@ enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index)
 {
 	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
 	struct growth growth;
-	struct log_lock lock;
+	struct ki_lock lock;
 	enum kiln_status status = ki_log_index_bring(index, NULL);
 
 	if (!status)
@@ -764,7 +761,7 @@ enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 	struct ki_log *log = (struct ki_log *)tier;
 	_Atomic uint64_t *stripe;
 	struct log_index *index;
-	struct log_lock lock;
+	struct ki_lock lock;
 	const struct log_fixed *fixed;
 	struct ki_file_info info;
 	enum kiln_status status = LOG_AGAIN;

@@ -35,6 +35,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct put {
 	const struct kiln_key *key;
@@ -56,6 +57,8 @@ struct put {
 };
 
 /* ---- Writing --------------------------------------------------------- */
+
+#define HEAD_BYTES 2048
 
 enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
 				uint64_t size, uint64_t bytes,
@@ -100,30 +103,55 @@ static enum kiln_status write_record(struct ki_log *log, struct put *put,
 {
 	static const uint8_t zeros[8];
 	struct log_record *record = &put->record;
+	size_t head_size = (size_t)log_value_offset(record);
+	uint8_t head[HEAD_BYTES];
 	struct ki_piece pieces[] = {
 		{ record, sizeof(*record) },
 		{ put->key->record.data, put->key->record.size },
 		{ put->metadata, put->metadata_size },
-		{ zeros, (size_t)(log_value_offset(record) - sizeof(*record) -
-				  record->key_size - record->metadata_size) },
+		{ zeros, head_size - sizeof(*record) - record->key_size -
+				 record->metadata_size },
 		{ put->value, put->value_size },
 	};
+	int i, n = 5;
 
 	ki_log_record_seal(record, number);
-	return ki_log_status(ki_pwritev_all(log->sys, fd, pieces, 5,
+	if (head_size <= sizeof(head)) {
+		/* Each piece costs the system more than copying it here. */
+		for (head_size = 0, i = 0; i < 4; i++) {
+			if (pieces[i].size)
+				memcpy(head + head_size, pieces[i].data,
+				       pieces[i].size);
+			head_size += pieces[i].size;
+		}
+		pieces[0] = (struct ki_piece){ head, head_size };
+		pieces[1] = pieces[4];
+		n = 2;
+	}
+	return ki_log_status(ki_pwritev_all(log->sys, fd, pieces, n,
 					    (uint64_t)units * LOG_UNIT));
 }
 
-/* The tail lies where something is: it was lost and found again too low.  This
-   handle may have seen it higher, over what a killed writer left empty. */
+/*
+ * The tail lies where something is: it was lost and found again too low.  This
+ * handle may have seen it higher, over what a killed writer left empty.
+ *
+ * A page that is not in memory is brought in by pread for less than by looking
+ * at it; those that were filled with zeros are.
+ */
 static int is_used_already(struct ki_log *log, const struct log_target *target,
 			   uint32_t units_before, uint32_t units)
 {
-	uint64_t start;
+	const struct log_segment *segment = target->segment;
+	uint64_t start, offset = (uint64_t)units * LOG_UNIT;
 
-	return units < units_before ||
-	       ki_pread_all(log->sys, target->fd, &start, sizeof(start),
-			    (uint64_t)units * LOG_UNIT) ||
+	if (units < units_before)
+		return 1;
+	if (segment && offset < segment->zeroed)
+		return *(const volatile uint64_t
+				 *)(const void *)(segment->data + offset) != 0;
+	return ki_pread_all(log->sys, target->fd, &start, sizeof(start),
+			    offset) ||
 	       start;
 }
 

@@ -76,7 +76,7 @@ void ki_log_quarantine_add(struct ki_log *log, struct log_index *index,
 	char from[KI_PATH_MAX], directory[KI_PATH_MAX], to[KI_PATH_MAX];
 	struct log_limit_values limits;
 	struct log_census census;
-	struct log_lock lock;
+	struct ki_lock lock;
 	int n;
 
 	if (bytes > ENTRY_BYTES_MAX || directory_path(log, directory) ||

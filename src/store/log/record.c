@@ -321,18 +321,15 @@ int ki_log_body_is_sound(const struct log_record *record, const uint8_t *bytes)
 
 int ki_log_view_check(struct ki_log *log, struct log_view *view)
 {
-	_Atomic uint8_t *place = NULL;
-	uint8_t bit = (uint8_t)(1u << (view->units & 7));
+	int once = view->segment && !log->verifies_always &&
+		   (uint64_t)view->units * LOG_UNIT < view->segment->size;
 
-	if (view->segment && !log->verifies_always) {
-		place = &view->segment->verified[view->units / 8];
-		if (atomic_load_explicit(place, memory_order_relaxed) & bit)
-			return 1;
-	}
+	if (once && ki_log_was_checked(view->segment, view->units))
+		return 1;
 	if (!ki_log_body_is_sound(&view->record, view->bytes))
 		return 0;
-	if (place)
-		atomic_fetch_or_explicit(place, bit, memory_order_relaxed);
+	if (once)
+		ki_log_note_checked(view->segment, view->units);
 	return 1;
 }
 

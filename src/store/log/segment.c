@@ -76,14 +76,35 @@ static void close_ours(const struct log_segment *segment, int fd)
 		(void)segment->sys->close(segment->sys, fd);
 }
 
-static size_t verified_bytes(uint64_t size)
+static size_t n_parts(uint64_t size)
 {
-	return (size_t)(size / LOG_UNIT / 8 + 1);
+	return (size_t)(size / LOG_UNIT / LOG_CHECKED_UNITS + 1);
+}
+
+void ki_log_note_checked(struct log_segment *segment, uint32_t units)
+{
+	_Atomic(_Atomic uint8_t *) *place =
+		&segment->checked[units / LOG_CHECKED_UNITS];
+	_Atomic uint8_t *part = *place, *other = NULL;
+
+	if (!part) {
+		part = calloc(1, LOG_CHECKED_UNITS / 8);
+		if (!part)
+			return;
+		if (!atomic_compare_exchange_strong(place, &other, part)) {
+			free((void *)part);
+			part = other;
+		}
+	}
+	atomic_fetch_or_explicit(&part[units % LOG_CHECKED_UNITS / 8],
+				 (uint8_t)(1u << units % 8),
+				 memory_order_relaxed);
 }
 
 void ki_log_segment_unref(struct log_segment *segment)
 {
 	const struct ki_sys *sys = segment->sys;
+	size_t i;
 
 	if (atomic_fetch_sub(&segment->refs, 1) != 1)
 		return;
@@ -92,8 +113,8 @@ void ki_log_segment_unref(struct log_segment *segment)
 			   (size_t)segment->size);
 	close_ours(segment, segment->fd);
 	close_ours(segment, segment->write_fd);
-	sys->unmap(sys, (void *)segment->verified,
-		   verified_bytes(segment->size));
+	for (i = 0; i < n_parts(segment->size); i++)
+		free((void *)segment->checked[i]);
 	free(segment);
 }
 
@@ -159,24 +180,30 @@ void ki_log_segments_sweep(struct ki_log *log, struct log_index *index)
 	ki_mutex_unlock(&log->mutex);
 }
 
+/* How much of a file this handle has filled with zeros itself. */
+static uint64_t zeroed_of(const struct ki_log *log,
+			  const struct ki_file_info *info)
+{
+	int i;
+
+	for (i = 0; i < LOG_ZEROED_FILES; i++)
+		if (log->zeroed[i].inode == info->inode &&
+		    log->zeroed[i].bytes <= info->size)
+			return log->zeroed[i].bytes;
+	return 0;
+}
+
 static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 				     struct log_segment **out_segment)
 {
 	const struct ki_sys *sys = log->sys;
-	struct log_segment *segment = calloc(1, sizeof(*segment));
+	struct log_segment *segment;
 	struct ki_file_info info;
 	char path[KI_PATH_MAX];
-	enum kiln_status status = KILN_E_NO_MEMORY;
+	enum kiln_status status;
 	int err, fd = -1;
 	void *data;
 
-	if (!segment)
-		return KILN_E_NO_MEMORY;
-	segment->sys = sys;
-	segment->number = number;
-	segment->fd = -1;
-	segment->write_fd = -1;
-	segment->refs = 1;
 	err = ki_log_segment_path(log, number, path);
 	if (!err)
 		err = fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW,
@@ -190,31 +217,33 @@ static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 	status = ki_log_status(err);
 	if (err)
 		goto out;
+	status = KILN_E_NO_MEMORY;
+	segment =
+		calloc(1, sizeof(*segment) + n_parts(info.size) *
+						     sizeof(*segment->checked));
+	if (!segment)
+		goto out;
+	segment->sys = sys;
+	segment->number = number;
+	segment->fd = -1;
+	segment->write_fd = -1;
+	segment->refs = 1;
 	segment->size = info.size;
 	segment->device = info.device;
 	segment->inode = info.inode;
-	status = KILN_E_NO_MEMORY;
-	/* Not from calloc(), which would touch all of it. */
-	if (sys->map(sys, -1, 0, verified_bytes(info.size), KI_MAP_SHARED_WRITE,
-		     &data))
-		goto out;
-	segment->verified = data;
 	if (log->maps_values &&
 	    !sys->map(sys, fd, 0, (size_t)info.size, 0, &data)) {
 		segment->data = data;
+		segment->zeroed = zeroed_of(log, &info);
 	} else {
 		segment->fd = fd;
 		fd = -1;
 	}
 	*out_segment = segment;
-	segment = NULL;
 	status = KILN_OK;
 out:
 	if (fd >= 0)
 		(void)sys->close(sys, fd);
-	if (segment) {
-		free(segment);
-	}
 	return status;
 }
 

@@ -80,11 +80,12 @@ int ki_log_temporary(struct ki_log *log, uint64_t size,
 		     log->name, ki_process_id(),
 		     ++log->n_temporaries) >= KI_PATH_MAX)
 		return -ENAMETOOLONG;
-	(void)sys->unlink(sys, out_path);
-	fd = sys->open(sys, out_path,
-		       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
-			       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
-		       ki_log_mode(log));
+	do {
+		fd = sys->open(sys, out_path,
+			       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
+				       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
+			       ki_log_mode(log));
+	} while (fd == -EEXIST && !sys->unlink(sys, out_path));
 	if (fd < 0)
 		return fd;
 	if (log->flags & KILN_OPEN_SHARED)
@@ -99,9 +100,53 @@ int ki_log_temporary(struct ki_log *log, uint64_t size,
 	return 0;
 }
 
+#define ZEROS_BYTES  ((size_t)128 << 10)
+#define ZEROS_PIECES 8
+
+#define ROLLS_OFTEN_NS 10000000000u /* a third of when dirty pages are due */
+
+/*
+ * Zeros where records will be, in large pieces: a put then overwrites pages
+ * that are in memory and blocks that are written, at half the price, and can
+ * look through the mapping whether its place is empty.  Only while nobody else
+ * knows the file: in one that has a number, zeros of a writer that was stopped
+ * would fall on records.  That it failed costs time alone.
+ */
+static void write_zeros(struct ki_log *log, int fd, uint64_t end)
+{
+	static uint8_t zeros[ZEROS_BYTES];
+	const struct ki_sys *sys = log->sys;
+	struct log_zeroed *zeroed;
+	struct ki_file_info info;
+	uint64_t offset;
+
+	for (offset = 0; offset < end;) {
+		struct ki_piece pieces[ZEROS_PIECES];
+		uint64_t rest = end - offset;
+		int n = 0;
+
+		for (; rest && n < ZEROS_PIECES; n++) {
+			size_t part =
+				rest < ZEROS_BYTES ? (size_t)rest : ZEROS_BYTES;
+
+			pieces[n] = (struct ki_piece){ zeros, part };
+			rest -= part;
+		}
+		if (ki_pwritev_all(sys, fd, pieces, n, offset))
+			return;
+		offset = end - rest;
+	}
+	if (sys->fstat(sys, fd, &info))
+		return;
+	zeroed = &log->zeroed[log->n_zeroed++ % LOG_ZEROED_FILES];
+	zeroed->bytes = 0;
+	zeroed->inode = info.inode;
+	zeroed->bytes = end;
+}
+
 /* An allocated file under the name `to`; *out_fd may be NULL. */
 static int make_file(struct ki_log *log, const char *to, uint64_t size,
-		     int *out_fd)
+		     uint64_t zeroed, int *out_fd)
 {
 	const struct ki_sys *sys = log->sys;
 	char path[KI_PATH_MAX];
@@ -109,8 +154,11 @@ static int make_file(struct ki_log *log, const char *to, uint64_t size,
 
 	if (err)
 		return err;
-	err = sys->link(sys, path, to);
-	(void)sys->unlink(sys, path);
+	if (zeroed && !log->guest)
+		write_zeros(log, fd, size < zeroed ? size : zeroed);
+	err = sys->rename_new(sys, path, to);
+	if (err)
+		(void)sys->unlink(sys, path);
 	if (err || !out_fd)
 		(void)sys->close(sys, fd);
 	if (!err && out_fd)
@@ -151,6 +199,24 @@ static int is_of_segment(uint64_t word, uint32_t number, uint32_t min_live)
 {
 	return log_word_is_live(word, min_live) &&
 	       log_word_segment(word, min_live) == number;
+}
+
+/* The same of eight at once, and some that are not. */
+static int bucket_may_have(const struct log_index *index, uint64_t slot,
+			   uint32_t number)
+{
+	const uint64_t mask = (uint64_t)LOG_SEGMENT_MASK << LOG_OFFSET_BITS;
+	const uint64_t bits = (uint64_t)number << LOG_OFFSET_BITS & mask;
+	uint64_t below_zero = 0;
+	unsigned i;
+
+	for (i = 0; i < LOG_WORDS; i++) {
+		uint64_t word = atomic_load_explicit(&index->words[slot + i],
+						     memory_order_relaxed);
+
+		below_zero |= ((word & mask) ^ bits) - 1;
+	}
+	return below_zero >> 63;
 }
 
 /* The record at `offset`, whole, into malloc()ed memory; NULL if it is not
@@ -301,9 +367,15 @@ static int empty_segment(struct ki_log *log, struct log_index *index,
 	int own = fd >= 0 && is_own_file(log, fd, file->number), moved = 0;
 
 	for (slot = 0; slot < n_slots; slot++) {
-		uint64_t word = atomic_load_explicit(&index->words[slot],
-						     memory_order_relaxed);
+		uint64_t word;
 
+		if (slot % LOG_WORDS == 0 &&
+		    !bucket_may_have(index, slot, file->number)) {
+			slot += LOG_WORDS - 1;
+			continue;
+		}
+		word = atomic_load_explicit(&index->words[slot],
+					    memory_order_relaxed);
 		if (!is_of_segment(word, file->number, min_live))
 			continue;
 		if (index->marks[slot] && fd >= 0 &&
@@ -480,7 +552,6 @@ static int use_spare(struct ki_log *log, struct log_index *index,
 {
 	const struct ki_sys *sys = log->sys;
 	struct log_limit_values limits;
-	struct ki_file_info info;
 	char path[KI_PATH_MAX];
 	uint32_t number;
 	int err;
@@ -492,20 +563,14 @@ static int use_spare(struct ki_log *log, struct log_index *index,
 	err = take_number(log, index, census, &number, path);
 	if (err)
 		return err;
-	if (!sys->lstat(sys, path, &info))
-		return -EEXIST;
-	err = sys->rename(sys, log->spare_path, path);
+	err = sys->rename_new(sys, log->spare_path, path);
+	if (err)
+		return err;
+	err = ki_log_census_add(census, number, census->spare_size,
+				census->spare_bytes, 0);
 	if (err)
 		return err;
 	census->has_spare = 0;
-	census->bytes -= census->spare_bytes;
-	if (sys->lstat(sys, path, &info))
-		return -EIO;
-	err = ki_log_census_add(census, number, info.size,
-				ki_log_counted(&info), 0);
-	if (err)
-		return err;
-	census->bytes += ki_log_counted(&info);
 	set_tail(log, index, number);
 	return 0;
 }
@@ -519,10 +584,11 @@ static int use_spare(struct ki_log *log, struct log_index *index,
  */
 static int make_file_evicting(struct ki_log *log, struct log_index *index,
 			      struct log_census *census, const char *path,
-			      uint64_t size, int may_take_tail, int *out_fd)
+			      uint64_t size, int is_tail, int *out_fd)
 {
 	const uint64_t bytes = census->bytes;
-	int err = make_file(log, path, size, out_fd);
+	const uint64_t zeroed = is_tail ? LOG_ZEROED_TAIL : 0;
+	int err = make_file(log, path, size, zeroed, out_fd);
 
 	if ((err != -ENOSPC && err != -EDQUOT) ||
 	    (log->flags & KILN_OPEN_REFUSE_FULL) ||
@@ -530,8 +596,8 @@ static int make_file_evicting(struct ki_log *log, struct log_index *index,
 		return err;
 	while ((err == -ENOSPC || err == -EDQUOT) &&
 	       bytes - census->bytes < 2 * size &&
-	       !ki_log_evict_oldest(log, index, census, may_take_tail))
-		err = make_file(log, path, size, out_fd);
+	       !ki_log_evict_oldest(log, index, census, is_tail))
+		err = make_file(log, path, size, zeroed, out_fd);
 	if (err)
 		log->medium_pause = MEDIUM_PAUSE;
 	return err;
@@ -579,10 +645,22 @@ enum kiln_status ki_log_new_tail(struct ki_log *log, struct log_index *index,
 			 next_segment_bytes(&limits, census));
 }
 
+/* Zeros that the system writes out before records take their place would be
+   written twice. */
+static int rolls_often(struct ki_log *log)
+{
+	uint64_t now_ns = log->sys->monotonic_ns(log->sys);
+	uint64_t before_ns = log->rolled_ns;
+
+	log->rolled_ns = now_ns;
+	return before_ns && now_ns - before_ns < ROLLS_OFTEN_NS;
+}
+
 /* For the next roll.  That there is none is no failure of this one. */
 static void make_spare(struct ki_log *log, struct log_index *index,
 		       struct log_census *census)
 {
+	uint64_t zeroed = rolls_often(log) ? LOG_ZEROED_SPARE : 0;
 	struct log_limit_values limits;
 	uint64_t size;
 
@@ -591,7 +669,7 @@ static void make_spare(struct ki_log *log, struct log_index *index,
 	if (census->has_spare)
 		return;
 	if (!ki_log_make_room(log, index, census, size, 0))
-		(void)make_file(log, log->spare_path, size, NULL);
+		(void)make_file(log, log->spare_path, size, zeroed, NULL);
 }
 
 /* Also where files of a former store came back that are far ahead. */
@@ -686,7 +764,7 @@ out:
 enum kiln_status ki_log_roll(struct ki_log *log, struct log_index *index,
 			     uint64_t seen_tail, uint64_t bytes, int force)
 {
-	struct log_lock lock;
+	struct ki_lock lock;
 	uint64_t n_evicted = 0;
 	enum kiln_status status =
 		ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
@@ -767,7 +845,7 @@ enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 				   uint64_t bytes, uint32_t *out_number,
 				   uint64_t *out_order, int *out_fd)
 {
-	struct log_lock lock;
+	struct ki_lock lock;
 	uint64_t n_evicted = 0;
 	enum kiln_status status =
 		ki_log_structure_begin(log, &lock, LOG_ROLL_TIMEOUT_MS);
@@ -825,7 +903,7 @@ enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 	struct ki_log *log = (struct ki_log *)tier;
 	_Atomic uint64_t *stripe;
 	struct log_index *index;
-	struct log_lock lock;
+	struct ki_lock lock;
 	enum kiln_status status = LOG_AGAIN;
 	uint64_t n_evicted = 0;
 	int tries;
