@@ -20,6 +20,7 @@
 
 #include "core/cache.h"
 #include "harness/shelf.h"
+#include "key/key.h"
 
 /* ---- Keys, kilns, builds --------------------------------------------------- */
 
@@ -1688,6 +1689,26 @@ static void the_first_hit_after_a_roll_marks_the_entry_again(void **state)
 	kiln_close(kiln);
 }
 
+/* S02: on the way of a hit too, by a key of the same size. */
+static void an_equal_digest_is_no_hit(void **state)
+{
+	struct kiln *kiln = open_with(defaults(), NULL, NULL);
+	struct kiln_key *one = key_of(1), *other = key_of(2);
+	struct kiln_blob *blob;
+
+	other->digest_low = one->digest_low;
+	other->digest_high = one->digest_high;
+	assert_int_equal(kiln_put(kiln, one, "one", 4, NULL, 0), KILN_OK);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(kiln_get(kiln, one, &blob), KILN_OK);
+		kiln_blob_unref(blob);
+		assert_int_equal(kiln_get(kiln, other, &blob), KILN_MISS);
+	}
+	kiln_key_free(other);
+	kiln_key_free(one);
+	kiln_close(kiln);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1695,6 +1716,7 @@ int main(void)
 			the_first_hit_after_a_roll_marks_the_entry_again),
 		cmocka_unit_test(
 			what_a_tier_dropped_is_swept_before_it_counts_as_seen),
+		cmocka_unit_test(an_equal_digest_is_no_hit),
 		cmocka_unit_test(a_kiln_works_without_a_store),
 		cmocka_unit_test(tiers_are_asked_in_order_and_filled),
 		cmocka_unit_test(a_failing_tier_is_a_miss),

@@ -625,16 +625,34 @@ static void *vanish(void *arg)
 	return NULL;
 }
 
+#define STACK_BYTES ((size_t)64 << 10)
+
+/* Each with a stack of its own: on a dead one's it would take the slot too. */
 static void slots_of_the_dead_are_reclaimed(void **state)
 {
 	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	char *stacks = aligned_alloc(4096, 300 * STACK_BYTES);
+	pthread_attr_t attributes;
+	pthread_t thread;
 
+	assert_non_null(stacks);
 	put(memory, 1, 1, 8);
-	for (int i = 0; i < 300; i++)
-		in_thread(vanish, memory);
+	pthread_attr_init(&attributes);
+	for (size_t i = 0; i < 300; i++) {
+		assert_int_equal(pthread_attr_setstack(&attributes,
+						       stacks + i * STACK_BYTES,
+						       STACK_BYTES),
+				 0);
+		assert_int_equal(
+			pthread_create(&thread, &attributes, vanish, memory),
+			0);
+		pthread_join(thread, NULL);
+	}
+	pthread_attr_destroy(&attributes);
 	assert_true(ki_slots_n_used() <= 66);
 	assert_int_equal(ki_memory_hits(memory), 300);
 	ki_memory_free(memory);
+	free(stacks);
 }
 
 #endif
