@@ -13,7 +13,7 @@
  * damaged, of a limited age, of another key with the same digest, or due for a
  * look at the path.
  *
- * The checksums were right when the bit in `verified` was set, and what was
+ * The checksums were right when the bit in `checked` was set, and what was
  * written there is never written again; the key record is compared each time.
  */
 
