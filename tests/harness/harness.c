@@ -81,6 +81,20 @@ void harness_remove(const char *path)
 	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* How many names a file has in a directory. */
+static uint64_t count_names(const char *directory, const struct stat *file)
+{
+	DIR *dir = file->st_nlink > 1 ? opendir(directory) : NULL;
+	struct dirent *entry;
+	uint64_t n = 0;
+
+	while (dir && (entry = readdir(dir)))
+		n += entry->d_ino == file->st_ino;
+	if (dir)
+		closedir(dir);
+	return n ? n : 1;
+}
+
 uint64_t harness_disk_bytes(const char *directory)
 {
 	DIR *dir = opendir(directory);
@@ -99,7 +113,8 @@ uint64_t harness_disk_bytes(const char *directory)
 			if (S_ISDIR(st.st_mode))
 				bytes += harness_disk_bytes(path);
 			else
-				bytes += size > blocks ? size : blocks;
+				bytes += (size > blocks ? size : blocks) /
+					 count_names(directory, &st);
 		}
 		free(path);
 	}

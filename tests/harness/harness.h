@@ -27,7 +27,7 @@ char *harness_path(const char *directory, const char *name)
 void harness_remove(const char *path);
 
 /* What the files in a directory take: of each the larger of its size and its
-   blocks. */
+   blocks, once for all names that it has there. */
 uint64_t harness_disk_bytes(const char *directory);
 
 /*
