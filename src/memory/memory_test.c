@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/blob.h"
+#include "memory/find.h"
 #include "memory/memory.h"
 #include "memory/slots.h"
 #include "sys/sys.h"
@@ -440,6 +441,38 @@ static void putting_leaves_hits_the_quick_way(void **state)
 		assert_int_equal(atomic_load(&blob->refs), before);
 		kiln_key_free(key);
 	}
+	ki_memory_free(memory);
+}
+
+/* The way of core's hits: once its mark is made, without a call and without a
+   write to the blob; and never for another key. */
+static void a_marked_entry_is_found_the_quick_way(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *key = key_of(1), *other = key_of(2);
+	struct kiln_blob *blob = NULL, *wrong;
+	enum kiln_status status, missed;
+	struct ki_slot *slot;
+	size_t before;
+
+	other->digest_low = key->digest_low;
+	other->digest_high = key->digest_high;
+	put(memory, 1, 1, 8);
+	assert_int_equal(ki_memory_get(memory, key, &blob), KILN_OK);
+	before = atomic_load(&blob->refs);
+	kiln_blob_unref(blob);
+	slot = ki_slot_enter();
+	assert_non_null(slot);
+	missed = ki_memory_find(memory, other, slot, &wrong);
+	status = ki_memory_find(memory, key, slot, &blob);
+	ki_slot_leave(slot);
+	assert_int_equal(missed, KILN_MISS);
+	assert_int_equal(status, KILN_OK);
+	assert_int_equal(number_of(blob), 1);
+	assert_int_equal(atomic_load(&blob->refs), before);
+	kiln_blob_unref(blob);
+	kiln_key_free(other);
+	kiln_key_free(key);
 	ki_memory_free(memory);
 }
 
@@ -1098,6 +1131,7 @@ int main(void)
 		cmocka_unit_test(a_tier_that_holds_nothing_misses),
 		cmocka_unit_test(references_move_between_threads_that_end),
 		cmocka_unit_test(putting_leaves_hits_the_quick_way),
+		cmocka_unit_test(a_marked_entry_is_found_the_quick_way),
 		cmocka_unit_test(a_blob_outlives_its_memory_tier),
 		cmocka_unit_test(one_blob_may_be_in_several_tiers),
 		cmocka_unit_test(slots_of_ended_threads_are_used_again),
