@@ -367,10 +367,8 @@ static int run_round(struct round *round, const struct meanwhile *meanwhile)
 	int end, status, stopped;
 	pid_t pid;
 
-	/* Half of them open it meanwhile: not where a wipe is under way, which
-	   an opening waits for. */
-	if (round->scene.fault->n % 2 ||
-	    !strcmp(round->operation->name, "wipe"))
+	/* Half of them open it meanwhile. */
+	if (round->scene.fault->n % 2)
 		round->tier = open_real(kind, round->scene.directory);
 	pid = start(round, &end);
 	status = wait_for(pid, WUNTRACED);

@@ -231,6 +231,14 @@ static int needs_care(const struct ki_log *log, const struct log_index *index)
 		!log_number_is_sound(index->header->min_live));
 }
 
+/* Who makes it grow or wipes it has byte 0, and may have stopped.  There is an
+   index to open until then: what is there can be read, or all of it is gone,
+   and what follows is noticed like any other change. */
+static int is_held_up(const struct ki_log *log)
+{
+	return log->index && ki_log_is_retired(log->index);
+}
+
 /*
  * Follow the path; where there is nothing to follow, or something that a dead
  * process left half-way, put it right.
@@ -265,7 +273,8 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 						  ? LOG_ROLL_TIMEOUT_MS
 						  : LOG_CHANGE_TIMEOUT_MS /
 							    LOG_TRIES);
-		if (status == KILN_E_TIMEOUT && !has_index)
+		if (status == KILN_E_TIMEOUT && !has_index &&
+		    !(is_held_up(log) && tries > 0))
 			continue;
 		/* Someone may be removing the directory at this moment. */
 		if (status && (status != KILN_E_IO || tries >= 4))
@@ -540,9 +549,7 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 	if (status)
 		goto out;
 	status = catch_up(log, log->readonly ? LOG_READ : LOG_WRITE);
-	/* Who makes it grow may have stopped: what is there can be read. */
-	if (status == KILN_E_TIMEOUT && log->index &&
-	    log->index->header->retired == LOG_RETIRED_GROWN)
+	if (status == KILN_E_TIMEOUT && is_held_up(log))
 		status = KILN_OK;
 	if (status == KILN_MISS)
 		status = log->readonly ? KILN_OK : KILN_E_IO;
