@@ -14,6 +14,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -195,6 +196,30 @@ static int posix_fstat(const struct ki_sys *sys, int fd,
 	struct stat st;
 
 	return info_of(TEMP_FAILURE_RETRY(fstat(fd, &st)), &st, out_info);
+}
+
+static int posix_fidentify(const struct ki_sys *sys, int fd,
+			   uint64_t *out_device, uint64_t *out_inode)
+{
+	struct ki_file_info info = { 0 };
+	struct statx stx;
+	int err;
+
+	if (!TEMP_FAILURE_RETRY(
+		    statx(fd, "", AT_EMPTY_PATH, STATX_INO, &stx))) {
+		*out_device = makedev(stx.stx_dev_major, stx.stx_dev_minor);
+		*out_inode = stx.stx_ino;
+		return 0;
+	}
+	/* Some sandboxes know no statx. */
+	if (errno != ENOSYS && errno != EPERM)
+		return -errno;
+	err = posix_fstat(sys, fd, &info);
+	if (err)
+		return err;
+	*out_device = info.device;
+	*out_inode = info.inode;
+	return 0;
 }
 
 static int posix_stat(const struct ki_sys *sys, const char *path,
@@ -483,6 +508,7 @@ const struct ki_sys ki_sys_posix = {
 	.punch_hole = posix_punch_hole,
 	.fsync = posix_fsync,
 	.fstat = posix_fstat,
+	.fidentify = posix_fidentify,
 	.stat = posix_stat,
 	.lstat = posix_lstat,
 	.link = posix_link,

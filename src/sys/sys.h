@@ -70,6 +70,10 @@ struct ki_sys {
 	int (*fsync)(const struct ki_sys *sys, int fd);
 	int (*fstat)(const struct ki_sys *sys, int fd,
 		     struct ki_file_info *out_info);
+	/* Which file it is, and no more: who asks for its times has the system
+	   write them anew at the next write. */
+	int (*fidentify)(const struct ki_sys *sys, int fd, uint64_t *out_device,
+			 uint64_t *out_inode);
 	int (*stat)(const struct ki_sys *sys, const char *path,
 		    struct ki_file_info *out_info);
 	int (*lstat)(const struct ki_sys *sys, const char *path,

@@ -122,6 +122,10 @@ FORWARD(fsync, (const struct ki_sys *sys, int fd), (real, fd))
 FORWARD(fstat,
 	(const struct ki_sys *sys, int fd, struct ki_file_info *out_info),
 	(real, fd, out_info))
+FORWARD(fidentify,
+	(const struct ki_sys *sys, int fd, uint64_t *out_device,
+	 uint64_t *out_inode),
+	(real, fd, out_device, out_inode))
 FORWARD(stat,
 	(const struct ki_sys *sys, const char *path,
 	 struct ki_file_info *out_info),
@@ -261,6 +265,7 @@ void fault_begin(struct fault *fault, int err)
 	INTERPOSE(&fault->sys, fault, punch_hole);
 	INTERPOSE(&fault->sys, fault, fsync);
 	INTERPOSE(&fault->sys, fault, fstat);
+	INTERPOSE(&fault->sys, fault, fidentify);
 	INTERPOSE(&fault->sys, fault, stat);
 	INTERPOSE(&fault->sys, fault, lstat);
 	INTERPOSE(&fault->sys, fault, chmod);

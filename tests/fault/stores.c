@@ -105,7 +105,7 @@ static void run_round(struct scene *scene, const struct operation *operation)
 	check_scene(scene, operation);
 	/* One that cannot be looked at may be the program's by now: it stays. */
 	if (n_descriptors() != before &&
-	    strcmp(scene->fault->fired, "fstat") != 0)
+	    strcmp(scene->fault->fired, "fidentify") != 0)
 		fail_scene(scene, "a descriptor is left open");
 	if (fault_n_blocks() != n_blocks)
 		fail_scene(scene, "memory is left behind");

@@ -65,6 +65,9 @@ WRAP(int, -1, fallocate64, (int fd, int mode, off_t offset, off_t size),
 WRAP(int, -1, fstat64, (int fd, struct stat *st), (fd, st))
 WRAP(int, -1, stat64, (const char *path, struct stat *st), (path, st))
 WRAP(int, -1, lstat64, (const char *path, struct stat *st), (path, st))
+WRAP(int, -1, statx,
+     (int fd, const char *path, int flags, unsigned mask, struct statx *stx),
+     (fd, path, flags, mask, stx))
 WRAP(int, -1, fstatat64, (int fd, const char *path, struct stat *st, int flags),
      (fd, path, st, flags))
 WRAP(int, -1, link, (const char *from, const char *to), (from, to))

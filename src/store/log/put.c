@@ -21,7 +21,7 @@
  * The system calls that are left, and why:
  *	stat		the index may have been replaced or removed: what is put
  *			into one that nobody opens any more is lost
- *	fstat		the program may have closed our descriptor and another
+ *	statx		the program may have closed our descriptor and another
  *			file may have its number
  *	prlimit64	a write past RLIMIT_FSIZE ends the program; it may lower
  *			the limit at any moment, so what was read before says

@@ -64,10 +64,10 @@ void ki_log_reclaim(struct ki_log *log)
 int ki_log_is_ours(const struct log_segment *segment, int fd)
 {
 	const struct ki_sys *sys = segment->sys;
-	struct ki_file_info info;
+	uint64_t device, inode;
 
-	return fd >= 0 && !sys->fstat(sys, fd, &info) &&
-	       info.inode == segment->inode && info.device == segment->device;
+	return fd >= 0 && !sys->fidentify(sys, fd, &device, &inode) &&
+	       inode == segment->inode && device == segment->device;
 }
 
 static void close_ours(const struct log_segment *segment, int fd)
