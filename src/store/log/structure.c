@@ -409,7 +409,7 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 	struct log_file file;
 	char path[KI_PATH_MAX];
 	uint32_t next;
-	int moved, err;
+	int err;
 
 	if (!census->n_files)
 		return KILN_E_FULL;
@@ -417,7 +417,9 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 	if (!may_take_tail && log_tail_is_sound(tail) &&
 	    log_tail_segment(tail) == file.number)
 		return KILN_E_FULL;
-	moved = empty_segment(log, index, census, &file);
+	/* What moved counts under its new name, also if the old one stays. */
+	if (empty_segment(log, index, census, &file))
+		census->files[0].bytes = file.bytes = 0;
 	next = census->n_files > 1 ? census->files[1].number : file.number + 1;
 	if (log_tail_is_sound(tail) &&
 	    log_is_before(file.number, log_tail_segment(tail)) &&
@@ -435,7 +437,7 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 	census->n_files--;
 	memmove(census->files, census->files + 1,
 		census->n_files * sizeof(*census->files));
-	if (!moved && !ki_log_census_has_inode(census, file.inode))
+	if (!ki_log_census_has_inode(census, file.inode))
 		census->bytes -= file.bytes;
 	return KILN_OK;
 }
