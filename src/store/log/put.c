@@ -666,11 +666,11 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 		return KILN_E_TIMEOUT;
 	status = put->replaces ? replace(log, index, put, refuse)
 			       : create(log, index, put, refuse);
-	if (!put->written)
-		return status;
 	if ((status == KILN_OK || status == KILN_EXISTS) &&
 	    ki_log_is_retired(index))
 		return LOG_AGAIN;
+	if (!put->written)
+		return status;
 	if (status == KILN_OK && !is_live(log, index, put)) {
 		(void)ki_log_word_swap(index, put->slot, put->word, 0);
 		return KILN_E_TIMEOUT;
