@@ -27,7 +27,9 @@
  *			the limit at any moment, so what was read before says
  *			nothing
  *	pread64		where it is to write must be empty: a tail that went
- *			back would have it overwrite what others have verified
+ *			back would have it overwrite what others have verified;
+ *			not where this handle has zeroed the file itself and
+ *			can look through its mapping
  *	pwritev
  */
 
