@@ -325,7 +325,7 @@ static void segments_have_the_size_that_the_bound_gives_them(void **state)
 	char *path;
 
 	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
-	assert_int_equal(tail_bytes(&store), 1 << 20);
+	assert_int_equal(tail_bytes(&store), 2 << 20);
 	store_free(&store);
 
 	/* Without a bound they double with every 64. */
