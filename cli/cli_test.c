@@ -717,6 +717,59 @@ static void gc_refuses_sizes_and_ages_that_are_none(void **state)
 	free(directory);
 }
 
+/* ---- A store's own limit --------------------------------------------------------------- */
+
+/* S47 */
+static void a_stores_limit_is_shown_and_changed(void **state)
+{
+	static const struct {
+		const char *option;
+		int status;
+		json_int_t limit; /* after it */
+	} rows[] = {
+		{ "--limit=100M", 0, 100 << 20 },
+		{ "--limit=much", 2, 100 << 20 },
+		{ "--limit", 2, 100 << 20 },
+		{ "--limit=1000", 1, 100 << 20 },
+		{ "--limit=0", 0, 0 },
+		{ "--limit=50M", 0, 50 << 20 },
+	};
+	char *directory = filled(),
+	     *elsewhere = harness_path(directory, "none");
+	struct spawn spawn;
+	struct ended ended;
+	json_t *json;
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		ended = ask(directory, "config", rows[i].option);
+		assert_int_equal(status_of(&ended), rows[i].status);
+		if (rows[i].status)
+			assert_memory_equal(ended.err, "kiln: ", 6);
+		else
+			assert_non_null(strstr(ended.out, "limit"));
+		ended_free(&ended);
+		json = ask_json(directory, "stats", 0);
+		assert_int_equal(number_of(json, "bytes_max"), rows[i].limit);
+		json_decref(json);
+	}
+	json = ask_json(directory, "verify", 0);
+	assert_int_equal(number_of(json, "entries"), 3);
+	json_decref(json);
+	spawn = tool(directory, "config", "--limit=12M");
+	spawn.arguments[2] = "--json";
+	ended = spawn_run(&spawn);
+	json = json_loads(ended.out, 0, NULL);
+	assert_int_equal(number_of(json, "bytes_max"), 12 << 20);
+	json_decref(json);
+	ended_free(&ended);
+	ended = ask(elsewhere, "config", "--limit=1G");
+	assert_int_equal(status_of(&ended), 3);
+	ended_free(&ended);
+	free(elsewhere);
+	free(directory);
+}
+
 /* ---- Circumstances -------------------------------------------------------------------- */
 
 /* A verb, and its exit status where there never was a cache. */
@@ -1002,6 +1055,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(gc_says_what_it_did),
 		cmocka_unit_test(gc_takes_damaged_entries_on_request_only),
 		cmocka_unit_test(gc_refuses_sizes_and_ages_that_are_none),
+		cmocka_unit_test(a_stores_limit_is_shown_and_changed),
 		cmocka_unit_test(a_closed_pipe_is_no_failure),
 		cmocka_unit_test(closed_and_full_outputs_are_failures),
 		cmocka_unit_test(nothing_is_made_by_looking),

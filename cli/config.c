@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* kiln config: every setting, its value and where it comes from. */
+/* kiln config: every setting, its value and where it comes from (of a store:
+   limit.c). */
 
 #include <stdio.h>
 
@@ -84,6 +85,9 @@ int ki_verb_config(const struct ki_command *command)
 	int is_json = ki_given(command, KI_OPTION_JSON), result;
 	size_t i;
 
+	if (ki_given(command, KI_OPTION_STORE) ||
+	    ki_given(command, KI_OPTION_LIMIT))
+		return ki_limit(command);
 	status = kiln_config_load(&config, message, sizeof(message));
 	if (!config) {
 		ki_complain("%s", message);

@@ -30,6 +30,8 @@
 	  "evict as if this were the limit (500M), this once")                 \
 	X(OLDER_THAN, "older-than", 0, "AGE",                                  \
 	  "remove what was not used for this long (30d, 12h)")                 \
+	X(LIMIT, "limit", 0, "SIZE",                                           \
+	  "give the store this limit of its own (500M; 0: none)")              \
 	X(QUARANTINE, "quarantine", 0, NULL,                                   \
 	  "remove all damaged entries that were put aside")
 

@@ -114,8 +114,13 @@ const struct ki_verb ki_verbs[] = {
 	{ .name = "config",
 	  .arguments = "",
 	  .summary = "show every setting, its value and where it comes from",
-	  .about = "",
-	  .options = COMMON,
+	  .about = "With --store, shows the limit that this store has of its "
+		   "own.  With\n"
+		   "--limit, changes it, of the store in use where none is "
+		   "named: for all\n"
+		   "programs, and at once.  A lower one evicts what was not "
+		   "used for longest.\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(LIMIT),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_config },
 	{ .name = NULL },

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+
+/* kiln config --store, --limit: the limit that a store has of its own. */
+
+#include "base/json.h"
+#include "base/text.h"
+#include "out.h"
+#include "store.h"
+#include "verbs.h"
+
+static int change(struct kiln *kiln, const char *text, uint64_t limit)
+{
+	enum kiln_status status = kiln_set_limit(kiln, limit);
+
+	if (status == KILN_E_FULL) {
+		ki_complain("--limit: the store needs more than %s for itself; "
+			    "its limit stays as it is",
+			    text);
+		return KI_EXIT_FAILED;
+	}
+	return status ? ki_store_failed(status, "cannot change the limit")
+		      : KI_EXIT_OK;
+}
+
+static void print_json(struct ki_bytes *out, const char *directory,
+		       const struct kiln_store_info *info)
+{
+	struct ki_json json;
+
+	ki_json_begin(&json, out);
+	ki_json_object(&json, NULL);
+	ki_json_number(&json, "schema", 1);
+	ki_json_string(&json, "kind", info->kind);
+	ki_json_string(&json, "directory", directory);
+	ki_json_number(&json, "bytes", info->bytes);
+	ki_json_number(&json, "bytes_max", info->bytes_max);
+	ki_json_end(&json);
+}
+
+static void print_text(struct ki_bytes *out, const char *directory,
+		       const struct kiln_store_info *info)
+{
+	char bytes[32], limit[32];
+
+	ki_bytes_printf(out, "%s:%s\n  limit  %s\n  used   %s\n", info->kind,
+			directory,
+			info->bytes_max ? ki_format_size(info->bytes_max, limit,
+							 sizeof(limit))
+					: "none",
+			ki_format_size(info->bytes, bytes, sizeof(bytes)));
+}
+
+static int show(const struct ki_command *command, struct kiln *kiln,
+		const char *directory)
+{
+	struct kiln_store_info info = { 0 };
+	enum kiln_status status = kiln_store_info(kiln, &info);
+	struct ki_bytes out;
+
+	if (status)
+		return ki_store_failed(status, "cannot read the limit");
+	ki_bytes_init(&out);
+	if (ki_given(command, KI_OPTION_JSON))
+		print_json(&out, directory, &info);
+	else
+		print_text(&out, directory, &info);
+	return ki_out_write(&out, KI_EXIT_OK);
+}
+
+int ki_limit(const struct ki_command *command)
+{
+	const char *text = command->values[KI_OPTION_LIMIT];
+	struct ki_settings settings;
+	struct kiln *kiln = NULL;
+	uint64_t limit = 0;
+	int status;
+
+	if (text && ki_parse_size(text, &limit)) {
+		ki_complain("--limit: '%s' is no size; use a number with K, M, "
+			    "G or T, or 0 for no limit",
+			    text);
+		return KI_EXIT_USAGE;
+	}
+	status = ki_settings_load(&settings, command);
+	if (!status)
+		status = ki_store_open(&settings, text ? 0 : KI_STORE_LOOK,
+				       &kiln);
+	if (!status && !kiln) {
+		ki_complain("there is no store yet; KILN_MAX_SIZE is the limit "
+			    "of those that are made");
+		status = KI_EXIT_NOT_FOUND;
+	}
+	if (!status && text)
+		status = change(kiln, text, limit);
+	if (!status)
+		status = show(command, kiln, settings.directory);
+	kiln_close(kiln);
+	ki_settings_fini(&settings);
+	return status;
+}
