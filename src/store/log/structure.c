@@ -565,13 +565,17 @@ static int use_spare(struct ki_log *log, struct log_index *index,
 	err = take_number(log, index, census, &number, path);
 	if (err)
 		return err;
-	err = sys->rename_new(sys, log->spare_path, path);
-	if (err)
-		return err;
+	/* Counted first, so that a shortage of memory leaves no file uncounted;
+	   it is the newest, and so the last. */
 	err = ki_log_census_add(census, number, census->spare_size,
 				census->spare_bytes, 0);
 	if (err)
 		return err;
+	err = sys->rename_new(sys, log->spare_path, path);
+	if (err) {
+		census->n_files--;
+		return err;
+	}
 	census->has_spare = 0;
 	set_tail(log, index, number);
 	return 0;
@@ -622,13 +626,16 @@ static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
 	if (err)
 		return ki_log_status(err);
 	err = make_file_evicting(log, index, census, path, size, 1, NULL);
-	if (!err)
-		err = log->sys->lstat(log->sys, path, &info);
+	if (err)
+		return ki_log_status(err);
+	err = log->sys->lstat(log->sys, path, &info);
 	if (!err)
 		err = ki_log_census_add(census, number, info.size,
 					ki_log_counted(&info), 0);
-	if (err)
+	if (err) {
+		(void)log->sys->unlink(log->sys, path);
 		return ki_log_status(err);
+	}
 	census->bytes += ki_log_counted(&info);
 	set_tail(log, index, number);
 	return KILN_OK;
