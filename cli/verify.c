@@ -52,6 +52,7 @@ static void print_json(struct ki_bytes *out, unsigned flags,
 	ki_json_number(&json, "entries", report->n_entries);
 	ki_json_number(&json, "bytes", report->bytes);
 	ki_json_number(&json, "damaged", report->n_damaged);
+	ki_json_number(&json, "gone", report->n_gone);
 	ki_json_number(&json, "repaired", report->n_repaired);
 	ki_json_number(&json, "dead", report->n_dead);
 	ki_json_number(&json, "dead_bytes", report->bytes_dead);
@@ -99,6 +100,9 @@ static void print_entries(struct ki_bytes *out,
 	if (report->n_damaged)
 		ki_bytes_printf(out, ", %llu put aside",
 				(unsigned long long)report->n_repaired);
+	if (report->n_gone)
+		ki_bytes_printf(out, ", %llu lost with their files",
+				(unsigned long long)report->n_gone);
 	ki_bytes_add_string(out, "\n");
 	print_damaged(out, report);
 	if (report->n_dead)

@@ -127,7 +127,10 @@ struct kiln_damaged {
 struct kiln_verify_report {
 	uint64_t n_entries; /* that are whole */
 	uint64_t n_damaged; /* that are not, or cannot be read */
-	uint64_t n_repaired;
+	/* Whose file somebody removed: lost, which is no damage.  With either
+	   flag they are forgotten. */
+	uint64_t n_gone;
+	uint64_t n_repaired; /* of the damaged */
 	uint64_t bytes; /* of the entries that are whole */
 	/* Whole, but led to no more: replaced, removed or crowded out. */
 	uint64_t n_dead;

@@ -190,6 +190,50 @@ static void repair_moves_what_is_damaged_and_nothing_else(void **state)
 	free(directory);
 }
 
+static void remove_large(const char *path, void *arg)
+{
+	unsigned *n_removed = arg;
+	struct stat st;
+
+	if (!*n_removed && !lstat(path, &st) && S_ISREG(st.st_mode) &&
+	    st.st_size > 2900000 && st.st_size < 4 << 20)
+		*n_removed += !unlink(path);
+}
+
+/* S49: a file that somebody removed is a lost entry, and no damage. */
+static void a_file_removed_by_hand_is_lost_and_no_damage(void **state)
+{
+	static const unsigned flags[] = { KILN_VERIFY_REPAIR,
+					  KILN_VERIFY_ACCOUNTING };
+
+	for (size_t i = 0; i < 2; i++) {
+		char *directory = harness_directory();
+		struct kiln_tier *tier = open_in(directory, BOUND);
+		struct kiln_verify_report report;
+		unsigned n_removed = 0, n_found = 0;
+
+		for (unsigned n = 0; n < 4; n++)
+			put(tier, n, 3000000);
+		tier->ops->close(tier);
+		each_file(directory, remove_large, &n_removed);
+		assert_int_equal(n_removed, 1);
+		tier = open_in(directory, BOUND);
+		report = verified(tier, 0);
+		assert_int_equal(report.n_damaged, 0);
+		assert_int_equal(report.n_entries, 3);
+		report = verified(tier, flags[i]);
+		assert_int_equal(report.n_damaged, 0);
+		/* Who has no account of entries counts none. */
+		assert_true(!report.n_counted || report.n_counted == 3);
+		assert_int_equal(verified(tier, 0).n_gone, 0);
+		for (unsigned n = 0; n < 4; n++)
+			n_found += get_numbered(tier, n) == KILN_OK;
+		assert_int_equal(n_found, 3);
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
 static void verify_reads_what_nothing_leads_to(void **state)
 {
 	char *directory = harness_directory();
@@ -661,6 +705,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(repair_moves_what_is_damaged_and_nothing_else),
+		cmocka_unit_test(a_file_removed_by_hand_is_lost_and_no_damage),
 		cmocka_unit_test(verify_reads_what_nothing_leads_to),
 		cmocka_unit_test(
 			the_account_is_put_right_without_reading_entries),

@@ -272,8 +272,7 @@ static void note_damage(struct check *check, uint64_t slot, uint64_t word,
 
 	check->report.n_damaged++;
 	name_damaged(check, word, status);
-	if (!repair || (status != KILN_E_FORMAT && status != KILN_MISS &&
-			status != KILN_E_COLLISION))
+	if (!repair || (status != KILN_E_FORMAT && status != KILN_E_COLLISION))
 		return;
 	if (status == KILN_E_FORMAT)
 		ki_log_quarantine_add(check->log, index, word);
@@ -328,11 +327,16 @@ static enum kiln_status check_words(struct check *check, int repair)
 
 	for (slot = 0; slot < n_slots && !status; slot++)
 		status = check_slot(check, slot, repair);
-	for (i = 0; i < check->n_gone && !status; i++)
-		if (still_leads(check->index, check->gone[i].slot,
-				check->gone[i].word))
-			note_damage(check, check->gone[i].slot,
-				    check->gone[i].word, KILN_MISS, repair);
+	for (i = 0; i < check->n_gone && !status; i++) {
+		const struct gone *gone = &check->gone[i];
+
+		if (!still_leads(check->index, gone->slot, gone->word))
+			continue;
+		check->report.n_gone++;
+		if (repair)
+			(void)ki_log_word_swap(check->index, gone->slot,
+					       gone->word, 0);
+	}
 	return status;
 }
 
@@ -380,10 +384,9 @@ void ki_log_count_anew(struct ki_log *log, struct log_index *index,
 		} else if (word &&
 			   is_gone(log, &presence,
 				   log_word_segment(word, min_live)) &&
-			   still_leads(index, slot, word) &&
-			   ki_log_word_swap(index, slot, word, 0)) {
-			report->n_damaged++;
-			report->n_repaired++;
+			   still_leads(index, slot, word)) {
+			report->n_gone += (uint64_t)ki_log_word_swap(
+				index, slot, word, 0);
 		}
 		word = index->words[slot];
 		n += !!word;
