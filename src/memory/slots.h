@@ -25,11 +25,11 @@
 
 #include "base/blob.h"
 
-#define KI_SLOT_OWNERS	   7
+#define KI_SLOT_OWNERS 7
 
 /* What a look at a store, from within a pin, came to. */
 enum ki_look { KI_LOOK_HITS, KI_LOOK_MISSES, KI_LOOK_BYTES, KI_LOOK_SAVED_NS };
-#define KI_SLOT_LOOKS 4
+#define KI_SLOT_LOOKS	   4
 #define KI_SLOT_COUNT_BITS 7
 #define KI_SLOT_COUNTS	   (1 << KI_SLOT_COUNT_BITS) /* few: they stay in L1 */
 

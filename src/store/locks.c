@@ -144,8 +144,7 @@ static uint64_t offset_of(const struct kiln_key *key)
 
 static int is_dead(struct ki_lock_file *file, const struct holder *holder)
 {
-	return holder->process &&
-	       holder->process >> 32 == self(file) >> 32 &&
+	return holder->process && holder->process >> 32 == self(file) >> 32 &&
 	       (uint32_t)holder->process <= INT32_MAX &&
 	       !ki_process_alive((int)(uint32_t)holder->process, holder->start);
 }
@@ -192,10 +191,9 @@ int ki_lock_build(struct ki_lock_file *file, const struct kiln_key *key,
 	int err, n_dead = 0;
 
 	do {
-		err = ki_lock_byte(file, offset,
-				   slice_ns < deadline_ns ? slice_ns
-							  : deadline_ns,
-				   lock);
+		err = ki_lock_byte(
+			file, offset,
+			slice_ns < deadline_ns ? slice_ns : deadline_ns, lock);
 		slice_ns = sys->monotonic_ns(sys) + SLICE_NS;
 		if (err != -ETIMEDOUT || offset != BUILD(key))
 			continue;

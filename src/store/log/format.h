@@ -330,7 +330,7 @@ static inline uint64_t log_record_bytes(const struct log_record *record)
 
 /* ---- Locks ----------------------------------------------------------- */
 
-#define LOG_LOCK_STRUCTURE	0u
-#define LOG_LOCK_SESSIONS	((uint64_t)INT64_MAX - 1) /* 2^63 - 2 */
+#define LOG_LOCK_STRUCTURE 0u
+#define LOG_LOCK_SESSIONS  ((uint64_t)INT64_MAX - 1) /* 2^63 - 2 */
 
 #endif /* KI_STORE_LOG_FORMAT_H */

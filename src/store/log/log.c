@@ -269,10 +269,9 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 		/* Repairs lie on a put's way.  Opening is worth a wait, with a
 		   look now and then: others may have made it, and be at work
 		   in it so much that we never get the lock. */
-		status = ki_log_make(log, has_index
-						  ? LOG_ROLL_TIMEOUT_MS
-						  : LOG_CHANGE_TIMEOUT_MS /
-							    LOG_TRIES);
+		status = ki_log_make(log, has_index ? LOG_ROLL_TIMEOUT_MS
+						    : LOG_CHANGE_TIMEOUT_MS /
+							      LOG_TRIES);
 		if (status == KILN_E_TIMEOUT && !has_index &&
 		    !(is_held_up(log) && tries > 0))
 			continue;
@@ -554,7 +553,9 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 	if (status == KILN_MISS)
 		status = log->readonly ? KILN_OK : KILN_E_IO;
 	if (!status && is_other_version(log)) {
-		status = log->readonly ? KILN_E_READONLY : ki_log_make(log, LOG_CHANGE_TIMEOUT_MS);
+		status = log->readonly
+				 ? KILN_E_READONLY
+				 : ki_log_make(log, LOG_CHANGE_TIMEOUT_MS);
 		if (!status)
 			status = catch_up(log, LOG_WRITE);
 	}
