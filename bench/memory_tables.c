@@ -364,8 +364,8 @@ void memory_tables_1k(struct bench *bench)
 			     .n_entries = 1000,
 			     .record_bytes = 200,
 			     .value_bytes = 4096,
-			     .n_ops = 100000,
-			     .n_rounds = 25 },
+			     .n_ops = 2000000,
+			     .n_rounds = 9 },
 	      0);
 }
 
