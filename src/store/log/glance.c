@@ -84,6 +84,18 @@ static inline const uint8_t *bytes_at(const struct ki_log *log,
 	return ki_log_was_checked(segment, (uint32_t)units) ? bytes : NULL;
 }
 
+/* A page of a file may come back from the medium other than it was: what says
+   where the value ends is looked at each time. */
+static inline int can_hand_out(const struct log_record *record,
+			       const struct log_segment *segment,
+			       uint32_t units)
+{
+	return ki_log_record_is_sound(record, segment->number, units) &&
+	       !(record->flags & LOG_TOMBSTONE) &&
+	       log_record_bytes(record) <=
+		       segment->size - (uint64_t)units * LOG_UNIT;
+}
+
 static inline enum kiln_status hand_out(const struct log_index *index,
 					struct log_segment *segment,
 					const uint8_t *data, size_t size,
@@ -102,32 +114,36 @@ static inline enum kiln_status hand_out(const struct log_index *index,
 /* KILN_MISS: another key's. */
 static inline enum kiln_status glance_at(
 	struct ki_log *log, struct log_index *index, const struct kiln_key *key,
-	uint64_t slot, uint32_t min_live, struct kiln_blob **out_value,
+	uint64_t slot, uint16_t tag, struct kiln_blob **out_value,
 	const void **out_metadata, size_t *out_metadata_size)
 {
 	uint64_t word =
 		atomic_load_explicit(&index->words[slot], memory_order_acquire);
-	const struct log_record *record;
+	uint32_t min_live = ki_log_min_live(index);
 	struct log_segment *segment;
+	struct log_record record;
 	const uint8_t *bytes;
 
-	if (!log_word_is_live(word, min_live))
+	/* It may be another by now: a tentative one has its bit in the tag. */
+	if (word >> 48 != tag || !log_word_is_live(word, min_live))
 		return KILN_E_TIMEOUT;
 	bytes = bytes_at(log, index, word, min_live, &segment);
 	if (!bytes)
 		return KILN_E_TIMEOUT;
-	record = (const void *)bytes;
-	if (memcmp(record->digest, key->digest, sizeof(key->digest)))
+	record = *(const struct log_record *)(const void *)bytes;
+	if (!can_hand_out(&record, segment, log_word_units(word)))
+		return KILN_E_TIMEOUT;
+	if (memcmp(record.digest, key->digest, sizeof(key->digest)))
 		return KILN_MISS;
-	if (record->key_size != key->record.size ||
-	    memcmp(bytes + sizeof(*record), key->record.data, key->record.size))
+	if (record.key_size != key->record.size ||
+	    memcmp(bytes + sizeof(record), key->record.data, key->record.size))
 		return KILN_E_TIMEOUT;
 	if (!index->marks[slot])
 		ki_log_mark(log, index, slot, 0);
-	*out_metadata = bytes + sizeof(*record) + record->key_size;
-	*out_metadata_size = record->metadata_size;
-	return hand_out(index, segment, bytes + log_value_offset(record),
-			(size_t)record->value_size, out_value);
+	*out_metadata = bytes + sizeof(record) + record.key_size;
+	*out_metadata_size = record.metadata_size;
+	return hand_out(index, segment, bytes + log_value_offset(&record),
+			(size_t)record.value_size, out_value);
 }
 
 static inline int can_glance(const struct ki_log *log,
@@ -161,7 +177,7 @@ enum kiln_status ki_log_glance(struct kiln_tier *tier,
 			enum kiln_status status = glance_at(
 				log, index, key,
 				slots[bucket] + (unsigned)__builtin_ctz(found),
-				ki_log_min_live(index), out_value, out_metadata,
+				tag, out_value, out_metadata,
 				out_metadata_size);
 
 			if (status != KILN_MISS)

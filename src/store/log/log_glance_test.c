@@ -2,9 +2,11 @@
 
 /* What glance.c answers and what it leaves to find.c. */
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/harness.h"
 
@@ -65,6 +67,40 @@ static void a_glance_follows_replacing_and_removing(void **state)
 	assert_int_equal(glance(&store, 1, 0), ASK_GET);
 	store_close(&other);
 	store_free(&store);
+}
+
+/* The bytes behind a view, which the mapping shows too. */
+static void damage(struct store *store, size_t at)
+{
+	struct ki_log *log = (struct ki_log *)store->tier;
+	uint32_t number = log_tail_segment(log->index->header->tail);
+	char path[KI_PATH_MAX];
+	uint8_t byte;
+	int fd;
+
+	assert_int_equal(ki_log_segment_path(log, number, path), 0);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+	byte ^= 0x40;
+	assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+	close(fd);
+}
+
+/* S13: sizes that are wrong lead nowhere. */
+static void a_header_is_checked_at_each_glance(void **state)
+{
+	for (size_t at = 0; at < sizeof(struct log_record); at++) {
+		struct store store = store_new(8 << 20, 0);
+
+		assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+		assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+		assert_int_equal(glance(&store, 1, 100), KILN_OK);
+		damage(&store, at);
+		assert_int_equal(glance(&store, 1, 100), ASK_GET);
+		assert_int_not_equal(store_get(&store, 1, 100), KILN_OK);
+		store_free(&store);
+	}
 }
 
 static void a_glance_never_shows_what_was_evicted(void **state)
@@ -149,6 +185,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_glance_finds_what_was_checked_before),
 		cmocka_unit_test(a_glance_follows_replacing_and_removing),
+		cmocka_unit_test(a_header_is_checked_at_each_glance),
 		cmocka_unit_test(a_glance_never_shows_what_was_evicted),
 		cmocka_unit_test(some_handles_are_not_for_glances),
 		cmocka_unit_test(a_glance_leaves_the_look_at_the_path_to_get),
