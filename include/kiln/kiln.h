@@ -294,7 +294,7 @@ enum kiln_failure_policy {
 #define KILN_OPEN_GUEST (1u << 7)
 /*
  * The memory tier holds no values: for who keeps what was found anyway.  Every
- * look-up then is the store's, which costs about a microsecond.
+ * look-up then is the store's; kiln_get() is the quick one.
  */
 #define KILN_OPEN_NO_MEMORY (1u << 8)
 

@@ -43,7 +43,8 @@ struct kiln_tier_ops {
 	 * other threads meet.  KILN_OK, KILN_MISS, or anything else where only
 	 * get() can tell.  Metadata is where it lies; it stays there, and
 	 * whatever else the function looks at, until kiln_tier_passed() says
-	 * so of a tag that was taken after it was made unreachable.
+	 * so of a tag that was taken after it was made unreachable.  It drops
+	 * no blob.
 	 */
 	enum kiln_status (*glance)(struct kiln_tier *tier,
 				   const struct kiln_key *key,

@@ -14,7 +14,8 @@
  *            the blob's own count
  *
  * Reading    ki_slot_enter(), look, take a reference, ki_slot_leave().  No
- *            lock, no callback, no other call in between.
+ *            lock in between, and no call but a tier's glance().  Pins do not
+ *            nest: dropping a blob would end the pin.
  * Removing   make it unreachable, tag it with ki_slots_retire(), and free it
  *            when ki_slots_passed() says that no thread can see it any more.
  */

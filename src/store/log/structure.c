@@ -547,8 +547,9 @@ static void set_tail(struct ki_log *log, struct log_index *index,
 	header->n_rolls++;
 }
 
-/* The spare becomes the tail.  Renaming is one step: there is never a spare
-   that also is a segment. */
+/* The spare becomes the tail.  Renaming is one step; where the file system
+   cannot refuse a taken name it is two, and the number that a kill between them
+   leaves to the spare never becomes the tail. */
 static int use_spare(struct ki_log *log, struct log_index *index,
 		     struct log_census *census)
 {
