@@ -144,7 +144,7 @@ HOT static inline enum kiln_status hot(struct kiln *kiln,
 				       struct kiln_blob **out_blob,
 				       struct ki_slot **out_slot)
 {
-	struct ki_slot *slot = ki_slot_try_get();
+	struct ki_slot *slot = ki_slot_mine;
 
 	*out_slot = slot;
 	return __builtin_expect(!slot, 0) ? KILN_MISS
@@ -172,7 +172,7 @@ static enum kiln_status glance(struct kiln *kiln, const struct kiln_key *key,
 			       struct kiln_blob **out_blob,
 			       struct ki_slot **out_slot)
 {
-	struct ki_slot *slot = ki_slot_try_get();
+	struct ki_slot *slot = ki_slot_mine;
 	struct kiln_tier *store = kiln->tiers[0];
 	enum kiln_status status;
 	const void *metadata;

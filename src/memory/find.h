@@ -32,32 +32,9 @@ struct ki_memory {
 	uint64_t failure_bytes;
 };
 
-static inline void ki_memory_count_hit(struct ki_memory *memory,
-				       struct ki_slot *slot)
+/* A sum of its own column.  Only this thread writes here. */
+static inline uint64_t ki_memory_raise(_Atomic uint64_t *sum, uint64_t n)
 {
-	_Atomic uint64_t *hits;
-	uint64_t n;
-
-	if (__builtin_expect(!slot || memory->owner < 0, 0)) {
-		atomic_fetch_add_explicit(&memory->hits, 1,
-					  memory_order_relaxed);
-		return;
-	}
-	/* Only this thread writes here. */
-	hits = &slot->hits[memory->owner];
-	n = atomic_load_explicit(hits, memory_order_relaxed) + 1;
-	atomic_store_explicit(hits, n, memory_order_relaxed);
-	if (__builtin_expect(!(n % KI_HITS_PER_TICK), 0) && memory->options.due)
-		atomic_store_explicit(memory->options.due, 1,
-				      memory_order_relaxed);
-}
-
-/* Only this thread writes here. */
-static inline uint64_t ki_memory_add_look(struct ki_memory *memory,
-					  struct ki_slot *slot,
-					  enum ki_look what, uint64_t n)
-{
-	_Atomic uint64_t *sum = &slot->looks[memory->owner][what];
 	uint64_t now = atomic_load_explicit(sum, memory_order_relaxed) + n;
 
 	atomic_store_explicit(sum, now, memory_order_relaxed);
@@ -71,22 +48,35 @@ static inline void ki_memory_tick_at(struct ki_memory *memory, uint64_t n)
 				      memory_order_relaxed);
 }
 
+static inline void ki_memory_count_hit(struct ki_memory *memory,
+				       struct ki_slot *slot)
+{
+	if (__builtin_expect(!slot || memory->owner < 0, 0))
+		atomic_fetch_add_explicit(&memory->hits, 1,
+					  memory_order_relaxed);
+	else
+		ki_memory_tick_at(memory,
+				  ki_memory_raise(&slot->hits[memory->owner], 1));
+}
+
 /* A look at a store by a pinned slot, where ki_memory_counts_looks(). */
 static inline void ki_memory_count_hit_at(struct ki_memory *memory,
 					  struct ki_slot *slot, uint64_t size,
 					  uint64_t saved_ns)
 {
-	(void)ki_memory_add_look(memory, slot, KI_LOOK_BYTES, size);
-	(void)ki_memory_add_look(memory, slot, KI_LOOK_SAVED_NS, saved_ns);
-	ki_memory_tick_at(memory,
-			  ki_memory_add_look(memory, slot, KI_LOOK_HITS, 1));
+	_Atomic uint64_t *looks = slot->looks[memory->owner];
+
+	(void)ki_memory_raise(&looks[KI_LOOK_BYTES], size);
+	(void)ki_memory_raise(&looks[KI_LOOK_SAVED_NS], saved_ns);
+	ki_memory_tick_at(memory, ki_memory_raise(&looks[KI_LOOK_HITS], 1));
 }
 
 static inline void ki_memory_count_miss_at(struct ki_memory *memory,
 					   struct ki_slot *slot)
 {
-	ki_memory_tick_at(memory,
-			  ki_memory_add_look(memory, slot, KI_LOOK_MISSES, 1));
+	_Atomic uint64_t *looks = slot->looks[memory->owner];
+
+	ki_memory_tick_at(memory, ki_memory_raise(&looks[KI_LOOK_MISSES], 1));
 }
 
 /*

@@ -3,6 +3,7 @@
 #include "harness/harness.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -660,37 +661,88 @@ static void *vanish(void *arg)
 
 #define STACK_BYTES ((size_t)64 << 10)
 
-/* Each with a stack of its own: on a dead one's it would take the slot too. */
-static void slots_of_the_dead_are_reclaimed(void **state)
+static pthread_t start_on(char *stack, void *(*body)(void *), void *arg)
 {
-	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
-	char *stacks = aligned_alloc(4096, 300 * STACK_BYTES);
 	pthread_attr_t attributes;
 	pthread_t thread;
 
-	assert_non_null(stacks);
-	put(memory, 1, 1, 8);
 	pthread_attr_init(&attributes);
-	for (size_t i = 0; i < 300; i++) {
-		assert_int_equal(pthread_attr_setstack(&attributes,
-						       stacks + i * STACK_BYTES,
-						       STACK_BYTES),
-				 0);
-		assert_int_equal(
-			pthread_create(&thread, &attributes, vanish, memory),
-			0);
-		pthread_join(thread, NULL);
-	}
+	if (pthread_attr_setstack(&attributes, stack, STACK_BYTES) ||
+	    pthread_create(&thread, &attributes, body, arg))
+		abort();
 	pthread_attr_destroy(&attributes);
+	return thread;
+}
+
+static void slots_of_the_dead_are_reclaimed(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	char *stack = aligned_alloc(4096, STACK_BYTES);
+
+	assert_non_null(stack);
+	put(memory, 1, 1, 8);
+	for (size_t i = 0; i < 300; i++)
+		pthread_join(start_on(stack, vanish, memory), NULL);
 	assert_true(ki_slots_n_used() <= 66);
 	assert_int_equal(ki_memory_hits(memory), 300);
 	ki_memory_free(memory);
-	free(stacks);
+	free(stack);
+}
+
+/* Its thread-local variables lie where those of the dead one were. */
+static void a_thread_in_a_dead_ones_place_keeps_its_pin(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	char *stack = aligned_alloc(4096, 2 * STACK_BYTES);
+	struct reader reader;
+	uint64_t tag;
+	int seen;
+
+	assert_non_null(stack);
+	put(memory, 1, 1, 8);
+	pthread_join(start_on(stack, vanish, memory), NULL);
+	pthread_barrier_init(&reader.barrier, NULL, 2);
+	reader.thread = start_on(stack, read_until_told, &reader);
+	pthread_barrier_wait(&reader.barrier);
+	tag = ki_slots_retire();
+	/* Enough for the dead to be looked for. */
+	for (size_t i = 0; i < 200; i++)
+		pthread_join(start_on(stack + STACK_BYTES, vanish, memory),
+			     NULL);
+	seen = ki_slots_passed() <= tag;
+	reader_end(&reader);
+	assert_true(seen);
+	assert_true(ki_slots_passed() > tag);
+	ki_memory_free(memory);
+	free(stack);
 }
 
 #endif
 
 #ifdef HAS_FORKS
+#ifndef NDEBUG
+static void pins_do_not_nest(void **state)
+{
+	struct kiln_blob *blob;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(kiln_blob_copy("x", 1, &blob), KILN_OK);
+	ki_slots_prepare();
+	pid = fork();
+	if (!pid) {
+		(void)!freopen("/dev/null", "w", stderr);
+		signal(SIGABRT, SIG_DFL);
+		(void)ki_slot_enter();
+		kiln_blob_unref(blob);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	kiln_blob_unref(blob);
+}
+#endif
+
 /* S40: readers that the child does not have keep nothing there. */
 static void fork_resets_slots(void **state)
 {
@@ -1147,8 +1199,12 @@ int main(void)
 		cmocka_unit_test(builds_that_need_each_other_do_not_wait),
 #ifdef HAS_VANISHING_THREADS
 		cmocka_unit_test(slots_of_the_dead_are_reclaimed),
+		cmocka_unit_test(a_thread_in_a_dead_ones_place_keeps_its_pin),
 #endif
 #ifdef HAS_FORKS
+#ifndef NDEBUG
+		cmocka_unit_test(pins_do_not_nest),
+#endif
 		cmocka_unit_test(fork_resets_slots),
 		cmocka_unit_test(a_forked_child_can_free),
 #endif

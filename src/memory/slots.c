@@ -60,7 +60,7 @@
 #define CROWD_MIN 64
 
 struct ki_slots ki_slots = { .epoch = 1 };
-static __thread struct ki_slot *mine;
+__thread struct ki_slot *ki_slot_mine;
 
 /* A plain mutex: fork handlers of several modules run inside each other. */
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
@@ -78,30 +78,11 @@ static uint64_t retired_looks[KI_SLOT_OWNERS][KI_SLOT_LOOKS];
 
 /* ---- Slots ----------------------------------------------------------------- */
 
-/* A place that another thread has stays its own: who finds no guess asks its
-   thread-local variable. */
-static void make_findable_locked(struct ki_slot *slot, uintptr_t pointer)
-{
-	struct ki_slot *nobody = NULL;
-
-	atomic_store_explicit(&slot->pointer, pointer, memory_order_relaxed);
-	atomic_compare_exchange_strong(ki_slot_guess(pointer), &nobody, slot);
-}
-
-static void hide_locked(struct ki_slot *slot)
-{
-	uintptr_t pointer = atomic_exchange(&slot->pointer, 0);
-	struct ki_slot *found = slot;
-
-	atomic_compare_exchange_strong(ki_slot_guess(pointer), &found, NULL);
-}
-
 /* Move what the slot has counted to where it is not lost, and free it. */
 static void empty_locked(struct ki_slot *slot)
 {
 	size_t i, l;
 
-	hide_locked(slot);
 	for (i = 0; i < KI_SLOT_COUNTS; i++) {
 		uint64_t word = atomic_load_explicit(&slot->counts[i],
 						     memory_order_relaxed);
@@ -131,7 +112,7 @@ static void thread_exits(void *arg)
 	pthread_mutex_lock(&registry);
 	empty_locked(slot);
 	pthread_mutex_unlock(&registry);
-	mine = NULL;
+	ki_slot_mine = NULL;
 }
 
 static void before_fork(void)
@@ -149,10 +130,10 @@ static void after_fork_in_child(void)
 	struct ki_slot *slot;
 
 	for (slot = slots; slot; slot = slot->next)
-		if (slot != mine && slot->thread)
+		if (slot != ki_slot_mine && slot->thread)
 			empty_locked(slot);
-	if (mine)
-		mine->thread = ki_thread_id();
+	if (ki_slot_mine)
+		ki_slot_mine->thread = ki_thread_id();
 	(void)ki_process_barrier_prepare();
 	pthread_mutex_unlock(&registry);
 }
@@ -221,7 +202,6 @@ static struct ki_slot *new_slot(void)
 	if (slot) {
 		slot->thread = thread;
 		n_used++;
-		make_findable_locked(slot, ki_thread_pointer());
 	}
 	pthread_mutex_unlock(&registry);
 	if (slot && pthread_setspecific(exit_key, slot)) {
@@ -233,9 +213,9 @@ static struct ki_slot *new_slot(void)
 
 struct ki_slot *ki_slot_get(void)
 {
-	if (!mine)
-		mine = new_slot();
-	return mine;
+	if (!ki_slot_mine)
+		ki_slot_mine = new_slot();
+	return ki_slot_mine;
 }
 
 size_t ki_slots_n_used(void)
@@ -335,7 +315,7 @@ __attribute__((noinline, cold)) static void drop_slowly(struct kiln_blob *blob)
  */
 static void drop(struct kiln_blob *blob)
 {
-	struct ki_slot *slot = ki_slot_try_get();
+	struct ki_slot *slot = ki_slot_mine;
 	int done, is_ending;
 
 	if (__builtin_expect(!slot, 0)) {

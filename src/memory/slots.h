@@ -15,11 +15,13 @@
  *
  * Reading    ki_slot_enter(), look, take a reference, ki_slot_leave().  No
  *            lock in between, and no call but a tier's glance().  Pins do not
- *            nest: dropping a blob would end the pin.
+ *            nest: kiln_blob_unref() pins too, and its leaving would end the
+ *            pin around it.  Builds with assertions stop there.
  * Removing   make it unreachable, tag it with ki_slots_retire(), and free it
  *            when ki_slots_passed() says that no thread can see it any more.
  */
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,61 +42,26 @@ struct ki_slot {
 	_Atomic uint64_t hits[KI_SLOT_OWNERS];
 	_Atomic uint64_t looks[KI_SLOT_OWNERS][KI_SLOT_LOOKS];
 	_Atomic uint64_t counts[KI_SLOT_COUNTS]; /* address 48, count 16 bits */
-	_Atomic uintptr_t pointer;		 /* of its thread */
 	/* Under the registry's mutex. */
 	_Alignas(64) struct ki_slot *next;
 	uint64_t thread; /* 0: free */
 };
 
-#define KI_SLOT_GUESSES 1024
-
 struct ki_slots {
 	_Alignas(64) _Atomic uint64_t epoch;
 	_Atomic int is_cheap;	   /* the other side has the barrier */
 	_Atomic unsigned n_ending; /* blobs whose counting is being ended */
-	/* Where a thread looks first, by its thread pointer: a thread-local
-	   variable of a library that may be loaded late costs a call. */
-	_Alignas(64) struct ki_slot *_Atomic guesses[KI_SLOT_GUESSES];
 };
+
+#pragma GCC visibility push(hidden)
 extern struct ki_slots ki_slots;
+/* The calling thread's slot, or NULL.  Whatever else is known of a thread (its
+   number, where its stack lies) may be another's after its death. */
+extern __thread struct ki_slot *ki_slot_mine;
+#pragma GCC visibility pop
 
 /* The calling thread's slot, made at its first use; NULL without memory. */
 struct ki_slot *ki_slot_get(void);
-
-/* Different in every living thread, the same as long as one lives. */
-static inline uintptr_t ki_thread_pointer(void)
-{
-	uintptr_t pointer;
-
-#if defined(__x86_64__)
-	__asm__("mov %%fs:0, %0" : "=r"(pointer));
-#elif defined(__aarch64__)
-	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
-#else
-	pointer = (uintptr_t)__builtin_thread_pointer();
-#endif
-	return pointer;
-}
-
-/* Stacks, and with them thread pointers, lie some pages apart, or megabytes. */
-static inline struct ki_slot *_Atomic *ki_slot_guess(uintptr_t pointer)
-{
-	return &ki_slots.guesses[(pointer >> 12 ^ pointer >> 21) %
-				 KI_SLOT_GUESSES];
-}
-
-/* The calling thread's slot if it can be had without a call, or NULL. */
-static inline struct ki_slot *ki_slot_try_get(void)
-{
-	uintptr_t pointer = ki_thread_pointer();
-	struct ki_slot *slot = atomic_load_explicit(ki_slot_guess(pointer),
-						    memory_order_acquire);
-
-	return slot && atomic_load_explicit(&slot->pointer,
-					    memory_order_relaxed) == pointer
-		       ? slot
-		       : NULL;
-}
 
 /*
  * The pin must be seen by whoever removes before this thread looks at
@@ -106,6 +73,7 @@ static inline void ki_slot_pin(struct ki_slot *slot)
 	uint64_t epoch =
 		atomic_load_explicit(&ki_slots.epoch, memory_order_acquire);
 
+	assert(!atomic_load_explicit(&slot->pin, memory_order_relaxed));
 	if (__builtin_expect(atomic_load_explicit(&ki_slots.is_cheap,
 						  memory_order_relaxed),
 			     1)) {
@@ -118,10 +86,8 @@ static inline void ki_slot_pin(struct ki_slot *slot)
 
 static inline struct ki_slot *ki_slot_enter(void)
 {
-	struct ki_slot *slot = ki_slot_try_get();
+	struct ki_slot *slot = ki_slot_mine ? ki_slot_mine : ki_slot_get();
 
-	if (!slot)
-		slot = ki_slot_get();
 	if (slot)
 		ki_slot_pin(slot);
 	return slot;
