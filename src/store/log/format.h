@@ -273,6 +273,7 @@ static inline int log_is_before(uint32_t a, uint32_t b)
 #define LOG_OWN_FILE	0x0001u /* `segment` is 0: the file's name says it */
 #define LOG_COMPRESSED	0x0002u /* value: size as u64, then a zstd frame */
 #define LOG_TOMBSTONE	0x0004u /* the key was removed here; no value */
+#define LOG_VOID	0x0008u /* a put took it back: to nobody an entry */
 #define LOG_KNOWN_FLAGS (LOG_OWN_FILE | LOG_TOMBSTONE)
 #define LOG_MUST_KNOW	0x00ffu
 #define LOG_SIGNED	0x0100u /* metadata has a signature */

@@ -420,6 +420,9 @@ void ki_log_record_init(struct log_record *record, const struct kiln_key *key,
 			uint32_t flags, uint64_t now_s);
 /* Set the segment, then the header's sum. */
 void ki_log_record_seal(struct log_record *record, uint32_t segment);
+/* No word leads to this record or ever will: nor shall an index made anew. */
+void ki_log_record_void(struct ki_log *log, int fd, struct log_record *record,
+			uint32_t number, uint32_t units);
 /* Whether these are the first bytes of a sound record of this segment. */
 int ki_log_record_is_sound(const struct log_record *record, uint32_t segment,
 			   uint32_t units);

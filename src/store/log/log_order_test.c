@@ -86,12 +86,16 @@ static const struct {
 	  { { 6, 20, 6, 20, LOG_TOMBSTONE, 0 },
 	    { 6, 40, 5, 10, LOG_COPY, 100 } },
 	  0 },
-	{ "two that do not replace: the first",
+	{ "two that do not replace: the second found nothing",
 	  { { 5, 10, 5, 10, 0, 100 }, { 5, 40, 5, 40, 0, 200 } },
+	  200 },
+	{ "one that does not replace found something, and was taken back",
+	  { { 5, 10, 5, 10, LOG_REPLACES, 100 },
+	    { 5, 40, 5, 40, LOG_VOID, 200 } },
 	  100 },
-	{ "one that does not replace finds something, and is not led to",
-	  { { 5, 10, 5, 10, LOG_REPLACES, 100 }, { 5, 40, 5, 40, 0, 200 } },
-	  100 },
+	{ "only one, which was taken back",
+	  { { 5, 10, 5, 10, LOG_VOID, 100 } },
+	  0 },
 	{ "across the end of the numbers",
 	  { { 2, 0, UINT32_MAX, 10, LOG_OWN_FILE | LOG_REPLACES, 300 },
 	    { 1, 20, 1, 20, LOG_REPLACES, 100 } },
@@ -317,6 +321,72 @@ static void what_is_found_is_what_an_index_made_anew_finds(void **state)
 	}
 }
 
+/* ---- Two that only create ------------------------------------------------ */
+
+static _Atomic uint64_t *hidden_slot;
+static uint64_t hidden_word;
+
+/* Just before our record is written, one that took its room before ours is
+   led to. */
+static ssize_t preceded(const struct ki_sys *sys, int fd,
+			const struct ki_piece *pieces, int n_pieces,
+			uint64_t offset)
+{
+	if (is_armed && n_pieces > 1) {
+		is_armed = 0;
+		*hidden_slot = hidden_word;
+	}
+	return ki_sys_posix.pwritev(&ki_sys_posix, fd, pieces, n_pieces,
+				    offset);
+}
+
+static void hide_word(struct store *store)
+{
+	struct log_index *index = ((struct ki_log *)store->tier)->index;
+	uint64_t slot = 0;
+
+	while (!index->words[slot])
+		slot++;
+	hidden_slot = &index->words[slot];
+	hidden_word = atomic_exchange(hidden_slot, 0);
+}
+
+/* Whichever of them took its room first. */
+static void of_two_that_create_the_settled_one_is_found_anew(void **state)
+{
+	unsigned i;
+
+	for (i = 0; i < 4; i++) {
+		struct store store = store_new(2 << 20, 0);
+		struct ki_sys sys = ki_sys_posix;
+
+		store_close(&store);
+		store.options.flags = i / 2 ? KILN_OPEN_GUEST : 0;
+		sys.pwritev = i % 2 ? preceded : overtaken;
+		store.options.sys = &sys;
+		store_open(&store);
+		other = store_beside(&store, 0);
+		store_close(&other);
+		other.options.sys = &ki_sys_posix;
+		store_open(&other);
+		other_size = SMALL + 1;
+		other_flags = 0;
+		if (i % 2) {
+			assert_int_equal(store_put(&other, KEY, SMALL + 1, 0),
+					 KILN_OK);
+			hide_word(&other);
+		}
+		is_armed = 1;
+		assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_EXISTS);
+		assert_false(is_armed);
+		assert_int_equal(store_get(&other, KEY, SMALL + 1), KILN_OK);
+		store_close(&other);
+		lose_index(&store);
+		assert_int_equal(store_get(&store, KEY, SMALL + 1), KILN_OK);
+		store_free(&store);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -326,6 +396,8 @@ int main(void)
 		cmocka_unit_test(what_is_removed_stays_away_from_a_full_tail),
 		cmocka_unit_test(
 			what_is_found_is_what_an_index_made_anew_finds),
+		cmocka_unit_test(
+			of_two_that_create_the_settled_one_is_found_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

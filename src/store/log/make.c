@@ -160,16 +160,15 @@ struct digest {
  * were written: copies lie above, files of their own have higher numbers.  None
  * is met before what is earlier by order and lies in a segment's tail.
  *
- * In their order, a record that replaces counts, a tombstone removes, and one
- * that does not replace counts if nothing is there.  A copy was what the index
- * led to when it was made, so it counts like one that replaces.
+ * In their order, a record takes the place of what is there and a tombstone
+ * removes it: a put that only creates found nothing before it, and what it
+ * wrote is void if it turned out to be the second of two.
  */
 struct rebuild {
 	struct ki_log *log;
 	struct log_index *index;
-	struct digest *digests; /* of each slot, as the next two */
+	struct digest *digests; /* of each slot, as the next */
 	uint64_t *orders;
-	uint8_t *replaces;
 	struct ki_map removed;	  /* low half of a digest -> struct removal */
 	struct removal *removals; /* all of them */
 };
@@ -229,17 +228,6 @@ static int is_removed(const struct rebuild *rebuild, struct digest digest,
 	return removal && log_is_earlier(order, removal->order);
 }
 
-/* Whether it takes the place of what is known of its key so far. */
-static int counts(const struct rebuild *rebuild, uint64_t slot, uint64_t order,
-		  int replaces)
-{
-	int is_earlier = log_is_earlier(order, rebuild->orders[slot]);
-
-	if (replaces)
-		return !rebuild->replaces[slot] || !is_earlier;
-	return !rebuild->replaces[slot] && is_earlier;
-}
-
 /* What this record did, done again. */
 static enum kiln_status replay(struct rebuild *rebuild,
 			       const struct log_record *record, uint32_t number,
@@ -248,13 +236,14 @@ static enum kiln_status replay(struct rebuild *rebuild,
 	struct digest digest = { ki_digest_low(record->digest),
 				 ki_digest_high(record->digest) };
 	struct log_index *index = rebuild->index;
-	int replaces = !!(record->flags & (LOG_REPLACES | LOG_COPY));
 	uint64_t word =
 		log_word(ki_log_tag_of(digest.low),
 			 log_class_of(log_record_bytes(record)), number, units);
 	uint64_t slot, order = record->order;
 	int there = find_digest(rebuild, digest, &slot);
 
+	if (record->flags & LOG_VOID)
+		return KILN_OK;
 	if (record->flags & LOG_TOMBSTONE) {
 		if (there && log_is_earlier(rebuild->orders[slot], order))
 			(void)ki_log_word_swap(index, slot, index->words[slot],
@@ -262,7 +251,7 @@ static enum kiln_status replay(struct rebuild *rebuild,
 		return note_removal(rebuild, digest, order);
 	}
 	if (is_removed(rebuild, digest, order) ||
-	    (there && !counts(rebuild, slot, order, replaces)))
+	    (there && log_is_earlier(order, rebuild->orders[slot])))
 		return KILN_OK;
 	if (there)
 		(void)ki_log_word_swap(index, slot, index->words[slot], word);
@@ -270,7 +259,6 @@ static enum kiln_status replay(struct rebuild *rebuild,
 		return note_removal(rebuild, digest, order);
 	rebuild->digests[slot] = digest;
 	rebuild->orders[slot] = order;
-	rebuild->replaces[slot] = (uint8_t)replaces;
 	return KILN_OK;
 }
 
@@ -329,8 +317,7 @@ static enum kiln_status replay_all(struct ki_log *log, struct log_index *index,
 	ki_map_init(&rebuild.removed);
 	rebuild.digests = calloc(n_slots, sizeof(*rebuild.digests));
 	rebuild.orders = calloc(n_slots, sizeof(*rebuild.orders));
-	rebuild.replaces = calloc(n_slots, sizeof(*rebuild.replaces));
-	if (!rebuild.digests || !rebuild.orders || !rebuild.replaces || !window)
+	if (!rebuild.digests || !rebuild.orders || !window)
 		goto out;
 	status = KILN_OK;
 	for (i = 0; i < census->n_files && !status; i++)
@@ -345,7 +332,6 @@ out:
 	ki_map_fini(&rebuild.removed);
 	free(rebuild.digests);
 	free(rebuild.orders);
-	free(rebuild.replaces);
 	free(window);
 	return status;
 }

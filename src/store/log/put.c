@@ -55,7 +55,7 @@ struct put {
 	uint32_t number;
 	uint64_t word; /* not tentative */
 	int published; /* and its word was out, in some index */
-	uint64_t slot; /* where */
+	int is_out;    /* and was so when last looked at */
 };
 
 /* ---- Writing --------------------------------------------------------- */
@@ -359,7 +359,7 @@ static enum kiln_status choose_slot(struct ki_log *log, struct log_index *index,
    the buckets changed meanwhile. */
 static enum kiln_status publish_new(struct ki_log *log, struct log_index *index,
 				    struct put *put, uint64_t tentative,
-				    int refuse)
+				    int refuse, uint64_t *out_slot)
 {
 	uint64_t slots[2], slot = 0, word = 0;
 	enum kiln_status status;
@@ -372,8 +372,8 @@ static enum kiln_status publish_new(struct ki_log *log, struct log_index *index,
 	if (!ki_log_word_swap(index, slot, word, put->word | tentative))
 		return LOG_AGAIN;
 	index->marks[slot] = 0;
-	put->slot = slot;
-	put->published = 1;
+	put->published = put->is_out = 1;
+	*out_slot = slot;
 	return KILN_OK;
 }
 
@@ -429,8 +429,7 @@ static int is_own_word(const struct log_index *index, const struct put *put,
 }
 
 static enum kiln_status look_around(struct ki_log *log, struct log_index *index,
-				    const struct put *put,
-				    struct look *out_look)
+				    struct put *put, struct look *out_look)
 {
 	uint64_t slots[2];
 	unsigned i;
@@ -466,6 +465,7 @@ static enum kiln_status look_around(struct ki_log *log, struct log_index *index,
 		}
 		note_mate(put, &mate, out_look);
 	}
+	put->is_out = !!out_look->own.word;
 	return KILN_OK;
 }
 
@@ -503,14 +503,51 @@ static enum kiln_status settle(struct ki_log *log, struct log_index *index,
 	return is_own ? KILN_OK : KILN_EXISTS;
 }
 
-/* What is written is of no use: no word leads to it, or will. */
+/* An index made anew from the records would find it. */
+static void void_record(struct ki_log *log, struct log_index *index,
+			const struct put *put)
+{
+	struct log_record record = put->record;
+	struct log_target target;
+
+	if (ki_log_target_open(log, index, put->number, &target))
+		return;
+	ki_log_record_void(log, target.fd, &record, put->number,
+			   log_word_units(put->word));
+	ki_log_target_close(log, &target);
+}
+
+/* What is written is of no use.  If no word leads to it, none ever will. */
 static void forget_record(struct ki_log *log, struct log_index *index,
 			  struct put *put)
 {
-	put->written = 0;
-	put->published = 0;
+	if (!put->written)
+		return;
+	put->written = put->published = 0;
+	if (put->is_out)
+		return;
 	if (put->record.flags & LOG_OWN_FILE)
 		unlink_own_file(log, index, put->number);
+	else
+		void_record(log, index, put);
+}
+
+/* Our word from where we put it, if it still is there. */
+static void take_back(struct log_index *index, struct put *put,
+		      uint64_t tentative)
+{
+	uint64_t slots[2];
+	unsigned i;
+
+	ki_log_slots_of(index, put->key->digest_low, put->key->digest_high,
+			slots);
+	for (i = 0; i < 2 * LOG_WORDS; i++) {
+		uint64_t slot = slots[i / LOG_WORDS] + i % LOG_WORDS;
+
+		if (index->words[slot] == (put->word | tentative) &&
+		    ki_log_word_swap(index, slot, put->word | tentative, 0))
+			put->is_out = 0;
+	}
 }
 
 /* One step of create().  LOG_AGAIN: look again. */
@@ -519,6 +556,7 @@ static enum kiln_status create_step(struct ki_log *log, struct log_index *index,
 				    struct mate *seen)
 {
 	struct look look;
+	uint64_t slot;
 	enum kiln_status status = look_around(log, index, put, &look);
 
 	if (status)
@@ -527,8 +565,12 @@ static enum kiln_status create_step(struct ki_log *log, struct log_index *index,
 		return KILN_OK;
 	if (look.settled.word && !look.own.word)
 		return KILN_EXISTS;
-	if (look.settled.word)
-		return clear(index, &look.own) ? KILN_EXISTS : LOG_AGAIN;
+	if (look.settled.word) {
+		if (!clear(index, &look.own))
+			return LOG_AGAIN;
+		put->is_out = 0;
+		return KILN_EXISTS;
+	}
 	if (look.higher.word) {
 		(void)clear(index, &look.higher);
 		return LOG_AGAIN;
@@ -544,9 +586,9 @@ static enum kiln_status create_step(struct ki_log *log, struct log_index *index,
 		forget_record(log, index, put);
 		return LOG_AGAIN;
 	}
-	status = publish_new(log, index, put, LOG_TENTATIVE, refuse);
+	status = publish_new(log, index, put, LOG_TENTATIVE, refuse, &slot);
 	if (!status)
-		*seen = (struct mate){ .slot = put->slot,
+		*seen = (struct mate){ .slot = slot,
 				       .word = put->word | LOG_TENTATIVE };
 	return status ? status : LOG_AGAIN;
 }
@@ -566,9 +608,8 @@ static enum kiln_status create(struct ki_log *log, struct log_index *index,
 	}
 	if (status == KILN_OK || status == KILN_EXISTS)
 		return status;
-	if (put->published)
-		(void)ki_log_word_swap(index, put->slot,
-				       put->word | LOG_TENTATIVE, 0);
+	if (put->is_out)
+		take_back(index, put, LOG_TENTATIVE);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
 
@@ -582,6 +623,7 @@ static enum kiln_status give_way(struct ki_log *log, struct log_index *index,
 {
 	if (look->own.word && !clear(index, &look->own))
 		return LOG_AGAIN;
+	put->is_out = 0;
 	forget_record(log, index, put);
 	return look->newer.flags & LOG_REPLACES ? KILN_OK : LOG_AGAIN;
 }
@@ -593,6 +635,7 @@ static enum kiln_status replace_step(struct ki_log *log,
 {
 	struct look look;
 	const struct mate *other;
+	uint64_t slot;
 	enum kiln_status status = look_around(log, index, put, &look);
 
 	if (status)
@@ -608,7 +651,7 @@ static enum kiln_status replace_step(struct ki_log *log,
 	if (!other->word) {
 		if (*published)
 			return KILN_OK;
-		status = publish_new(log, index, put, 0, refuse);
+		status = publish_new(log, index, put, 0, refuse, &slot);
 		*published = !status;
 		return status ? status : LOG_AGAIN;
 	}
@@ -617,8 +660,7 @@ static enum kiln_status replace_step(struct ki_log *log,
 		return LOG_AGAIN;
 	if (!*published) {
 		index->marks[other->slot] = 0;
-		put->slot = other->slot;
-		*published = 1;
+		*published = put->published = put->is_out = 1;
 	}
 	if (other->flags & LOG_OWN_FILE)
 		unlink_own_file(log, index, other->number);
@@ -645,8 +687,7 @@ static int number_is_live(const struct log_index *index, uint32_t number)
 }
 
 /* Or carried over, wherever that is now. */
-static int is_live(struct ki_log *log, struct log_index *index,
-		   const struct put *put)
+static int is_live(struct ki_log *log, struct log_index *index, struct put *put)
 {
 	struct look look;
 
@@ -674,7 +715,7 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 	if (!put->written)
 		return status;
 	if (status == KILN_OK && !is_live(log, index, put)) {
-		(void)ki_log_word_swap(index, put->slot, put->word, 0);
+		take_back(index, put, 0);
 		return KILN_E_TIMEOUT;
 	}
 	return status;

@@ -50,6 +50,15 @@ void ki_log_record_seal(struct log_record *record, uint32_t segment)
 	record->header_sum = header_sum(record);
 }
 
+void ki_log_record_void(struct ki_log *log, int fd, struct log_record *record,
+			uint32_t number, uint32_t units)
+{
+	record->flags |= LOG_VOID;
+	ki_log_record_seal(record, number);
+	(void)ki_pwrite_all(log->sys, fd, record, sizeof(*record),
+			    (uint64_t)units * LOG_UNIT);
+}
+
 /* ---- Reading --------------------------------------------------------- */
 
 int ki_log_record_is_sound(const struct log_record *record, uint32_t segment,
