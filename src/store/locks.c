@@ -117,22 +117,25 @@ void ki_unlock(const struct ki_sys *sys, struct ki_lock *lock)
 /*
  * Numbers of processes mean something in one namespace of one machine, as long
  * as it runs: the file may be on a network, and namespaces have the same
- * numbers everywhere.
+ * numbers everywhere.  0: it cannot be known, or not at the moment; then nobody
+ * is known to be dead.
  */
 static uint64_t self(struct ki_lock_file *file)
 {
 	const struct ki_sys *sys = file->sys;
-	uint64_t process = file->process, where[3] = { 0 };
+	uint64_t process = file->process, start, where[3] = { 0 };
 	struct ki_file_info info;
 
 	if (process)
 		return process;
-	ki_boot_id(sys, (uint8_t *)where);
-	if (!sys->stat(sys, "/proc/self/ns/pid", &info))
-		where[2] = info.inode;
+	start = ki_process_start(ki_process_id());
+	if (!start || ki_boot_id(sys, (uint8_t *)where) ||
+	    sys->stat(sys, "/proc/self/ns/pid", &info))
+		return 0;
+	where[2] = info.inode;
 	process = ki_xxh3_64(where, sizeof(where)) << 32 |
 		  (uint32_t)ki_process_id();
-	file->process_start = ki_process_start(ki_process_id());
+	file->process_start = start;
 	file->process = process;
 	return process;
 }
@@ -144,7 +147,9 @@ static uint64_t offset_of(const struct kiln_key *key)
 
 static int is_dead(struct ki_lock_file *file, const struct holder *holder)
 {
-	return holder->process && holder->process >> 32 == self(file) >> 32 &&
+	uint64_t me = self(file);
+
+	return me && holder->process && holder->process >> 32 == me >> 32 &&
 	       (uint32_t)holder->process <= INT32_MAX &&
 	       !ki_process_alive((int)(uint32_t)holder->process, holder->start);
 }

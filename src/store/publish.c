@@ -49,10 +49,11 @@ void ki_writer_init(const struct ki_sys *sys, struct ki_writer *writer)
 {
 	uint8_t boot[16];
 
-	ki_boot_id(sys, boot);
-	writer->boot = ki_get_u32(boot);
+	(void)ki_boot_id(sys, boot);
 	writer->process = ki_process_id();
 	writer->start = ki_process_start(writer->process);
+	/* Of who does not know all of it, only the age of its files is known. */
+	writer->boot = writer->start ? ki_get_u32(boot) : 0;
 }
 
 /* Take "<hexadecimal><end>" from the front; 0 if it is not there. */

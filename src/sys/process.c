@@ -142,7 +142,7 @@ int ki_absolute_path(char out[KI_PATH_MAX], const char *path)
 	return ki_path_join(out, directory, path);
 }
 
-void ki_boot_id(const struct ki_sys *sys, uint8_t out[16])
+int ki_boot_id(const struct ki_sys *sys, uint8_t out[16])
 {
 	char text[64];
 	size_t n_digits = 0;
@@ -152,9 +152,11 @@ void ki_boot_id(const struct ki_sys *sys, uint8_t out[16])
 	memset(out, 0, 16);
 	fd = sys->open(sys, "/proc/sys/kernel/random/boot_id", KI_OPEN_READ, 0);
 	if (fd < 0)
-		return;
+		return fd;
 	n = sys->pread(sys, fd, text, sizeof(text), 0);
 	(void)sys->close(sys, fd);
+	if (n < 0)
+		return (int)n;
 	for (i = 0; i < n && n_digits < 32; i++) {
 		char c = text[i];
 		unsigned digit;
@@ -168,6 +170,7 @@ void ki_boot_id(const struct ki_sys *sys, uint8_t out[16])
 		out[n_digits / 2] |= (uint8_t)(digit << (n_digits % 2 ? 0 : 4));
 		n_digits++;
 	}
+	return n_digits ? 0 : -ENODATA;
 }
 
 static int read_number(const struct ki_sys *sys, const char *path,

@@ -214,8 +214,9 @@ int ki_executable(char out[KI_PATH_MAX]);
 uint64_t ki_file_size_max(void);
 /* The path from the root, against the working directory; -errno. */
 int ki_absolute_path(char out[KI_PATH_MAX], const char *path);
-/* 16 bytes that change at each boot (zeros if unknown). */
-void ki_boot_id(const struct ki_sys *sys, uint8_t out[16]);
+/* 16 bytes that change at each boot; zeros and -errno if they cannot be read:
+   -ENOENT where there is no /proc, others for the moment. */
+int ki_boot_id(const struct ki_sys *sys, uint8_t out[16]);
 /* The system's memory pressure of this cgroup, in percent; -1 unknown. */
 int ki_cgroup_memory_percent(const struct ki_sys *sys);
 

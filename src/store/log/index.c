@@ -63,15 +63,17 @@ static uint64_t fixed_sum(const struct log_fixed *fixed)
 	return ki_xxh3_64(fixed, offsetof(struct log_fixed, sum));
 }
 
+static int is_sound(const struct log_fixed *fixed)
+{
+	return fixed->magic == LOG_INDEX_MAGIC &&
+	       fixed->sum == fixed_sum(fixed);
+}
+
 const struct log_fixed *ki_log_fixed(const struct log_header *header)
 {
-	if (header->fixed.magic == LOG_INDEX_MAGIC &&
-	    header->fixed.sum == fixed_sum(&header->fixed))
+	if (is_sound(&header->fixed))
 		return &header->fixed;
-	if (header->fixed_again.magic == LOG_INDEX_MAGIC &&
-	    header->fixed_again.sum == fixed_sum(&header->fixed_again))
-		return &header->fixed_again;
-	return NULL;
+	return is_sound(&header->fixed_again) ? &header->fixed_again : NULL;
 }
 
 void ki_log_fixed_seal(struct log_header *header)
@@ -149,17 +151,26 @@ static int open_file(struct ki_log *log, int *out_writable)
 	return fd;
 }
 
-/* What a mapped header says, held against the file's size. */
-static enum kiln_status take_fixed(const struct log_header *header,
+/*
+ * What the header says, held against the file's size before anything is mapped:
+ * what the medium cannot give, or somebody cut off since its size was asked
+ * for, is an error here and no signal.
+ */
+static enum kiln_status take_fixed(const struct ki_sys *sys, int fd,
 				   uint64_t size, struct log_fixed *out_fixed,
-				   int *out_damaged)
+				   int *out_mend, int *out_damaged)
 {
-	const struct log_fixed *fixed = ki_log_fixed(header);
+	int err = ki_pread_all(sys, fd, out_fixed, sizeof(*out_fixed), 0);
 
-	*out_damaged = 1;
-	if (!fixed)
+	*out_mend = !err && !is_sound(out_fixed);
+	if (*out_mend)
+		err = ki_pread_all(sys, fd, out_fixed, sizeof(*out_fixed),
+				   offsetof(struct log_header, fixed_again));
+	*out_damaged = !err || err == -ENODATA;
+	if (err && err != -ENODATA)
+		return ki_log_status(err);
+	if (err || !is_sound(out_fixed))
 		return KILN_E_FORMAT;
-	*out_fixed = *fixed;
 	if (out_fixed->version != LOG_VERSION || out_fixed->flags ||
 	    out_fixed->header_bytes != LOG_HEADER_BYTES) {
 		*out_damaged = 0;
@@ -236,7 +247,7 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	struct log_fixed fixed;
 	enum kiln_status status;
 	void *data = NULL;
-	int writable, err;
+	int writable, mend, err;
 	int fd = open_file(log, &writable);
 
 	*out_damaged = 0;
@@ -250,8 +261,8 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	status = err ? ki_log_status(err) : KILN_E_FORMAT;
 	if (err || !S_ISREG(info.mode))
 		goto out;
-	*out_damaged = info.size < LOG_HEADER_BYTES;
-	if (*out_damaged)
+	status = take_fixed(sys, fd, info.size, &fixed, &mend, out_damaged);
+	if (status)
 		goto out;
 	status = KILN_E_NO_MEMORY;
 	index = calloc(1, sizeof(*index));
@@ -262,8 +273,7 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	if (!err && log->guest)
 		err = open_for_guest(sys, fd, data, (size_t)info.size,
 				     &index->by_parts);
-	status = err ? ki_log_status(err)
-		     : take_fixed(data, info.size, &fixed, out_damaged);
+	status = ki_log_status(err);
 	if (status)
 		goto out;
 	index->sys = sys;
@@ -271,8 +281,7 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	index->device = info.device;
 	index->inode = info.inode;
 	ki_log_index_place(index, data, (size_t)info.size, fixed.n_buckets);
-	if (writable &&
-	    index->header->fixed.sum != fixed_sum(&index->header->fixed))
+	if (writable && mend)
 		index->header->fixed = fixed;
 	*out_index = index;
 	index = NULL;

@@ -95,27 +95,32 @@ void ki_log_build_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 /* ---- Who is building ------------------------------------------------- */
 
 /* In the index a process stands with its namespace of pids and its start.
-   Nobody has 0. */
+   Nobody has 0, which says that it cannot be known, or not at the moment. */
 static uint64_t self(struct ki_log *log)
 {
 	const struct ki_sys *sys = log->sys;
 	struct ki_file_info info;
-	uint64_t process = log->process;
+	uint64_t process = log->process, start;
 
 	if (process)
 		return process;
 	process = (uint64_t)ki_process_id();
-	log->process_start = ki_process_start((int)process);
-	if (!sys->stat(sys, "/proc/self/ns/pid", &info))
-		process |= info.inode << 32;
+	start = ki_process_start((int)process);
+	if (!start || sys->stat(sys, "/proc/self/ns/pid", &info))
+		return 0;
+	process |= info.inode << 32;
+	log->process_start = start;
 	log->process = process;
 	return process;
 }
 
-/* Numbers of processes mean nothing in another namespace: those live. */
+/* Numbers of processes mean nothing in another namespace, nor to those who do
+   not know their own: those live. */
 static int is_alive(struct ki_log *log, uint64_t process, uint64_t start)
 {
-	return process >> 32 != self(log) >> 32 ||
+	uint64_t me = self(log);
+
+	return !me || process >> 32 != me >> 32 ||
 	       (uint32_t)process > INT32_MAX ||
 	       ki_process_alive((int)(uint32_t)process, start);
 }
@@ -136,6 +141,8 @@ static struct log_builder *own_builder(struct ki_log *log,
 	const uint64_t process = self(log);
 	int i, second;
 
+	if (!process)
+		return NULL;
 	for (i = 0; i < LOG_BUILDERS; i++)
 		if (is_own_builder(log, &header->builders[i]))
 			return &header->builders[i];

@@ -79,8 +79,12 @@ unsigned ki_log_mode(const struct ki_log *log)
 
 void ki_log_boot_id(struct ki_log *log, uint64_t out_id[2])
 {
+	int err;
+
 	if (!atomic_load_explicit(&log->knows_boot, memory_order_acquire)) {
-		ki_boot_id(log->sys, (uint8_t *)out_id);
+		err = ki_boot_id(log->sys, (uint8_t *)out_id);
+		if (err && err != -ENOENT)
+			return;
 		log->boot_id[0] = out_id[0];
 		log->boot_id[1] = out_id[1];
 		log->knows_boot = 1;

@@ -253,7 +253,7 @@ void ki_log_say(struct ki_log *log, enum kiln_log_level level,
 		const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum kiln_status ki_log_status(int err);
 unsigned ki_log_mode(const struct ki_log *log);
-/* Of the boot that runs now; zeros if nobody says. */
+/* Of the boot that runs now; zeros if nobody says, or cannot at the moment. */
 void ki_log_boot_id(struct ki_log *log, uint64_t out_id[2]);
 int ki_log_segment_path(const struct ki_log *log, uint32_t number,
 			char out[KI_PATH_MAX]);

@@ -3,6 +3,7 @@
 /* What tests/damage does not ask of every store. */
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,6 +205,115 @@ static void an_index_made_anew_finds_the_same(void **state)
 	store_free(&store);
 }
 
+/* ---- Opening --------------------------------------------------------- */
+
+static char *index_path;
+static int has_cut;
+
+static int is_index(int fd)
+{
+	char name[64], where[4096];
+	ssize_t n;
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	n = readlink(name, where, sizeof(where) - 1);
+	where[n > 0 ? n : 0] = '\0';
+	return !strcmp(where, index_path);
+}
+
+/* Between the look at its size and what comes then. */
+static int cut_short(const struct ki_sys *sys, int fd,
+		     struct ki_file_info *out_info)
+{
+	int err = ki_sys_posix.fstat(&ki_sys_posix, fd, out_info);
+
+	if (!has_cut && is_index(fd))
+		has_cut = !truncate(index_path, 0);
+	return err;
+}
+
+static ssize_t read_badly(const struct ki_sys *sys, int fd, void *data,
+			  size_t size, uint64_t offset)
+{
+	if (is_index(fd))
+		return -EIO;
+	return ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
+}
+
+static void an_index_cut_short_while_it_is_opened_is_made_anew(void **state)
+{
+	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST };
+	struct ki_sys sys = ki_sys_posix;
+	unsigned i, n;
+
+	sys.fstat = cut_short;
+	for (i = 0; i < 2; i++) {
+		struct store store = store_new(8 << 20, ways[i]);
+
+		for (n = 0; n < 10; n++)
+			assert_int_equal(store_put(&store, n, 100, 0), KILN_OK);
+		store_close(&store);
+		index_path = harness_path(store.directory, "kiln.idx");
+		has_cut = 0;
+		store.options.sys = &sys;
+		store_open(&store);
+		assert_true(has_cut);
+		for (n = 0; n < 10; n++)
+			assert_int_equal(store_get(&store, n, 100), KILN_OK);
+		free(index_path);
+		store_free(&store);
+	}
+}
+
+static void an_index_that_cannot_be_read_is_an_error(void **state)
+{
+	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST,
+					 KILN_OPEN_READONLY };
+	struct store store = store_new(8 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	unsigned i;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	store_close(&store);
+	index_path = harness_path(store.directory, "kiln.idx");
+	sys.pread = read_badly;
+	for (i = 0; i < 3; i++) {
+		store.options.sys = &sys;
+		store.options.flags = ways[i];
+		assert_int_equal(ki_store_log_open(&store.options, &store.tier),
+				 KILN_E_IO);
+		store.options.sys = &ki_sys_posix;
+		store_open(&store);
+		assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+		store_close(&store);
+	}
+	free(index_path);
+	store_free(&store);
+}
+
+/* Longer than any memory: nothing of it is mapped. */
+static void an_index_that_is_too_long_is_made_anew(void **state)
+{
+	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST };
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct store store = store_new(8 << 20, ways[i]);
+		char *path = harness_path(store.directory, "kiln.idx");
+
+		assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+		store_close(&store);
+		if (truncate(path, (off_t)1 << 48))
+			assert_int_equal(truncate(path, (off_t)1 << 43), 0);
+		store_open(&store);
+		assert_int_equal(store_get(&store, 1, 100), KILN_OK);
+		free(path);
+		store_free(&store);
+	}
+}
+
+/* ---- Records --------------------------------------------------------- */
+
 /* The flags of the first record of the tail's segment, sealed again. */
 static void set_flags(struct store *store, uint32_t flags)
 {
@@ -310,9 +420,16 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_damaged_record_is_told_apart_from_a_miss),
 		cmocka_unit_test(an_index_made_anew_finds_the_same),
+		cmocka_unit_test(
+			an_index_cut_short_while_it_is_opened_is_made_anew),
+		cmocka_unit_test(an_index_that_cannot_be_read_is_an_error),
+		cmocka_unit_test(an_index_that_is_too_long_is_made_anew),
 		cmocka_unit_test(a_record_that_is_stored_otherwise_is_a_miss),
 		cmocka_unit_test(equal_digests_never_mix_up_values),
 	};
 
+	/* A sparse file of any length, where there is such a place. */
+	if (!access("/dev/shm", W_OK))
+		setenv("TMPDIR", "/dev/shm", 0);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

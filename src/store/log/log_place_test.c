@@ -664,6 +664,66 @@ static void a_build_lock_excludes_and_ends_with_its_holder(void **state)
 	store_free(&a);
 }
 
+static int open_without_proc(const struct ki_sys *sys, const char *path,
+			     unsigned flags, unsigned mode)
+{
+	if (!strncmp(path, "/proc/", 6))
+		return -ENOENT;
+	return ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+/* The number of the holder's process becomes one that nobody has. */
+static void let_holder_be_unknown(const struct store *store,
+				  const struct kiln_key *key)
+{
+	char *path = harness_path(store->directory, "kiln.lock");
+	const uint64_t digest[2] = { key->digest_low, key->digest_high };
+	uint32_t nobody = INT32_MAX;
+	size_t size, at;
+	char *data = harness_read(path, &size);
+	int fd = open(path, O_WRONLY);
+
+	for (at = 0; memcmp(data + at, digest, sizeof(digest)); at += 32)
+		assert_true(at + 64 <= size);
+	assert_int_equal(pwrite(fd, &nobody, sizeof(nobody),
+				(off_t)(at + sizeof(digest))),
+			 sizeof(nobody));
+	close(fd);
+	free(data);
+	free(path);
+}
+
+/* Without a boot, the holder may be one of another machine. */
+static void who_knows_no_boot_takes_nobody_for_dead(void **state)
+{
+	static const enum kiln_status found[] = { KILN_OK, KILN_E_TIMEOUT };
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_key *key = test_key(1);
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct store a = store_new(8 << 20, 0);
+		struct store b = store_beside(&a, 0);
+		struct kiln_tier_lock *lock, *second;
+
+		if (i)
+			sys.open = open_without_proc;
+		((struct ki_log *)a.tier)->locks.sys = &sys;
+		((struct ki_log *)b.tier)->locks.sys = &sys;
+		assert_int_equal(a.tier->ops->lock(a.tier, key, 0, &lock),
+				 KILN_OK);
+		let_holder_be_unknown(&a, key);
+		assert_int_equal(b.tier->ops->lock(b.tier, key, 700, &second),
+				 found[i]);
+		if (!found[i])
+			b.tier->ops->unlock(b.tier, second);
+		a.tier->ops->unlock(a.tier, lock);
+		store_free(&b);
+		store_free(&a);
+	}
+	kiln_key_free(key);
+}
+
 /* S40 */
 static void a_forked_child_may_close(void **state)
 {
@@ -1016,6 +1076,7 @@ int main(void)
 		cmocka_unit_test(entries_unused_for_too_long_go),
 		cmocka_unit_test(
 			a_build_lock_excludes_and_ends_with_its_holder),
+		cmocka_unit_test(who_knows_no_boot_takes_nobody_for_dead),
 		cmocka_unit_test(a_forked_child_may_close),
 		cmocka_unit_test(who_builds_is_known_and_the_dead_do_not_count),
 		cmocka_unit_test(two_handles_of_one_process_build_apart),

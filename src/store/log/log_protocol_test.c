@@ -2,6 +2,7 @@
 
 /* What a process may find that another left half-way, or does meanwhile. */
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -385,6 +386,44 @@ static void who_does_not_know_the_boot_goes_on_in_the_segment(void **state)
 	store_free(&store);
 }
 
+static int n_open_faults;
+
+static int open_without_boot(const struct ki_sys *sys, const char *path,
+			     unsigned flags, unsigned mode)
+{
+	if (strstr(path, "boot_id") && n_open_faults) {
+		n_open_faults--;
+		return -EMFILE;
+	}
+	return ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+/* For want of a descriptor: that passes. */
+static void who_could_not_ask_for_the_boot_asks_again(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	uint32_t before;
+
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	before = log_tail_segment(header_of(&store)->tail);
+	header_of(&store)->boot_id[0] ^= 1;
+	store_close(&store);
+	sys.open = open_without_boot;
+	store.options.sys = &sys;
+	store_open(&store);
+	n_open_faults = 2;
+	assert_int_equal(store_put(&store, 2, 100, 0), KILN_OK);
+	assert_int_equal(store_put(&store, 3, 100, 0), KILN_OK);
+	assert_int_equal(n_open_faults, 0);
+	assert_int_equal(log_tail_segment(header_of(&store)->tail), before);
+	assert_int_equal(store_put(&store, 4, 100, 0), KILN_OK);
+	assert_true(log_is_before(before,
+				  log_tail_segment(header_of(&store)->tail)));
+	assert_int_equal(count_found(&store, 1, 5), 4);
+	store_free(&store);
+}
+
 /* The index is older than the segment: its tail lies among records. */
 static void a_tail_among_records_is_left(void **state)
 {
@@ -553,6 +592,7 @@ int main(void)
 		cmocka_unit_test(another_boot_begins_a_new_segment),
 		cmocka_unit_test(
 			who_does_not_know_the_boot_goes_on_in_the_segment),
+		cmocka_unit_test(who_could_not_ask_for_the_boot_asks_again),
 		cmocka_unit_test(a_tail_among_records_is_left),
 		cmocka_unit_test(nobody_writes_over_what_another_one_wrote),
 		cmocka_unit_test(
