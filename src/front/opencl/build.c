@@ -40,8 +40,8 @@ static void trace(const struct ki_cl_guest *guest, const char *what,
 		return;
 	if (key)
 		ki_hex(kiln_key_digest(key), KILN_DIGEST_BYTES, hex);
-	ki_cl_log(guest, "opencl: %s %s %llu us", hex, what,
-		  (unsigned long long)(now_ns() - began_ns) / 1000);
+	ki_guest_log(guest->base, "opencl: %s %s %llu us", hex, what,
+		     (unsigned long long)(now_ns() - began_ns) / 1000);
 }
 
 /* Count and trace a build that is the driver's alone. */

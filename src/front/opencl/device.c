@@ -23,7 +23,7 @@ struct ki_cl_devices {
 	char cpu[KI_CL_CPU_BYTES];
 	/* Under mutex. */
 	struct ki_mutex mutex;
-	struct ki_map map; /* cl_device_id -> struct ki_cl_fields */
+	struct ki_map map; /* cl_device_id -> struct ki_fields */
 };
 
 struct ki_cl_devices *ki_cl_devices_new(const cl_icd_dispatch *calls)
@@ -41,13 +41,13 @@ struct ki_cl_devices *ki_cl_devices_new(const cl_icd_dispatch *calls)
 
 void ki_cl_devices_free(struct ki_cl_devices *devices)
 {
-	struct ki_cl_fields *device;
+	struct ki_fields *device;
 	size_t position = 0;
 
 	if (!devices)
 		return;
 	while ((device = ki_map_next(&devices->map, &position))) {
-		ki_cl_fields_fini(device);
+		ki_fields_fini(device);
 		free(device);
 	}
 	ki_map_fini(&devices->map);
@@ -96,7 +96,7 @@ static const struct ki_cl_question DEVICE_QUESTIONS[] = {
 };
 
 static void device_fill(struct ki_cl_devices *devices, cl_device_id id,
-			struct ki_cl_fields *fields)
+			struct ki_fields *fields)
 {
 	const cl_icd_dispatch *calls = devices->calls;
 	cl_device_type type = 0;
@@ -110,7 +110,7 @@ static void device_fill(struct ki_cl_devices *devices, cl_device_id id,
 	if (ki_cl_device_info(id, calls, CL_DEVICE_TYPE, sizeof(type), &type,
 			      NULL) ||
 	    (type & CL_DEVICE_TYPE_CPU))
-		ki_cl_fields_add_string(fields, "", "processor", devices->cpu);
+		ki_fields_add_string(fields, "", "processor", devices->cpu);
 }
 
 /* A handle of a sub-device comes and goes, and may be another's later. */
@@ -125,9 +125,9 @@ static int is_sub_device(struct ki_cl_devices *devices, cl_device_id id)
 
 /* Keep a device's fields for the next time; returns whether they were. */
 static int device_keep(struct ki_cl_devices *devices, cl_device_id id,
-		       const struct ki_cl_fields *fields)
+		       const struct ki_fields *fields)
 {
-	struct ki_cl_fields *kept = malloc(sizeof(*kept));
+	struct ki_fields *kept = malloc(sizeof(*kept));
 	int is_kept = 0;
 
 	if (!kept)
@@ -146,8 +146,8 @@ enum kiln_status ki_cl_device_to_key(struct ki_cl_devices *devices,
 				     cl_device_id id, cl_uint index,
 				     struct kiln_key *key)
 {
-	struct ki_cl_fields fields = { 0 };
-	const struct ki_cl_fields *kept;
+	struct ki_fields fields = { 0 };
+	const struct ki_fields *kept;
 	char prefix[32];
 
 	snprintf(prefix, sizeof(prefix), "device %u", index);
@@ -155,16 +155,16 @@ enum kiln_status ki_cl_device_to_key(struct ki_cl_devices *devices,
 	kept = ki_map_get(&devices->map, (uintptr_t)id);
 	ki_mutex_unlock(&devices->mutex);
 	if (kept) {
-		ki_cl_fields_to_key(kept, prefix, key);
+		ki_fields_to_key(kept, prefix, key);
 		return KILN_OK;
 	}
 	device_fill(devices, id, &fields);
 	if (fields.failed) {
-		ki_cl_fields_fini(&fields);
+		ki_fields_fini(&fields);
 		return KILN_E_NO_MEMORY;
 	}
-	ki_cl_fields_to_key(&fields, prefix, key);
+	ki_fields_to_key(&fields, prefix, key);
 	if (is_sub_device(devices, id) || !device_keep(devices, id, &fields))
-		ki_cl_fields_fini(&fields);
+		ki_fields_fini(&fields);
 	return KILN_OK;
 }

@@ -22,22 +22,22 @@ static const char *const NONE[] = { NULL };
 
 /* ---- PoCL ------------------------------------------------------------ */
 
-static const struct ki_cl_part POCL_PARTS[] = {
-	{ KI_CL_PART_LIBRARY, { "@/pocl" }, "libpocl-devices-", ".so", 0 },
-	{ KI_CL_PART_LIBRARY, { "@/pocl" }, "libllvmopencl", ".so", 0 },
-	{ KI_CL_PART_LIBRARY, { "@" }, "libllvmopencl.so", NULL, 0 },
-	{ KI_CL_PART_HEADER,
+static const struct ki_part POCL_PARTS[] = {
+	{ KI_PART_LIBRARY, { "@/pocl" }, "libpocl-devices-", ".so", 0 },
+	{ KI_PART_LIBRARY, { "@/pocl" }, "libllvmopencl", ".so", 0 },
+	{ KI_PART_LIBRARY, { "@" }, "libllvmopencl.so", NULL, 0 },
+	{ KI_PART_HEADER,
 	  { "@/../../share/pocl/include", "@/../share/pocl/include",
 	    "/usr/share/pocl/include" },
 	  "",
 	  ".h",
 	  1 },
-	{ KI_CL_PART_PER_DEVICE,
+	{ KI_PART_PER_DEVICE,
 	  { "@/../../share/pocl", "@/../share/pocl", "/usr/share/pocl" },
 	  "kernel-",
 	  ".bc",
 	  1 },
-	{ KI_CL_PART_LIBRARY, { "$PATH", "/usr/bin" }, "ld", NULL, 0 },
+	{ KI_PART_LIBRARY, { "$PATH", "/usr/bin" }, "ld", NULL, 0 },
 };
 
 static const char *const POCL_CODE[] = { "POCL_WORK_GROUP_METHOD",
@@ -95,28 +95,28 @@ static const char *const POCL_REFUSED[] = {
 /* ---- Mesa ------------------------------------------------------------ */
 
 /* Names as the strings of Debian's 22.3.6 have them. */
-static const struct ki_cl_part RUSTICL_PARTS[] = {
-	{ KI_CL_PART_LIBRARY, { "@/gallium-pipe" }, "pipe_", ".so", 0 },
-	{ KI_CL_PART_DATA,
+static const struct ki_part RUSTICL_PARTS[] = {
+	{ KI_PART_LIBRARY, { "@/gallium-pipe" }, "pipe_", ".so", 0 },
+	{ KI_PART_DATA,
 	  { "/usr/lib/clc", "/usr/share/clc" },
 	  "spirv",
 	  ".spv",
 	  0 },
-	{ KI_CL_PART_HEADER,
+	{ KI_PART_HEADER,
 	  { "/usr/lib/llvm-15/lib/clang/15.0.6/include" },
 	  "opencl-c",
 	  ".h",
 	  0 },
 };
-static const struct ki_cl_part CLOVER_PARTS[] = {
-	{ KI_CL_PART_LIBRARY, { "@/gallium-pipe" }, "pipe_", ".so", 0 },
-	{ KI_CL_PART_DATA,
+static const struct ki_part CLOVER_PARTS[] = {
+	{ KI_PART_LIBRARY, { "@/gallium-pipe" }, "pipe_", ".so", 0 },
+	{ KI_PART_DATA,
 	  { "/usr/lib/clc", "/usr/share/clc" },
 	  "spirv",
 	  ".spv",
 	  0 },
-	{ KI_CL_PART_PER_DEVICE, { "/usr/lib/clc" }, "", ".bc", 0 },
-	{ KI_CL_PART_HEADER,
+	{ KI_PART_PER_DEVICE, { "/usr/lib/clc" }, "", ".bc", 0 },
+	{ KI_PART_HEADER,
 	  { "/usr/lib/llvm-15/lib/clang/15.0.6/include" },
 	  "opencl-c",
 	  ".h",
@@ -193,8 +193,8 @@ static const char *const CLOVER_PLACE[] = { "CLOVER_DEBUG_FILE",
 
 /* ---- Oclgrind -------------------------------------------------------- */
 
-static const struct ki_cl_part OCLGRIND_PARTS[] = {
-	{ KI_CL_PART_DATA,
+static const struct ki_part OCLGRIND_PARTS[] = {
+	{ KI_PART_DATA,
 	  { "/usr/lib/x86_64-linux-gnu/oclgrind/21.10", "@/../oclgrind/21.10" },
 	  "opencl-c",
 	  "",
@@ -224,23 +224,23 @@ static const char *const OCLGRIND_PLACE[] = { "OCLGRIND_LOG",
 
 /* ---- Intel's NEO ----------------------------------------------------- */
 
-static const struct ki_cl_part NEO_PARTS[] = {
-	{ KI_CL_PART_LIBRARY,
+static const struct ki_part NEO_PARTS[] = {
+	{ KI_PART_LIBRARY,
 	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
 	  "libigc.so.",
 	  "",
 	  1 },
-	{ KI_CL_PART_LIBRARY,
+	{ KI_PART_LIBRARY,
 	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
 	  "libigdfcl.so.",
 	  "",
 	  1 },
-	{ KI_CL_PART_LIBRARY,
+	{ KI_PART_LIBRARY,
 	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
 	  "libopencl-clang.so.",
 	  "",
 	  0 },
-	{ KI_CL_PART_LIBRARY,
+	{ KI_PART_LIBRARY,
 	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
 	  "libiga64.so.",
 	  "",
@@ -272,10 +272,10 @@ static const char *const NEO_REFUSED[] = { "NEOReadDebugKeys",
 /* ---- The stand-in of the tests --------------------------------------- */
 
 /* None that it loads: what tests put there stands for a compiler. */
-static const struct ki_cl_part TEST_PARTS[] = {
-	{ KI_CL_PART_LIBRARY, { "@/late" }, "libkiln-test-late", ".so", 0 },
-	{ KI_CL_PART_DATA, { "@/late" }, "builtins", ".bc", 0 },
-	{ KI_CL_PART_LIBRARY, { "$PATH" }, "kiln-test-linker", NULL, 0 },
+static const struct ki_part TEST_PARTS[] = {
+	{ KI_PART_LIBRARY, { "@/late" }, "libkiln-test-late", ".so", 0 },
+	{ KI_PART_DATA, { "@/late" }, "builtins", ".bc", 0 },
+	{ KI_PART_LIBRARY, { "$PATH" }, "kiln-test-linker", NULL, 0 },
 };
 static const char *const TEST_CODE[] = { "KILN_TEST_ICD_CODE",
 					 "KILN_TEST_ICD_BUILD_OPTIONS", NULL };
@@ -432,7 +432,7 @@ static int has_word(const char *text, const char *word)
  * "pthread-skylake-avx512-AMD EPYC"; a distribution's builtin libraries are
  * named after what that processor has: kernel-x86_64-pc-linux-gnu-avx512.bc.
  */
-int ki_cl_driver_uses(const struct ki_cl_part *part, const char *file,
+int ki_cl_driver_uses(const struct ki_part *part, const char *file,
 		      const char *device_name)
 {
 	static const struct {

@@ -9,29 +9,8 @@
  */
 
 #include "front/opencl/key.h"
+#include "front/parts.h"
 #include "sys/sys.h"
-
-enum ki_cl_part_kind {
-	KI_CL_PART_LIBRARY, /* loaded late, or run: by build-id */
-	KI_CL_PART_DATA,    /* read while compiling: by content */
-	KI_CL_PART_HEADER,  /* the same, put before every source */
-	/* A library of builtins, of which a device uses one: see
-	   ki_cl_driver_uses(). */
-	KI_CL_PART_PER_DEVICE,
-};
-
-/* Files DIRECTORY/PREFIX*SUFFIX that belong to a compiler; without a suffix,
-   the file DIRECTORY/PREFIX. */
-struct ki_cl_part {
-	enum ki_cl_part_kind kind;
-	/* Where: the first of these that exists; "@" is the folder of the
-	   driver's library, "$PATH" where programs are looked for.
-	   NULL-ended. */
-	const char *directories[4];
-	const char *prefix;
-	const char *suffix;
-	int is_needed; /* without one the driver is not cached */
-};
 
 struct ki_cl_driver_row {
 	struct ki_cl_driver driver;
@@ -39,7 +18,7 @@ struct ki_cl_driver_row {
 	   does not tell where that is, by CL_PLATFORM_NAME too. */
 	const char *library;
 	const char *platform;
-	const struct ki_cl_part *parts;
+	const struct ki_part *parts;
 	size_t n_parts;
 	/* Variables that hold build options; they are among code_variables. */
 	const char *const *option_variables;
@@ -65,7 +44,7 @@ int ki_cl_driver_is_known(const struct ki_cl_driver_row *row);
  * Whether a device of this CL_DEVICE_NAME uses this builtin library: 1, 0, or
  * -1 if the name does not tell.
  */
-int ki_cl_driver_uses(const struct ki_cl_part *part, const char *file,
+int ki_cl_driver_uses(const struct ki_part *part, const char *file,
 		      const char *device_name);
 
 /*

@@ -20,24 +20,25 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "front/closure.h"
+#include "front/image.h"
 #include "front/opencl/device.h"
 #include "front/opencl/fields.h"
-#include "front/opencl/image.h"
 #include "front/opencl/layers.h"
-#include "front/opencl/parts.h"
+#include "front/parts.h"
 
 /* ---- Structures ------------------------------------------------------ */
 
 struct platform {
 	/* Fixed once made. */
 	const struct ki_cl_driver_row *row;
-	struct ki_cl_fields fields; /* "platform ...", "compiler ..." */
-	struct ki_cl_fields layers;
+	struct ki_fields fields; /* "platform ...", "compiler ..." */
+	struct ki_fields layers;
 	const char **headers;
 	size_t n_headers;
 	uint64_t variables; /* by which programs were found */
 	/* Under identities->mutex: `identity` of files, `why`, `loaded`. */
-	struct ki_cl_part_files files;
+	struct ki_part_files files;
 	const char *why; /* NULL: may be cached */
 	int is_layered;	 /* `why` is an unknown layer */
 	uint64_t loaded;
@@ -79,9 +80,9 @@ static void platform_free(struct platform *platform)
 {
 	if (!platform)
 		return;
-	ki_cl_fields_fini(&platform->fields);
-	ki_cl_fields_fini(&platform->layers);
-	ki_cl_parts_fini(&platform->files);
+	ki_fields_fini(&platform->fields);
+	ki_fields_fini(&platform->layers);
+	ki_parts_fini(&platform->files);
 	free(platform->headers);
 	free(platform);
 }
@@ -121,11 +122,11 @@ static const struct ki_cl_question PLATFORM_QUESTIONS[] = {
 };
 
 /* The image of the driver, or NULL if this cannot be told. */
-static const struct ki_cl_image *find_driver(const cl_icd_dispatch *calls,
-					     cl_platform_id platform,
-					     const struct ki_cl_images *images)
+static const struct ki_image *find_driver(const cl_icd_dispatch *calls,
+					  cl_platform_id platform,
+					  const struct ki_images *images)
 {
-	const struct ki_cl_image *image = NULL;
+	const struct ki_image *image = NULL;
 	const struct ki_cl_driver_row *row;
 	size_t size;
 	void *entry = NULL;
@@ -135,70 +136,19 @@ static const struct ki_cl_image *find_driver(const cl_icd_dispatch *calls,
 		entry = calls->clGetExtensionFunctionAddressForPlatform(
 			platform, "clIcdGetPlatformIDsKHR");
 	if (entry)
-		image = ki_cl_image_at(images, entry);
+		image = ki_image_at(images, entry);
 	if (image && strncmp(image->name, "libOpenCL.so", 12))
 		return image;
 	name = ki_cl_ask(ki_cl_platform_info, platform, calls, CL_PLATFORM_NAME,
 			 &size);
 	row = name ? ki_cl_driver_of_platform(name) : NULL;
 	free(name);
-	return row ? ki_cl_image_named(images, row->library) : NULL;
-}
-
-/* Identify a loaded library: memory knows, else the file. */
-static int identify_image(const struct ki_sys *sys,
-			  const struct ki_cl_image *image,
-			  char out[KI_CL_IDENTITY_BYTES])
-{
-	if (!*image->build_id)
-		return ki_cl_library_identity(sys, image->path, out);
-	strcpy(out, image->build_id);
-	return 0;
-}
-
-static int by_image_name(const void *a, const void *b)
-{
-	return strcmp((*(const struct ki_cl_image *const *)a)->name,
-		      (*(const struct ki_cl_image *const *)b)->name);
-}
-
-/* The driver's library and all that it links, as fields in order of names. */
-static int add_closure(const struct ki_sys *sys,
-		       const struct ki_cl_images *images,
-		       const struct ki_cl_image *driver,
-		       struct ki_cl_fields *fields)
-{
-	const struct ki_cl_image **closure, *next;
-	char identity[KI_CL_IDENTITY_BYTES];
-	size_t i, j, k, n = 0;
-	int err = 0;
-
-	closure = calloc(images->n + 1, sizeof(*closure));
-	if (!closure)
-		return -ENOMEM;
-	closure[n++] = driver;
-	for (i = 0; i < n; i++)
-		for (j = 0; closure[i]->needed[j]; j++) {
-			next = ki_cl_image_named(images, closure[i]->needed[j]);
-			for (k = 0; k < n && closure[k] != next; k++)
-				;
-			if (next && k == n)
-				closure[n++] = next;
-		}
-	qsort(closure, n, sizeof(*closure), by_image_name);
-	for (i = 0; i < n && !err; i++) {
-		err = identify_image(sys, closure[i], identity);
-		if (!err)
-			ki_cl_fields_add_string(fields, "compiler library",
-						closure[i]->name, identity);
-	}
-	free(closure);
-	return err ? err : fields->failed;
+	return row ? ki_image_named(images, row->library) : NULL;
 }
 
 static int add_files(struct platform *platform)
 {
-	struct ki_cl_part_file *file;
+	struct ki_part_file *file;
 	size_t i;
 
 	platform->headers =
@@ -207,12 +157,11 @@ static int add_files(struct platform *platform)
 		return -ENOMEM;
 	for (i = 0; i < platform->files.n; i++) {
 		file = &platform->files.files[i];
-		if (file->part->kind == KI_CL_PART_HEADER)
+		if (file->part->kind == KI_PART_HEADER)
 			platform->headers[platform->n_headers++] = file->path;
 		if (*file->identity)
-			ki_cl_fields_add_string(&platform->fields,
-						"compiler file", file->name,
-						file->identity);
+			ki_fields_add_string(&platform->fields, "compiler file",
+					     file->name, file->identity);
 	}
 	return platform->fields.failed;
 }
@@ -250,28 +199,27 @@ static const char *refusal(const struct ki_cl_driver_row *row)
 
 /* A layer that changes no program.  None is known but this very build of ours
    (a copy of it); anybody can take its name. */
-static int is_known_layer(const struct ki_cl_image *own, const char *identity)
+static int is_known_layer(const struct ki_image *own, const char *identity)
 {
 	return own && *own->build_id && !strcmp(own->build_id, identity);
 }
 
 /* "layer N": name and identity of each layer below us. */
-static int add_layers(const struct ki_sys *sys,
-		      const struct ki_cl_images *images,
+static int add_layers(const struct ki_sys *sys, const struct ki_images *images,
 		      struct platform *platform)
 {
-	const struct ki_cl_image *us = ki_cl_image_at(
+	const struct ki_image *us = ki_image_at(
 		images, (const void *)(uintptr_t)ki_cl_identities_new);
 	/* A program is no layer. */
-	const struct ki_cl_image *own = us && *us->path ? us : NULL;
-	char identity[KI_CL_IDENTITY_BYTES], text[KI_PATH_MAX], name[32];
+	const struct ki_image *own = us && *us->path ? us : NULL;
+	char identity[KI_IDENTITY_BYTES], text[KI_PATH_MAX], name[32];
 	struct ki_cl_words paths = { 0 };
 	size_t i;
 	int err;
 
 	err = ki_cl_layers_below(sys, images, own, &paths);
 	for (i = 0; i < paths.n && !err; i++) {
-		if (ki_cl_library_identity(sys, paths.words[i], identity) ||
+		if (ki_library_identity(sys, paths.words[i], identity) ||
 		    !is_known_layer(us, identity)) {
 			platform->is_layered = 1;
 			platform->why = "an unknown OpenCL layer is below kiln";
@@ -279,8 +227,8 @@ static int add_layers(const struct ki_sys *sys,
 		}
 		snprintf(name, sizeof(name), "%zu", i);
 		snprintf(text, sizeof(text), "%.200s %s",
-			 ki_cl_last_part(paths.words[i]), identity);
-		ki_cl_fields_add_string(&platform->layers, "layer", name, text);
+			 ki_last_part(paths.words[i]), identity);
+		ki_fields_add_string(&platform->layers, "layer", name, text);
 	}
 	ki_cl_words_fini(&paths);
 	return err ? err : platform->layers.failed;
@@ -289,10 +237,10 @@ static int add_layers(const struct ki_sys *sys,
 /* Fill a platform; `why` is set where it may not be cached.  0 or -ENOMEM. */
 static int platform_fill(struct platform *platform,
 			 struct ki_cl_identities *identities, cl_platform_id id,
-			 const struct ki_cl_images *images)
+			 const struct ki_images *images)
 {
 	const struct ki_sys *sys = identities->sys;
-	const struct ki_cl_image *driver;
+	const struct ki_image *driver;
 	int err;
 
 	ki_cl_ask_all(&platform->fields, "platform", ki_cl_platform_info, id,
@@ -303,22 +251,25 @@ static int platform_fill(struct platform *platform,
 		platform->why = "the driver's library was not found";
 		return platform->fields.failed;
 	}
-	platform->row = ki_cl_driver_of_library(ki_cl_last_part(driver->path));
+	platform->row = ki_cl_driver_of_library(ki_last_part(driver->path));
 	if (!ki_cl_driver_is_known(platform->row))
 		platform->row = ki_cl_driver_of_library(driver->name);
 	if (!ki_cl_driver_is_known(platform->row)) {
 		platform->why = "the driver is not one that kiln knows";
 		return platform->fields.failed;
 	}
-	platform->variables = ki_cl_parts_variables(platform->row);
-	err = add_closure(sys, images, driver, &platform->fields);
+	platform->variables = ki_parts_variables(platform->row->parts,
+						 platform->row->n_parts);
+	err = ki_closure_add(sys, images, driver, &platform->fields);
 	if (!err)
-		err = ki_cl_parts_find(sys, platform->row, driver->path,
-				       &platform->files);
+		err = ki_parts_find(sys, platform->row->parts,
+				    platform->row->n_parts, driver->path,
+				    &platform->files);
 	if (!err)
 		err = add_files(platform);
-	if (!err && ki_cl_parts_loaded_otherwise(sys, platform->row,
-						 &platform->files, images))
+	if (!err && ki_parts_loaded_otherwise(sys, platform->row->parts,
+					      platform->row->n_parts,
+					      &platform->files, images))
 		err = -EAGAIN;
 	if (err && err != -ENOMEM) {
 		platform->why = "the driver's files could not be identified";
@@ -333,17 +284,17 @@ static struct platform *platform_new(struct ki_cl_identities *identities,
 				     cl_platform_id id)
 {
 	struct platform *platform = calloc(1, sizeof(*platform));
-	struct ki_cl_images images;
+	struct ki_images images;
 	int err;
 
 	if (!platform)
 		return NULL;
-	platform->loaded = ki_cl_images_loaded();
-	ki_cl_images_take(&images);
+	platform->loaded = ki_images_loaded();
+	ki_images_take(&images);
 	err = images.failed;
 	if (!err)
 		err = platform_fill(platform, identities, id, &images);
-	ki_cl_images_fini(&images);
+	ki_images_fini(&images);
 	if (err && err != -ENOMEM) {
 		platform->why = "the layers below kiln could not be read";
 		err = 0;
@@ -385,8 +336,8 @@ static struct platform *platform_of(struct ki_cl_identities *identities,
 static void recheck(struct ki_cl_identities *identities,
 		    struct platform *platform)
 {
-	uint64_t loaded = ki_cl_images_loaded(), before;
-	struct ki_cl_images images;
+	uint64_t loaded = ki_images_loaded(), before;
+	struct ki_images images;
 	const char *why = NULL;
 
 	ki_mutex_lock(&identities->mutex);
@@ -395,21 +346,23 @@ static void recheck(struct ki_cl_identities *identities,
 	ki_mutex_unlock(&identities->mutex);
 	if (why)
 		return;
-	if (ki_cl_parts_changed(identities->sys, &platform->files))
+	if (ki_parts_changed(identities->sys, &platform->files))
 		why = "the driver's files changed while the program ran";
 	if (!why &&
 	    (refusal(platform->row) ||
-	     ki_cl_parts_variables(platform->row) != platform->variables))
+	     ki_parts_variables(platform->row->parts, platform->row->n_parts) !=
+		     platform->variables))
 		why = "a variable that leads to other compilers changed while "
 		      "the program ran";
 	if (!why && loaded != before) {
-		ki_cl_images_take(&images);
+		ki_images_take(&images);
 		if (images.failed ||
-		    ki_cl_parts_loaded_otherwise(identities->sys, platform->row,
-						 &platform->files, &images))
+		    ki_parts_loaded_otherwise(
+			    identities->sys, platform->row->parts,
+			    platform->row->n_parts, &platform->files, &images))
 			why = "a library of the compiler is not the one that "
 			      "was there at first";
-		ki_cl_images_fini(&images);
+		ki_images_fini(&images);
 	}
 	ki_mutex_lock(&identities->mutex);
 	platform->loaded = loaded;
@@ -466,7 +419,7 @@ size_t ki_cl_identities_headers(struct ki_cl_identities *identities,
 
 static int any_device_uses(struct ki_cl_identities *identities,
 			   const struct ki_cl_build *build,
-			   const struct ki_cl_part_file *file)
+			   const struct ki_part_file *file)
 {
 	size_t size;
 	cl_uint i;
@@ -488,8 +441,8 @@ static int any_device_uses(struct ki_cl_identities *identities,
 
 /* The identity of a builtin library, taken when the first device needs it. */
 static int identity_of_file(struct ki_cl_identities *identities,
-			    struct ki_cl_part_file *file,
-			    char out[KI_CL_IDENTITY_BYTES])
+			    struct ki_part_file *file,
+			    char out[KI_IDENTITY_BYTES])
 {
 	int err;
 
@@ -498,7 +451,7 @@ static int identity_of_file(struct ki_cl_identities *identities,
 	ki_mutex_unlock(&identities->mutex);
 	if (*out)
 		return 0;
-	err = ki_cl_part_identify(identities->sys, file, out);
+	err = ki_part_identify(identities->sys, file, out);
 	if (err)
 		return err;
 	ki_mutex_lock(&identities->mutex);
@@ -511,15 +464,15 @@ static int device_files_to_key(struct ki_cl_identities *identities,
 			       const struct ki_cl_build *build,
 			       struct platform *platform, struct kiln_key *key)
 {
-	char identity[KI_CL_IDENTITY_BYTES];
+	char identity[KI_IDENTITY_BYTES];
 	char label[KILN_LABEL_BYTES_MAX + 1];
-	struct ki_cl_part_file *file;
+	struct ki_part_file *file;
 	size_t i;
 	int err = 0;
 
 	for (i = 0; i < platform->files.n && !err; i++) {
 		file = &platform->files.files[i];
-		if (file->part->kind != KI_CL_PART_PER_DEVICE ||
+		if (file->part->kind != KI_PART_PER_DEVICE ||
 		    !any_device_uses(identities, build, file))
 			continue;
 		err = identity_of_file(identities, file, identity);
@@ -567,7 +520,7 @@ enum kiln_status ki_cl_identity_add(struct ki_cl_identities *identities,
 				      : KILN_COUNT_MISS_UNSUPPORTED;
 		return status;
 	}
-	ki_cl_fields_to_key(&platform->fields, "", key);
+	ki_fields_to_key(&platform->fields, "", key);
 	err = device_files_to_key(identities, build, platform, key);
 	if (err) {
 		*out_reason = KILN_COUNT_MISS_UNSUPPORTED;
@@ -577,6 +530,6 @@ enum kiln_status ki_cl_identity_add(struct ki_cl_identities *identities,
 		status = ki_cl_device_to_key(identities->devices,
 					     build->devices[i], i, key);
 	environment_to_key(platform->row, key);
-	ki_cl_fields_to_key(&platform->layers, "", key);
+	ki_fields_to_key(&platform->layers, "", key);
 	return status;
 }

@@ -24,9 +24,9 @@
 #include "base/hash.h"
 #include "front/opencl/device.h"
 #include "front/opencl/identity.h"
-#include "front/opencl/image.h"
+#include "front/image.h"
 #include "front/opencl/layers.h"
-#include "front/opencl/parts.h"
+#include "front/parts.h"
 
 static const char *library_path, *twin_path;
 
@@ -820,20 +820,20 @@ static void a_driver_without_a_row_is_not_cached(void **state)
 /* No build-id, equal size, equal times: the content decides. */
 static void a_library_without_build_id_is_known_by_its_content(void **state)
 {
-	char a[KI_CL_IDENTITY_BYTES], b[KI_CL_IDENTITY_BYTES];
+	char a[KI_IDENTITY_BYTES], b[KI_IDENTITY_BYTES];
 	const struct timespec epoch[2] = { { 0 } };
 	char *directory = harness_directory();
 	char *path = harness_path(directory, "library.so");
 
 	harness_write(path, "contents 1", 10);
 	assert_int_equal(utimensat(AT_FDCWD, path, epoch, 0), 0);
-	assert_int_equal(ki_cl_library_identity(&ki_sys_posix, path, a), 0);
+	assert_int_equal(ki_library_identity(&ki_sys_posix, path, a), 0);
 	harness_write(path, "contents 2", 10);
 	assert_int_equal(utimensat(AT_FDCWD, path, epoch, 0), 0);
-	assert_int_equal(ki_cl_library_identity(&ki_sys_posix, path, b), 0);
+	assert_int_equal(ki_library_identity(&ki_sys_posix, path, b), 0);
 	assert_int_equal(strncmp(a, "blake2b ", 8), 0);
 	assert_string_not_equal(a, b);
-	assert_int_equal(ki_cl_library_identity(&ki_sys_posix, directory, a),
+	assert_int_equal(ki_library_identity(&ki_sys_posix, directory, a),
 			 -EINVAL);
 	free(path);
 	free(directory);
@@ -841,30 +841,29 @@ static void a_library_without_build_id_is_known_by_its_content(void **state)
 
 static void a_library_says_the_same_loaded_and_on_disk(void **state)
 {
-	char identity[KI_CL_IDENTITY_BYTES];
-	const struct ki_cl_image *image;
-	struct ki_cl_images images;
+	char identity[KI_IDENTITY_BYTES];
+	const struct ki_image *image;
+	struct ki_images images;
 
-	ki_cl_images_take(&images);
+	ki_images_take(&images);
 	assert_int_equal(images.failed, 0);
-	image = ki_cl_image_named(&images, library_path);
+	image = ki_image_named(&images, library_path);
 	assert_non_null(image);
 	assert_int_equal(
-		ki_cl_library_identity(&ki_sys_posix, library_path, identity),
-		0);
+		ki_library_identity(&ki_sys_posix, library_path, identity), 0);
 	assert_string_equal(identity, image->build_id);
-	assert_non_null(ki_cl_image_named(&images, "libc.so.6"));
-	assert_non_null(ki_cl_image_at(
+	assert_non_null(ki_image_named(&images, "libc.so.6"));
+	assert_non_null(ki_image_at(
 		&images, (const void *)(uintptr_t)
 				 a_library_says_the_same_loaded_and_on_disk));
-	ki_cl_images_fini(&images);
+	ki_images_fini(&images);
 }
 
 /* ---- A compiler's other files ---------------------------------------- */
 
-static const struct ki_cl_part TEST_PARTS[] = {
-	{ KI_CL_PART_LIBRARY, { "@/none", "@/late" }, "liblate", ".so", 0 },
-	{ KI_CL_PART_DATA, { "@/data" }, "builtins.bc", NULL, 1 },
+static const struct ki_part TEST_PARTS[] = {
+	{ KI_PART_LIBRARY, { "@/none", "@/late" }, "liblate", ".so", 0 },
+	{ KI_PART_DATA, { "@/data" }, "builtins.bc", NULL, 1 },
 };
 
 static void parts_are_found_watched_and_missed(void **state)
@@ -873,43 +872,45 @@ static void parts_are_found_watched_and_missed(void **state)
 					      .n_parts = 2 };
 	char *directory = harness_directory();
 	char *driver_path = harness_path(directory, "libdriver.so");
-	struct ki_cl_part_files files;
-	struct ki_cl_images images;
+	struct ki_part_files files;
+	struct ki_images images;
 
 	assert_int_equal(chdir(directory), 0);
-	assert_int_equal(
-		ki_cl_parts_find(&ki_sys_posix, &row, driver_path, &files),
-		-ENOENT);
+	assert_int_equal(ki_parts_find(&ki_sys_posix, row.parts, row.n_parts,
+				       driver_path, &files),
+			 -ENOENT);
 	assert_int_equal(mkdir("late", 0700) | mkdir("data", 0700), 0);
 	copy_file(library_path, "late/liblate-1.so");
 	harness_write("late/other.so", "", 0);
 	harness_write("data/builtins.bc", "1234", 4);
-	assert_int_equal(
-		ki_cl_parts_find(&ki_sys_posix, &row, driver_path, &files), 0);
+	assert_int_equal(ki_parts_find(&ki_sys_posix, row.parts, row.n_parts,
+				       driver_path, &files),
+			 0);
 	assert_int_equal(files.n, 2);
 	assert_string_equal(files.files[0].name, "liblate-1.so");
 	assert_int_equal(strncmp(files.files[0].identity, "build-id ", 9), 0);
 	assert_int_equal(strncmp(files.files[1].identity, "xxh3 ", 5), 0);
-	assert_false(ki_cl_parts_changed(&ki_sys_posix, &files));
+	assert_false(ki_parts_changed(&ki_sys_posix, &files));
 
 	/* Replaced before it is loaded. */
 	copy_file(twin_path, "late/liblate-1.so");
-	assert_true(ki_cl_parts_changed(&ki_sys_posix, &files));
+	assert_true(ki_parts_changed(&ki_sys_posix, &files));
 	assert_non_null(dlopen(files.files[0].path, RTLD_NOW | RTLD_LOCAL));
-	ki_cl_images_take(&images);
-	assert_true(ki_cl_parts_loaded_otherwise(&ki_sys_posix, &row, &files,
-						 &images));
-	ki_cl_images_fini(&images);
-	ki_cl_parts_fini(&files);
+	ki_images_take(&images);
+	assert_true(ki_parts_loaded_otherwise(&ki_sys_posix, row.parts,
+					      row.n_parts, &files, &images));
+	ki_images_fini(&images);
+	ki_parts_fini(&files);
 
 	/* Identified as it is loaded. */
-	assert_int_equal(
-		ki_cl_parts_find(&ki_sys_posix, &row, driver_path, &files), 0);
-	ki_cl_images_take(&images);
-	assert_false(ki_cl_parts_loaded_otherwise(&ki_sys_posix, &row, &files,
-						  &images));
-	ki_cl_images_fini(&images);
-	ki_cl_parts_fini(&files);
+	assert_int_equal(ki_parts_find(&ki_sys_posix, row.parts, row.n_parts,
+				       driver_path, &files),
+			 0);
+	ki_images_take(&images);
+	assert_false(ki_parts_loaded_otherwise(&ki_sys_posix, row.parts,
+					       row.n_parts, &files, &images));
+	ki_images_fini(&images);
+	ki_parts_fini(&files);
 	free(driver_path);
 	free(directory);
 }
@@ -932,20 +933,22 @@ static void a_folder_that_cannot_be_read_is_not_an_empty_one(void **state)
 					      .n_parts = 1 };
 	char *directory = harness_directory();
 	struct ki_sys sys = ki_sys_posix;
-	struct ki_cl_part_files files;
+	struct ki_part_files files;
 
 	assert_int_equal(chdir(directory), 0);
 	assert_int_equal(mkdir("late", 0700), 0);
 	copy_file(library_path, "late/liblate-1.so");
 	sys.opendir = opendir_without_descriptors;
 	n_opens_left = 1; /* the folder that is not there */
-	assert_int_equal(ki_cl_parts_find(&sys, &row, "./libdriver.so", &files),
+	assert_int_equal(ki_parts_find(&sys, row.parts, row.n_parts,
+				       "./libdriver.so", &files),
 			 -EMFILE);
 	n_opens_left = 2;
-	assert_int_equal(ki_cl_parts_find(&sys, &row, "./libdriver.so", &files),
+	assert_int_equal(ki_parts_find(&sys, row.parts, row.n_parts,
+				       "./libdriver.so", &files),
 			 0);
 	assert_int_equal(files.n, 1);
-	ki_cl_parts_fini(&files);
+	ki_parts_fini(&files);
 	free(directory);
 }
 
@@ -1001,8 +1004,8 @@ static void a_compiler_that_changes_ends_caching(void **state)
 /* The compiler's own programs are those that would be run. */
 static void a_program_is_the_first_of_the_path(void **state)
 {
-	static const struct ki_cl_part part = {
-		KI_CL_PART_LIBRARY, { "$PATH", "last" }, "link", NULL, 0
+	static const struct ki_part part = {
+		KI_PART_LIBRARY, { "$PATH", "last" }, "link", NULL, 0
 	};
 	const struct ki_cl_driver_row row = { .parts = &part, .n_parts = 1 };
 	static const struct {
@@ -1018,7 +1021,7 @@ static void a_program_is_the_first_of_the_path(void **state)
 	static const char *const folders[] = { "one", "two", "plain", "last",
 					       "folder" };
 	char *directory = harness_directory(), *old = getenv("PATH");
-	struct ki_cl_part_files files;
+	struct ki_part_files files;
 	char path[64];
 	size_t i;
 
@@ -1039,12 +1042,13 @@ static void a_program_is_the_first_of_the_path(void **state)
 			setenv("PATH", rows[i].path, 1);
 		else
 			unsetenv("PATH");
-		assert_int_equal(ki_cl_parts_find(&ki_sys_posix, &row,
-						  "libdriver.so", &files),
+		assert_int_equal(ki_parts_find(&ki_sys_posix, row.parts,
+					       row.n_parts, "libdriver.so",
+					       &files),
 				 0);
 		assert_int_equal(files.n, 1);
 		assert_string_equal(files.files[0].path, rows[i].found);
-		ki_cl_parts_fini(&files);
+		ki_parts_fini(&files);
 	}
 	if (old)
 		setenv("PATH", old, 1);
@@ -1090,10 +1094,10 @@ static void a_builtin_library_is_found_by_its_device(void **state)
 	};
 	const struct ki_cl_driver_row *row =
 		ki_cl_driver_of_library("libpocl.so.2.10.0");
-	const struct ki_cl_part *part = NULL;
+	const struct ki_part *part = NULL;
 
 	for (size_t i = 0; i < row->n_parts; i++)
-		if (row->parts[i].kind == KI_CL_PART_PER_DEVICE)
+		if (row->parts[i].kind == KI_PART_PER_DEVICE)
 			part = &row->parts[i];
 	assert_non_null(part);
 	for (size_t i = 0; i < 4; i++)

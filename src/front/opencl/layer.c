@@ -50,20 +50,20 @@ int ki_cl_is_child(void)
 /* fork() finds no lock of ours taken, so a child can go on translating. */
 static void before_fork(void)
 {
-	ki_cl_guest_hold();
+	ki_guest_hold();
 	pthread_mutex_lock(&ki_cl_lock.mutex);
 }
 
 static void after_fork_in_parent(void)
 {
 	pthread_mutex_unlock(&ki_cl_lock.mutex);
-	ki_cl_guest_let_go();
+	ki_guest_let_go();
 }
 
 static void after_fork_in_child(void)
 {
 	pthread_mutex_unlock(&ki_cl_lock.mutex);
-	ki_cl_guest_let_go();
+	ki_guest_let_go();
 	ki_cl_background_forget();
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "base/list.h"
+#include "front/guest.h"
 #include "front/opencl/key.h"
 #include "front/opencl/recipe.h"
 #include "sys/sys.h"
@@ -29,8 +30,8 @@ extern cl_icd_dispatch ki_cl_next;
 
 /* Opened at the first use; fixed from then on. */
 struct ki_cl_guest {
+	const struct ki_guest *base;
 	struct kiln *kiln;
-	struct kiln_config *config;
 	struct ki_cl_identities *identities;
 	const char *spool;	/* NULL: no jobs */
 	const char *name_space; /* or "" */
@@ -43,14 +44,6 @@ const struct ki_cl_guest *ki_cl_guest(void);
 
 /* Whether this process is a forked child of the one that loaded the layer. */
 int ki_cl_is_child(void);
-
-/* One line to the log, if there is one. */
-void ki_cl_log(const struct ki_cl_guest *guest, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-/* fork() waits until no other thread is opening the kiln. */
-void ki_cl_guest_hold(void) KI_NO_ANALYSIS;
-void ki_cl_guest_let_go(void) KI_NO_ANALYSIS;
 
 /* ---- Programs, shadows, kernels (program.c) ------------------------------ */
 

@@ -127,27 +127,26 @@ static int list_layers(const struct ki_sys *sys, struct ki_cl_words *paths)
 
 /* The same file, or if that cannot be told the same name. */
 static int is_image(const struct ki_sys *sys, const char *path,
-		    const struct ki_cl_image *image)
+		    const struct ki_image *image)
 {
 	struct ki_file_info a, b;
 
 	if (!image)
 		return 0;
 	if (sys->stat(sys, path, &a) || sys->stat(sys, image->path, &b))
-		return !strcmp(ki_cl_last_part(path),
-			       ki_cl_last_part(image->path));
+		return !strcmp(ki_last_part(path), ki_last_part(image->path));
 	return a.device == b.device && a.inode == b.inode;
 }
 
 /* The layers of the system that are loaded. */
 static int add_system_layers(const struct ki_sys *sys,
-			     const struct ki_cl_images *images,
-			     const struct ki_cl_image *own,
+			     const struct ki_images *images,
+			     const struct ki_image *own,
 			     struct ki_cl_words *paths)
 {
 	const char *folder = ki_environment("OPENCL_LAYER_PATH");
 	char path[KI_PATH_MAX];
-	const struct ki_cl_image *image;
+	const struct ki_image *image;
 	struct ki_dir *dir;
 	const char *name;
 	size_t size;
@@ -168,7 +167,7 @@ static int add_system_layers(const struct ki_sys *sys,
 		    ki_read_file(sys, path, LAYER_FILE_BYTES_MAX, &text, &size))
 			continue;
 		((char *)text)[strcspn(text, "\r\n")] = 0;
-		image = *(char *)text ? ki_cl_image_named(images, text) : NULL;
+		image = *(char *)text ? ki_image_named(images, text) : NULL;
 		if (image && !is_image(sys, image->path, own))
 			err = ki_cl_words_add(paths, image->path,
 					      strlen(image->path));
@@ -187,9 +186,8 @@ static int may_be_there(const struct ki_sys *sys, const char *path)
 	return !strchr(path, '/') || sys->stat(sys, path, &info) != -ENOENT;
 }
 
-int ki_cl_layers_below(const struct ki_sys *sys,
-		       const struct ki_cl_images *images,
-		       const struct ki_cl_image *own,
+int ki_cl_layers_below(const struct ki_sys *sys, const struct ki_images *images,
+		       const struct ki_image *own,
 		       struct ki_cl_words *out_paths)
 {
 	struct ki_cl_words listed = { 0 };

@@ -8,16 +8,15 @@
  * below us: it sees our calls and may change what a build means.
  */
 
-#include "front/opencl/image.h"
+#include "front/image.h"
 #include "front/opencl/options.h"
 
 /*
  * Layers below ours, nearest first, as paths.  `own` is our image; NULL if we
  * are not a layer here (all are below then).  0, -errno.
  */
-int ki_cl_layers_below(const struct ki_sys *sys,
-		       const struct ki_cl_images *images,
-		       const struct ki_cl_image *own,
+int ki_cl_layers_below(const struct ki_sys *sys, const struct ki_images *images,
+		       const struct ki_image *own,
 		       struct ki_cl_words *out_paths);
 
 /* The entries of OPENCL_LAYERS in a block of NAME=VALUE strings, of which

@@ -7,7 +7,7 @@
  * A content's digest is the digest of the digests of its pieces.
  */
 
-#include "front/opencl/image.h"
+#include "front/image.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -25,7 +25,7 @@
 #define SEGMENTS_MAX	   128
 #define BUILD_ID_BYTES_MAX 64
 
-const char *ki_cl_last_part(const char *path)
+const char *ki_last_part(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
@@ -36,7 +36,7 @@ const char *ki_cl_last_part(const char *path)
 
 /* "build-id HEX" from notes, or "". */
 static void read_notes(const uint8_t *notes, size_t size,
-		       char out[KI_CL_IDENTITY_BYTES])
+		       char out[KI_IDENTITY_BYTES])
 {
 	struct ki_reader reader = ki_reader(notes, size);
 	uint32_t name_size, id_size, type;
@@ -91,7 +91,7 @@ static ElfW(Addr) absolute(const struct dl_phdr_info *info, ElfW(Addr) address)
 
 static int read_dynamic(const struct dl_phdr_info *info,
 			const ElfW(Dyn) * dynamic, size_t n,
-			struct ki_cl_image *image)
+			struct ki_image *image)
 {
 	const char *strings = NULL;
 	size_t i, n_needed = 0;
@@ -108,7 +108,7 @@ static int read_dynamic(const struct dl_phdr_info *info,
 		if (dynamic[i].d_tag == DT_SONAME && !image->name)
 			place = &image->name;
 		else if (dynamic[i].d_tag == DT_NEEDED &&
-			 n_needed + 1 < KI_CL_NEEDED_MAX)
+			 n_needed + 1 < KI_NEEDED_MAX)
 			place = &image->needed[n_needed++];
 		else
 			continue;
@@ -120,7 +120,7 @@ static int read_dynamic(const struct dl_phdr_info *info,
 }
 
 static int read_segments(const struct dl_phdr_info *info,
-			 struct ki_cl_image *image)
+			 struct ki_image *image)
 {
 	int i, err = 0;
 
@@ -151,10 +151,10 @@ static int read_segments(const struct dl_phdr_info *info,
 
 static int take_image(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	struct ki_cl_images *images = arg;
-	struct ki_cl_image *grown;
+	struct ki_images *images = arg;
+	struct ki_image *grown;
 
-	if (images->n == KI_CL_IMAGES_MAX) {
+	if (images->n == KI_IMAGES_MAX) {
 		images->failed = -ENOMEM;
 		return 1;
 	}
@@ -173,19 +173,19 @@ static int take_image(struct dl_phdr_info *info, size_t size, void *arg)
 	grown->path = strdup(info->dlpi_name ? info->dlpi_name : "");
 	images->failed = grown->path ? read_segments(info, grown) : -ENOMEM;
 	if (!images->failed && !grown->name) {
-		grown->name = strdup(ki_cl_last_part(grown->path));
+		grown->name = strdup(ki_last_part(grown->path));
 		images->failed = grown->name ? 0 : -ENOMEM;
 	}
 	return images->failed;
 }
 
-void ki_cl_images_take(struct ki_cl_images *images)
+void ki_images_take(struct ki_images *images)
 {
-	*images = (struct ki_cl_images){ 0 };
+	*images = (struct ki_images){ 0 };
 	(void)dl_iterate_phdr(take_image, images);
 }
 
-void ki_cl_images_fini(struct ki_cl_images *images)
+void ki_images_fini(struct ki_images *images)
 {
 	size_t i, j;
 
@@ -196,7 +196,7 @@ void ki_cl_images_fini(struct ki_cl_images *images)
 			free(images->images[i].needed[j]);
 	}
 	free(images->images);
-	*images = (struct ki_cl_images){ 0 };
+	*images = (struct ki_images){ 0 };
 }
 
 static int take_loaded(struct dl_phdr_info *info, size_t size, void *arg)
@@ -205,7 +205,7 @@ static int take_loaded(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-uint64_t ki_cl_images_loaded(void)
+uint64_t ki_images_loaded(void)
 {
 	uint64_t loaded = 0;
 
@@ -213,8 +213,8 @@ uint64_t ki_cl_images_loaded(void)
 	return loaded;
 }
 
-const struct ki_cl_image *ki_cl_image_at(const struct ki_cl_images *images,
-					 const void *address)
+const struct ki_image *ki_image_at(const struct ki_images *images,
+				   const void *address)
 {
 	size_t i;
 
@@ -225,16 +225,16 @@ const struct ki_cl_image *ki_cl_image_at(const struct ki_cl_images *images,
 	return NULL;
 }
 
-const struct ki_cl_image *ki_cl_image_named(const struct ki_cl_images *images,
-					    const char *name)
+const struct ki_image *ki_image_named(const struct ki_images *images,
+				      const char *name)
 {
-	const char *last = ki_cl_last_part(name);
+	const char *last = ki_last_part(name);
 	size_t i;
 
 	for (i = 0; i < images->n; i++)
 		if (*images->images[i].path &&
 		    (!strcmp(images->images[i].name, last) ||
-		     !strcmp(ki_cl_last_part(images->images[i].path), last)))
+		     !strcmp(ki_last_part(images->images[i].path), last)))
 			return &images->images[i];
 	return NULL;
 }
@@ -242,7 +242,7 @@ const struct ki_cl_image *ki_cl_image_named(const struct ki_cl_images *images,
 /* ---- Files ----------------------------------------------------------- */
 
 static int read_build_id(const struct ki_sys *sys, int fd,
-			 char out[KI_CL_IDENTITY_BYTES])
+			 char out[KI_IDENTITY_BYTES])
 {
 	ElfW(Phdr) segments[SEGMENTS_MAX];
 	ElfW(Ehdr) header;
@@ -332,8 +332,8 @@ static int open_file(const struct ki_sys *sys, const char *path,
 	return fd;
 }
 
-int ki_cl_library_identity(const struct ki_sys *sys, const char *path,
-			   char out[KI_CL_IDENTITY_BYTES])
+int ki_library_identity(const struct ki_sys *sys, const char *path,
+			char out[KI_IDENTITY_BYTES])
 {
 	uint8_t digest[KI_BLAKE2B_BYTES];
 	uint64_t size;
@@ -354,8 +354,8 @@ int ki_cl_library_identity(const struct ki_sys *sys, const char *path,
 	return err;
 }
 
-int ki_cl_data_identity(const struct ki_sys *sys, const char *path,
-			char out[KI_CL_IDENTITY_BYTES])
+int ki_data_identity(const struct ki_sys *sys, const char *path,
+		     char out[KI_IDENTITY_BYTES])
 {
 	char hex[2 * 16 + 1];
 	uint8_t digest[16];
@@ -370,7 +370,7 @@ int ki_cl_data_identity(const struct ki_sys *sys, const char *path,
 	if (err)
 		return err;
 	ki_hex(digest, sizeof(digest), hex);
-	snprintf(out, KI_CL_IDENTITY_BYTES, "xxh3 %s %llu", hex,
+	snprintf(out, KI_IDENTITY_BYTES, "xxh3 %s %llu", hex,
 		 (unsigned long long)size);
 	return 0;
 }

@@ -6,7 +6,7 @@
  * driver; that nothing changed in between is what the two last functions see.
  */
 
-#include "front/opencl/parts.h"
+#include "front/parts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,16 +16,15 @@
 
 #include "base/hash.h"
 
-int ki_cl_part_identify(const struct ki_sys *sys,
-			const struct ki_cl_part_file *file,
-			char out[KI_CL_IDENTITY_BYTES])
+int ki_part_identify(const struct ki_sys *sys, const struct ki_part_file *file,
+		     char out[KI_IDENTITY_BYTES])
 {
-	return file->part->kind == KI_CL_PART_LIBRARY
-		       ? ki_cl_library_identity(sys, file->path, out)
-		       : ki_cl_data_identity(sys, file->path, out);
+	return file->part->kind == KI_PART_LIBRARY
+		       ? ki_library_identity(sys, file->path, out)
+		       : ki_data_identity(sys, file->path, out);
 }
 
-static int matches(const struct ki_cl_part *part, const char *name)
+static int matches(const struct ki_part *part, const char *name)
 {
 	size_t size = strlen(name);
 	size_t suffix = part->suffix ? strlen(part->suffix) : 0;
@@ -37,18 +36,18 @@ static int matches(const struct ki_cl_part *part, const char *name)
 }
 
 /* Add a file; those that are none are passed over. */
-static int add_file(const struct ki_sys *sys, const struct ki_cl_part *part,
+static int add_file(const struct ki_sys *sys, const struct ki_part *part,
 		    const char *directory, const char *name,
-		    struct ki_cl_part_files *files)
+		    struct ki_part_files *files)
 {
-	struct ki_cl_part_file file = { .part = part }, *grown;
+	struct ki_part_file file = { .part = part }, *grown;
 	char path[KI_PATH_MAX];
 
 	if (ki_path_join(path, directory, name))
 		return -ENAMETOOLONG;
 	if (sys->stat(sys, path, &file.info) || !S_ISREG(file.info.mode))
 		return 0;
-	if (files->n == KI_CL_PART_FILES_MAX)
+	if (files->n == KI_PART_FILES_MAX)
 		return -E2BIG;
 	grown = realloc(files->files, (files->n + 1) * sizeof(*grown));
 	if (!grown)
@@ -57,22 +56,22 @@ static int add_file(const struct ki_sys *sys, const struct ki_cl_part *part,
 	file.path = strdup(path);
 	if (!file.path)
 		return -ENOMEM;
-	file.name = ki_cl_last_part(file.path);
+	file.name = ki_last_part(file.path);
 	files->files[files->n++] = file;
 	return 0;
 }
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct ki_cl_part_file *)a)->name,
-		      ((const struct ki_cl_part_file *)b)->name);
+	return strcmp(((const struct ki_part_file *)a)->name,
+		      ((const struct ki_part_file *)b)->name);
 }
 
 /* "@/x" in the folder of the library. */
 static int directory_of(const char *pattern, const char *library,
 			char out[KI_PATH_MAX])
 {
-	size_t size = (size_t)(ki_cl_last_part(library) - library);
+	size_t size = (size_t)(ki_last_part(library) - library);
 	int n;
 
 	if (*pattern == '@')
@@ -84,8 +83,8 @@ static int directory_of(const char *pattern, const char *library,
 }
 
 /* The files of one part in one folder; none if there is no such folder. */
-static int find_in(const struct ki_sys *sys, const struct ki_cl_part *part,
-		   const char *directory, struct ki_cl_part_files *files)
+static int find_in(const struct ki_sys *sys, const struct ki_part *part,
+		   const char *directory, struct ki_part_files *files)
 {
 	struct ki_dir *dir;
 	const char *name;
@@ -104,8 +103,8 @@ static int find_in(const struct ki_sys *sys, const struct ki_cl_part *part,
 }
 
 /* The program that would be run by this name. */
-static int find_program(const struct ki_sys *sys, const struct ki_cl_part *part,
-			struct ki_cl_part_files *files)
+static int find_program(const struct ki_sys *sys, const struct ki_part *part,
+			struct ki_part_files *files)
 {
 	const char *folder = ki_environment("PATH"), *end;
 	char directory[KI_PATH_MAX];
@@ -129,8 +128,8 @@ static int find_program(const struct ki_sys *sys, const struct ki_cl_part *part,
 }
 
 /* All files of one part, from the first of its folders that has any. */
-static int find_part(const struct ki_sys *sys, const struct ki_cl_part *part,
-		     const char *library, struct ki_cl_part_files *files)
+static int find_part(const struct ki_sys *sys, const struct ki_part *part,
+		     const char *library, struct ki_part_files *files)
 {
 	size_t i, before = files->n;
 	char directory[KI_PATH_MAX];
@@ -153,50 +152,50 @@ static int find_part(const struct ki_sys *sys, const struct ki_cl_part *part,
 	return err;
 }
 
-int ki_cl_parts_find(const struct ki_sys *sys,
-		     const struct ki_cl_driver_row *row, const char *library,
-		     struct ki_cl_part_files *out_files)
+int ki_parts_find(const struct ki_sys *sys, const struct ki_part *parts,
+		  size_t n_parts, const char *library,
+		  struct ki_part_files *out_files)
 {
-	struct ki_cl_part_files files = { 0 };
+	struct ki_part_files files = { 0 };
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < row->n_parts && !err; i++)
-		err = find_part(sys, &row->parts[i], library, &files);
+	for (i = 0; i < n_parts && !err; i++)
+		err = find_part(sys, &parts[i], library, &files);
 	for (i = 0; i < files.n && !err; i++)
-		if (files.files[i].part->kind != KI_CL_PART_PER_DEVICE)
-			err = ki_cl_part_identify(sys, &files.files[i],
-						  files.files[i].identity);
+		if (files.files[i].part->kind != KI_PART_PER_DEVICE)
+			err = ki_part_identify(sys, &files.files[i],
+					       files.files[i].identity);
 	if (err)
-		ki_cl_parts_fini(&files);
+		ki_parts_fini(&files);
 	else
 		*out_files = files;
 	return err;
 }
 
-void ki_cl_parts_fini(struct ki_cl_part_files *files)
+void ki_parts_fini(struct ki_part_files *files)
 {
 	size_t i;
 
 	for (i = 0; i < files->n; i++)
 		free(files->files[i].path);
 	free(files->files);
-	*files = (struct ki_cl_part_files){ 0 };
+	*files = (struct ki_part_files){ 0 };
 }
 
-uint64_t ki_cl_parts_variables(const struct ki_cl_driver_row *row)
+uint64_t ki_parts_variables(const struct ki_part *parts, size_t n_parts)
 {
 	const char *path = ki_environment("PATH");
 	size_t i;
 
-	for (i = 0; path && i < row->n_parts; i++)
-		if (!strcmp(row->parts[i].directories[0], "$PATH"))
+	for (i = 0; path && i < n_parts; i++)
+		if (!strcmp(parts[i].directories[0], "$PATH"))
 			return ki_xxh3_64(path, strlen(path));
 	return 0;
 }
 
-int ki_cl_parts_changed(const struct ki_sys *sys,
-			const struct ki_cl_part_files *files)
+int ki_parts_changed(const struct ki_sys *sys,
+		     const struct ki_part_files *files)
 {
 	const struct ki_file_info *before;
 	struct ki_file_info now;
@@ -216,38 +215,38 @@ int ki_cl_parts_changed(const struct ki_sys *sys,
 
 /* The identity that a loaded image should have had on disk. */
 static int is_identified(const struct ki_sys *sys,
-			 const struct ki_cl_part_files *files,
-			 const struct ki_cl_image *image)
+			 const struct ki_part_files *files,
+			 const struct ki_image *image)
 {
-	const char *name = ki_cl_last_part(image->path);
-	char identity[KI_CL_IDENTITY_BYTES];
+	const char *name = ki_last_part(image->path);
+	char identity[KI_IDENTITY_BYTES];
 	size_t i;
 
 	if (*image->build_id)
 		strcpy(identity, image->build_id);
-	else if (ki_cl_library_identity(sys, image->path, identity))
+	else if (ki_library_identity(sys, image->path, identity))
 		return 0;
 	for (i = 0; i < files->n; i++)
-		if (files->files[i].part->kind == KI_CL_PART_LIBRARY &&
+		if (files->files[i].part->kind == KI_PART_LIBRARY &&
 		    !strcmp(files->files[i].identity, identity) &&
 		    matches(files->files[i].part, name))
 			return 1;
 	return 0;
 }
 
-int ki_cl_parts_loaded_otherwise(const struct ki_sys *sys,
-				 const struct ki_cl_driver_row *row,
-				 const struct ki_cl_part_files *files,
-				 const struct ki_cl_images *images)
+int ki_parts_loaded_otherwise(const struct ki_sys *sys,
+			      const struct ki_part *parts, size_t n_parts,
+			      const struct ki_part_files *files,
+			      const struct ki_images *images)
 {
 	const char *name;
 	size_t i, j;
 
 	for (i = 0; i < images->n; i++) {
-		name = ki_cl_last_part(images->images[i].path);
-		for (j = 0; j < row->n_parts; j++)
-			if (row->parts[j].kind == KI_CL_PART_LIBRARY &&
-			    matches(&row->parts[j], name) &&
+		name = ki_last_part(images->images[i].path);
+		for (j = 0; j < n_parts; j++)
+			if (parts[j].kind == KI_PART_LIBRARY &&
+			    matches(&parts[j], name) &&
 			    !is_identified(sys, files, &images->images[i]))
 				return 1;
 	}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The kiln inside a program that did not ask for one.  It is opened at the
+ * first use and never closed: nothing runs at exit.  Whatever is wrong costs
+ * the program its cache, and the log one line.
+ */
+
+#include "front/guest.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+#define LINE_BYTES_MAX 2048
+
+static struct ki_mutex opening = KI_MUTEX_INIT(FRONT);
+static int tried;	      /* under `opening` */
+static struct ki_guest guest; /* fixed once `opened` is set */
+static _Atomic(const struct ki_guest *) opened;
+static _Atomic int is_off;
+static int is_opening, n_complaints; /* under `opening` */
+
+void ki_guest_hold(void)
+{
+	pthread_mutex_lock(&opening.mutex);
+}
+
+void ki_guest_let_go(void)
+{
+	pthread_mutex_unlock(&opening.mutex);
+}
+
+/* ---- The log ------------------------------------------------------------- */
+
+/* One line at the end of the file; no descriptor stays open. */
+static void write_line(const char *path, const char *words)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	struct ki_piece piece;
+	char line[LINE_BYTES_MAX];
+	int fd, n, i;
+
+	n = snprintf(line, sizeof(line), "kiln[%d]: %s\n", ki_process_id(),
+		     words);
+	if (n < 0)
+		return;
+	if ((size_t)n >= sizeof(line))
+		n = sizeof(line) - 1;
+	/* What a setting or a path repeats stays in its line, and harmless. */
+	for (i = 0; i < n; i++)
+		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+			line[i] = '?';
+	line[n - 1] = '\n';
+	fd = sys->open(sys, path,
+		       KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_APPEND, 0600);
+	if (fd < 0)
+		return;
+	piece = (struct ki_piece){ line, (size_t)n };
+	(void)ki_pwritev_all(sys, fd, &piece, 1, 0);
+	(void)sys->close(sys, fd);
+}
+
+/* The library's own traces say less than the front's; of what it complains
+   about while it opens, the first line has the reason. */
+static void log_words(void *arg, enum kiln_log_level level, const char *words)
+{
+	const char *path = kiln_config_value(arg, KILN_SET_LOG);
+
+	if (!path || !*path || level == KILN_LOG_TRACE)
+		return;
+	if (is_opening && level <= KILN_LOG_WARNING && n_complaints++)
+		return;
+	write_line(path, words);
+}
+
+void ki_guest_log(const struct ki_guest *to, const char *format, ...)
+{
+	char words[LINE_BYTES_MAX];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(words, sizeof(words), format, args);
+	va_end(args);
+	log_words(to->config, KILN_LOG_NOTE, words);
+}
+
+/* ---- Opening ------------------------------------------------------------- */
+
+static int is_set(enum kiln_setting setting)
+{
+	const char *origin = kiln_config_origin(guest.config, setting);
+
+	return strcmp(origin, "default") && strcmp(origin, "unset");
+}
+
+/* With a wrong setting caching is off, but `kiln stats` should tell why a
+   program had no hits: counted in the store, if there is one already and
+   nobody may have meant it to be left alone. */
+static void count_wrong_setting(void)
+{
+	const char *directory = kiln_config_directory(guest.config, NULL);
+	char index[KI_PATH_MAX];
+	struct kiln_options options;
+	struct ki_file_info info;
+	struct kiln *kiln;
+
+	if (!directory || is_set(KILN_SET_READONLY) ||
+	    is_set(KILN_SET_DISABLE) || is_set(KILN_SET_STORE) ||
+	    ki_path_join(index, directory, "kiln.idx") ||
+	    ki_sys_posix.lstat(&ki_sys_posix, index, &info))
+		return;
+	kiln_options_init(&options);
+	kiln_config_options(guest.config, &options);
+	options.flags = KILN_OPEN_GUEST;
+	if (kiln_open(&options, &kiln))
+		return;
+	kiln_count(kiln, KILN_COUNT_MISS_UNAVAILABLE, 1);
+	kiln_close(kiln);
+}
+
+/* Without its store a guest has nothing to look into: keys would be taken for
+   nothing.  The library has logged the reason.  A store that is only busy is
+   another matter. */
+static int is_hopeless(enum kiln_status status)
+{
+	return status < 0 && status != KILN_E_TIMEOUT;
+}
+
+static int open_kiln(ki_guest_ready_fn *ready)
+{
+	struct kiln_options options;
+	char message[1024] = "";
+	const char *name_space, *why;
+	enum kiln_status status;
+	size_t i;
+
+	if (kiln_config_load(&guest.config, message, sizeof(message))) {
+		if (guest.config) {
+			ki_guest_log(&guest, "%s; caching is off", message);
+			count_wrong_setting();
+		}
+		return -1;
+	}
+	if (kiln_config_number(guest.config, KILN_SET_DISABLE))
+		return -1;
+	for (i = 0; kiln_config_warning(guest.config, i); i++)
+		ki_guest_log(&guest, "%s",
+			     kiln_config_warning(guest.config, i));
+	if (!kiln_config_directory(guest.config, &why)) {
+		ki_guest_log(&guest, "caching is off, directory: %s", why);
+		return -1;
+	}
+
+	kiln_options_init(&options);
+	kiln_config_options(guest.config, &options);
+	options.flags |= KILN_OPEN_GUEST;
+	options.log = log_words;
+	options.log_arg = guest.config;
+	is_opening = 1;
+	status = kiln_open(&options, &guest.kiln);
+	is_opening = 0;
+	if (status)
+		return -1;
+	if (is_hopeless(kiln_store_status(guest.kiln)))
+		return -1;
+	if (!kiln_config_number(guest.config, KILN_SET_READONLY))
+		guest.spool = kiln_config_spool(guest.config);
+	name_space = kiln_config_value(guest.config, KILN_SET_NAMESPACE);
+	guest.name_space = name_space ? name_space : "";
+	guest.trace = kiln_config_number(guest.config, KILN_SET_TRACE) != 0;
+	return ready ? ready(&guest) : 0;
+}
+
+/* What a failed opening leaves. */
+static void drop(void)
+{
+	kiln_close(guest.kiln);
+	kiln_config_free(guest.config);
+	memset(&guest, 0, sizeof(guest));
+	atomic_store(&is_off, 1);
+}
+
+const struct ki_guest *ki_guest(ki_guest_ready_fn *ready)
+{
+	const struct ki_guest *found =
+		atomic_load_explicit(&opened, memory_order_acquire);
+
+	if (found || atomic_load(&is_off))
+		return found;
+	ki_mutex_lock(&opening);
+	if (!tried) {
+		tried = 1;
+		if (open_kiln(ready))
+			drop();
+		else
+			atomic_store_explicit(&opened, &guest,
+					      memory_order_release);
+	}
+	found = atomic_load_explicit(&opened, memory_order_acquire);
+	ki_mutex_unlock(&opening);
+	return found;
+}
