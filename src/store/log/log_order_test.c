@@ -18,6 +18,7 @@
 #define KEY	  1
 #define LARGE	  300000 /* a file of its own in a store of 1 MiB */
 #define SMALL	  1000
+#define FILLER	  3000
 #define FILE_SIZE 32768
 
 /* ---- Records laid out by hand ------------------------------------------ */
@@ -387,6 +388,166 @@ static void of_two_that_create_the_settled_one_is_found_anew(void **state)
 	}
 }
 
+/* ---- Carried over to behind what replaces it ------------------------------ */
+
+static unsigned next_key;
+static uint32_t place_of_ours;
+
+/* Where its word is, and the segment that it leads to. */
+static uint32_t find_place(struct store *store, uint64_t *out_slot)
+{
+	struct ki_log *log = (struct ki_log *)store->tier;
+	_Atomic uint64_t *stripe = ki_log_enter(log);
+	struct kiln_key *key = test_key(KEY);
+	struct log_found found = { 0 };
+
+	assert_int_equal(ki_log_find(log, log->index, key, &found), KILN_OK);
+	ki_log_view_close(&found.view);
+	kiln_key_free(key);
+	ki_log_leave(log, stripe);
+	*out_slot = found.slot;
+	return found.view.number;
+}
+
+static uint32_t newest_of(struct store *store)
+{
+	struct ki_log *log = (struct ki_log *)store->tier;
+
+	return (uint32_t)log->index->header->next_number - 1;
+}
+
+static int has_segment(struct store *store, uint32_t number)
+{
+	char path[KI_PATH_MAX];
+
+	assert_int_equal(
+		ki_log_segment_path((struct ki_log *)store->tier, number, path),
+		0);
+	return !access(path, F_OK);
+}
+
+/* Our room is taken; others put until what we replace was carried over. */
+static ssize_t held_up(const struct ki_sys *sys, int fd,
+		       const struct ki_piece *pieces, int n_pieces,
+		       uint64_t offset)
+{
+	if (is_armed && n_pieces > 1) {
+		uint64_t slot;
+		uint32_t before = find_place(&other, &slot);
+
+		is_armed = 0;
+		place_of_ours = newest_of(&other);
+		while (find_place(&other, &slot) == before)
+			assert_int_equal(
+				store_put(&other, next_key++, FILLER, 0),
+				KILN_OK);
+	}
+	return ki_sys_posix.pwritev(&ki_sys_posix, fd, pieces, n_pieces,
+				    offset);
+}
+
+/* The copy is on its way when the word is swapped for what replaces. */
+static ssize_t replaced_by_then(const struct ki_sys *sys, int fd,
+				const struct ki_piece *pieces, int n_pieces,
+				uint64_t offset)
+{
+	const struct log_record *record = pieces[0].data;
+
+	if (is_armed && n_pieces == 1 && pieces[0].size > sizeof(*record) &&
+	    record->magic == LOG_RECORD_MAGIC && (record->flags & LOG_COPY)) {
+		is_armed = 0;
+		*hidden_slot = hidden_word;
+	}
+	return ki_sys_posix.pwritev(&ki_sys_posix, fd, pieces, n_pieces,
+				    offset);
+}
+
+static void a_copy_that_came_too_late_is_not_found_anew(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	struct log_index *index;
+	uint64_t slot, word;
+	uint32_t first, second;
+	size_t size = 0;
+
+	store_close(&store);
+	sys.pwritev = replaced_by_then;
+	store.options.sys = &sys;
+	store_open(&store);
+	index = ((struct ki_log *)store.tier)->index;
+	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+	(void)find_place(&store, &slot);
+	word = index->words[slot];
+	first = newest_of(&store);
+	for (next_key = 100; newest_of(&store) == first; next_key++)
+		assert_int_equal(store_put(&store, next_key, FILLER, 0),
+				 KILN_OK);
+	assert_int_equal(store_put(&store, KEY, SMALL + 1, KILN_PUT_REPLACE),
+			 KILN_OK);
+	second = find_place(&store, &slot);
+	hidden_slot = &index->words[slot];
+	hidden_word = atomic_exchange(hidden_slot, word);
+	index->marks[slot] = 1;
+	is_armed = 1;
+	while (is_armed)
+		assert_int_equal(store_put(&store, next_key++, FILLER, 0),
+				 KILN_OK);
+	index->marks[slot] = 0;
+	while (has_segment(&store, second))
+		assert_int_equal(store_put(&store, next_key++, FILLER, 0),
+				 KILN_OK);
+	lose_index(&store);
+	assert_int_equal(store_get_any(&store, KEY, &size), KILN_MISS);
+	store_free(&store);
+}
+
+static void what_replaces_does_not_go_before_what_it_replaced(void **state)
+{
+	static const size_t sizes[] = { SMALL + 1, LARGE };
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct store store = store_new(1 << 20, 0);
+		struct ki_sys sys = ki_sys_posix;
+		size_t size = 0;
+		uint64_t slot;
+		uint32_t first;
+
+		store_close(&store);
+		sys.pwritev = held_up;
+		store.options.sys = &sys;
+		store_open(&store);
+		other = store_beside(&store, 0);
+		store_close(&other);
+		other.options.sys = &ki_sys_posix;
+		store_open(&other);
+		assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+		assert_int_equal(store_get(&store, KEY, SMALL), KILN_OK);
+		first = newest_of(&store);
+		for (next_key = 100; newest_of(&store) == first; next_key++)
+			assert_int_equal(store_put(&store, next_key, FILLER, 0),
+					 KILN_OK);
+		is_armed = 1;
+		assert_int_equal(
+			store_put(&store, KEY, sizes[i], KILN_PUT_REPLACE),
+			KILN_OK);
+		assert_false(is_armed);
+		assert_int_equal(store_get(&other, KEY, sizes[i]), KILN_OK);
+		(void)find_place(&other, &slot);
+		((struct ki_log *)other.tier)->index->marks[slot] = 0;
+		while (has_segment(&other, place_of_ours))
+			assert_int_equal(
+				store_put(&other, next_key++, FILLER, 0),
+				KILN_OK);
+		store_close(&other);
+		lose_index(&store);
+		if (!store_get_any(&store, KEY, &size))
+			assert_int_equal(size, sizes[i]);
+		store_free(&store);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -398,6 +559,9 @@ int main(void)
 			what_is_found_is_what_an_index_made_anew_finds),
 		cmocka_unit_test(
 			of_two_that_create_the_settled_one_is_found_anew),
+		cmocka_unit_test(
+			what_replaces_does_not_go_before_what_it_replaced),
+		cmocka_unit_test(a_copy_that_came_too_late_is_not_found_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -628,6 +628,15 @@ static enum kiln_status give_way(struct ki_log *log, struct log_index *index,
 	return look->newer.flags & LOG_REPLACES ? KILN_OK : LOG_AGAIN;
 }
 
+/* What is replaced was carried over to behind ours while we were held up, and
+   would be found again by an index made anew when ours is gone.  A file of its
+   own goes at once. */
+static int would_go_first(const struct put *put, const struct mate *other)
+{
+	return !(other->flags & LOG_OWN_FILE) &&
+	       log_is_before(put->number, other->number);
+}
+
 /* One step of replace(); `published` in this index. */
 static enum kiln_status replace_step(struct ki_log *log,
 				     struct log_index *index, struct put *put,
@@ -654,6 +663,10 @@ static enum kiln_status replace_step(struct ki_log *log,
 		status = publish_new(log, index, put, 0, refuse, &slot);
 		*published = !status;
 		return status ? status : LOG_AGAIN;
+	}
+	if (would_go_first(put, other)) {
+		forget_record(log, index, put);
+		return LOG_AGAIN;
 	}
 	if (!ki_log_word_swap(index, other->slot, other->word,
 			      *published ? 0 : put->word))

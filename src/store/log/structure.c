@@ -289,6 +289,9 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 		index->marks[slot] = 0;
 		index->header->n_copied++;
 		index->header->bytes_copied += bytes;
+	} else {
+		/* Replaced meanwhile, by what may lie before the copy. */
+		ki_log_record_void(log, target.fd, record, to, to_units);
 	}
 out:
 	ki_log_target_close(log, &target);
