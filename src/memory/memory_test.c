@@ -689,11 +689,13 @@ static void slots_of_the_dead_are_reclaimed(void **state)
 	free(stack);
 }
 
+#define N_DEAD 300 /* enough for them to be looked for */
+
 /* Its thread-local variables lie where those of the dead one were. */
 static void a_thread_in_a_dead_ones_place_keeps_its_pin(void **state)
 {
 	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
-	char *stack = aligned_alloc(4096, 2 * STACK_BYTES);
+	char *stack = aligned_alloc(4096, (1 + N_DEAD) * STACK_BYTES);
 	struct reader reader;
 	uint64_t tag;
 	int seen;
@@ -705,9 +707,8 @@ static void a_thread_in_a_dead_ones_place_keeps_its_pin(void **state)
 	reader.thread = start_on(stack, read_until_told, &reader);
 	pthread_barrier_wait(&reader.barrier);
 	tag = ki_slots_retire();
-	/* Enough for the dead to be looked for. */
-	for (size_t i = 0; i < 200; i++)
-		pthread_join(start_on(stack + STACK_BYTES, vanish, memory),
+	for (size_t i = 1; i <= N_DEAD; i++)
+		pthread_join(start_on(stack + i * STACK_BYTES, vanish, memory),
 			     NULL);
 	seen = ki_slots_passed() <= tag;
 	reader_end(&reader);
