@@ -20,7 +20,8 @@ typedef void ki_blob_ref_fn(struct kiln_blob *blob);
 /* What kiln_blob_unref() does, for every blob, or NULL.  Whoever counts
    elsewhere sets it once. */
 typedef void ki_blob_unref_fn(struct kiln_blob *blob);
-extern ki_blob_unref_fn *_Atomic ki_blob_unref;
+extern ki_blob_unref_fn *_Atomic ki_blob_unref
+	__attribute__((visibility("hidden")));
 
 struct kiln_blob {
 	/* Fixed after creation. */

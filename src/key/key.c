@@ -112,6 +112,19 @@ void kiln_key_add_absent(struct kiln_key *key, const char *label)
 	add(key, KILN_FIELD_ABSENT, label, NULL, 0);
 }
 
+/* Nothing is added from now on. */
+static void move_inside(struct kiln_key *key)
+{
+	struct ki_bytes *record = &key->record;
+
+	if (record->size > sizeof(key->inside))
+		return;
+	memcpy(key->inside, record->data, record->size);
+	free(record->data);
+	record->data = key->inside;
+	record->capacity = sizeof(key->inside);
+}
+
 enum kiln_status kiln_key_finish(struct kiln_key *key)
 {
 	if (!key)
@@ -126,6 +139,8 @@ enum kiln_status kiln_key_finish(struct kiln_key *key)
 		ki_xxh3_128(key->record.data, key->record.size, key->digest);
 		key->digest_low = ki_digest_low(key->digest);
 		key->digest_high = ki_digest_high(key->digest);
+		key->tags = ki_key_tag(key->digest_high) * 0x01010101u;
+		move_inside(key);
 		key->finished = 1;
 	}
 	return KILN_OK;
@@ -181,7 +196,8 @@ void kiln_key_free(struct kiln_key *key)
 	if (!key ||
 	    atomic_fetch_sub_explicit(&key->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	ki_bytes_fini(&key->record);
+	if (key->record.data != key->inside)
+		ki_bytes_fini(&key->record);
 	free(key);
 }
 

@@ -23,16 +23,27 @@
 #define KI_KEY_VERSION	    1
 #define KI_KEY_HEADER_BYTES 4
 
-/* In one cache line: what a look-up in memory reads. */
+#define KI_KEY_INSIDE_BYTES 224
+
+/* In one cache line what a look-up in memory reads, and then the record. */
 struct kiln_key {
 	_Alignas(64) struct ki_bytes record;
 	uint64_t digest_low;  /* first 8 bytes of digest, as a number */
 	uint64_t digest_high; /* last 8 */
-	int finished;
-	enum kiln_status failed;
+	uint32_t finished;
+	uint32_t tags; /* four times ki_key_tag(), once finished */
+	/* Where a finished record lies that is short enough. */
+	_Alignas(64) uint8_t inside[KI_KEY_INSIDE_BYTES];
 	uint8_t digest[KILN_DIGEST_BYTES];
 	_Atomic size_t refs;
+	enum kiln_status failed;
 };
+
+/* A byte of a digest's high half, never 0, for tables. */
+static inline uint32_t ki_key_tag(uint64_t digest_high)
+{
+	return (uint32_t)(digest_high >> 56) + !(digest_high >> 56);
+}
 
 /* Whether a record is well formed.  KILN_OK or KILN_E_FORMAT. */
 enum kiln_status ki_record_check(const void *record, size_t size);

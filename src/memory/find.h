@@ -88,14 +88,12 @@ static inline enum kiln_status ki_memory_find(struct ki_memory *memory,
 					      struct ki_slot *slot,
 					      struct kiln_blob **out_blob)
 {
-	struct kiln_blob *blob;
-
-	if (__builtin_expect(ki_table_is_by_lock(&memory->table), 0))
+	if (__builtin_expect(ki_table_is_by_lock(&memory->table) ||
+				     !ki_table_glance(
+					     atomic_load(&memory->table.slots),
+					     key, slot, out_blob),
+			     0))
 		return KILN_MISS;
-	blob = ki_table_glance(atomic_load(&memory->table.slots), key, slot);
-	if (__builtin_expect(!blob, 0))
-		return KILN_MISS;
-	*out_blob = blob;
 	ki_memory_count_hit(memory, slot);
 	return KILN_OK;
 }

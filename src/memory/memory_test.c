@@ -127,6 +127,7 @@ static void equal_digests_never_mix_values_up(void **state)
 		keys[i] = key_of(i);
 		keys[i]->digest_low &= 0xff;
 		keys[i]->digest_high = 0;
+		keys[i]->tags = 0x01010101;
 		blob = blob_of(i, 8);
 		ki_memory_put(memory, keys[i], blob);
 		kiln_blob_unref(blob);
@@ -458,6 +459,7 @@ static void a_marked_entry_is_found_the_quick_way(void **state)
 
 	other->digest_low = key->digest_low;
 	other->digest_high = key->digest_high;
+	other->tags = key->tags;
 	put(memory, 1, 1, 8);
 	assert_int_equal(ki_memory_get(memory, key, &blob), KILN_OK);
 	before = atomic_load(&blob->refs);
@@ -1042,6 +1044,7 @@ static void equal_digests_never_share_a_flight(void **state)
 
 	keys[1]->digest_low = keys[0]->digest_low;
 	keys[1]->digest_high = keys[0]->digest_high;
+	keys[1]->tags = keys[0]->tags;
 	kiln_build_result_init(&result);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(

@@ -14,9 +14,11 @@
  * after eviction has passed it.
  *
  * Writers hold the mutex.  They set an entry's place when the entry is complete,
- * and its tag last; to remove they clear both and put the entry on the garbage
- * list with the time of its removal (slots.c).  A reader may see a tag and
- * another entry behind it: what it takes is what the key record says.  Growing makes a new array beside the old
+ * and its tag last; to remove they clear the tag and put the entry on the garbage list
+ * with the time of its removal (slots.c).  A reader may see a tag and another
+ * entry behind it: what it takes is what the key record says.  Behind a tag
+ * that it sees there is always an entry that lives as long as its pin: the
+ * last one stays in its place until another comes.  Growing makes a new array beside the old
  * one, which becomes garbage as well.
  *
  * Eviction is a clock hand that goes from the oldest entry to the newest: a
@@ -170,7 +172,7 @@ static void free_slots(struct ki_table_slots *slots)
 {
 	if (!slots)
 		return;
-	for (size_t i = 0; i <= slots->mask; i++) {
+	for (size_t i = 0; i < slots->n_buckets; i++) {
 		struct ki_bucket *bucket = atomic_load(&slots->buckets[i].next);
 
 		while (bucket) {
@@ -180,7 +182,6 @@ static void free_slots(struct ki_table_slots *slots)
 			bucket = next;
 		}
 	}
-	free(slots->buckets);
 	free(slots);
 }
 
@@ -219,6 +220,11 @@ static void retire_locked(struct ki_table *table, struct ki_table_entry *entry)
 	discard_locked(table, &entry->garbage);
 }
 
+static uint64_t tag_of(struct ki_bucket *bucket, size_t i)
+{
+	return atomic_load(&bucket->tags) >> 8 * i & 0xff;
+}
+
 static void set_tag(struct ki_bucket *bucket, size_t i, uint64_t tag)
 {
 	uint64_t tags = atomic_load(&bucket->tags);
@@ -227,17 +233,17 @@ static void set_tag(struct ki_bucket *bucket, size_t i, uint64_t tag)
 	atomic_store(&bucket->tags, tags | tag << 8 * i);
 }
 
-/* Clear the place that holds this very entry. */
+/* Free the place that holds this very entry. */
 static void take_out(struct ki_table_slots *slots,
 		     const struct ki_table_entry *entry)
 {
-	struct ki_bucket *bucket = &slots->buckets[entry->low & slots->mask];
+	struct ki_bucket *bucket = ki_table_bucket(slots, entry->low);
 
 	for (;; bucket = atomic_load(&bucket->next))
 		for (size_t i = 0; i < KI_BUCKET_ENTRIES; i++)
-			if (atomic_load(&bucket->entries[i]) == entry) {
+			if (tag_of(bucket, i) &&
+			    atomic_load(&bucket->entries[i]) == entry) {
 				set_tag(bucket, i, 0);
-				atomic_store(&bucket->entries[i], NULL);
 				return;
 			}
 }
@@ -308,16 +314,16 @@ static struct ki_bucket *add_bucket(struct ki_bucket *last)
 /* 0 without memory.  The entry comes before its tag. */
 static int insert(struct ki_table_slots *slots, struct ki_table_entry *entry)
 {
-	struct ki_bucket *bucket = &slots->buckets[entry->low & slots->mask];
+	struct ki_bucket *bucket = ki_table_bucket(slots, entry->low);
 
 	while (bucket) {
 		struct ki_bucket *next = atomic_load(&bucket->next);
 
 		for (size_t i = 0; i < KI_BUCKET_ENTRIES; i++) {
-			if (atomic_load(&bucket->entries[i]))
+			if (tag_of(bucket, i))
 				continue;
 			atomic_store(&bucket->entries[i], entry);
-			set_tag(bucket, i, ki_table_tag(entry->high));
+			set_tag(bucket, i, ki_key_tag(entry->high));
 			return 1;
 		}
 		bucket = next ? next : add_bucket(bucket);
@@ -327,18 +333,16 @@ static int insert(struct ki_table_slots *slots, struct ki_table_entry *entry)
 
 static struct ki_table_slots *new_slots(size_t n_buckets)
 {
-	struct ki_table_slots *slots = calloc(1, sizeof(*slots));
-	size_t bytes = n_buckets * sizeof(struct ki_bucket);
+	size_t bytes =
+		sizeof(struct ki_table_slots) + n_buckets * sizeof(struct ki_bucket);
+	struct ki_table_slots *slots =
+		aligned_alloc(_Alignof(struct ki_table_slots), bytes);
 
 	if (!slots)
 		return NULL;
-	slots->mask = n_buckets - 1;
-	slots->buckets = aligned_alloc(_Alignof(struct ki_bucket), bytes);
-	if (!slots->buckets) {
-		free(slots);
-		return NULL;
-	}
-	memset(slots->buckets, 0, bytes);
+	memset(slots, 0, bytes);
+	slots->n_buckets = n_buckets;
+	slots->mask = (n_buckets - 1) * sizeof(struct ki_bucket);
 	slots->garbage.slots = slots;
 	return slots;
 }
@@ -349,9 +353,9 @@ static void grow_locked(struct ki_table *table)
 	struct ki_table_slots *old = atomic_load(&table->slots), *new;
 	struct ki_list *link;
 
-	if (table->n_entries < (old->mask + 1) * ENTRIES_PER_BUCKET)
+	if (table->n_entries < old->n_buckets * ENTRIES_PER_BUCKET)
 		return;
-	new = new_slots((old->mask + 1) * 2);
+	new = new_slots(old->n_buckets * 2);
 	if (!new)
 		return;
 	ki_list_for_each (link, &table->ring) {

@@ -17,11 +17,10 @@
 #include "sys/sys.h"
 
 #define KI_BUCKET_ENTRIES 6
-#define KI_TABLE_ENTRIES  (((uint64_t)1 << 48) - 1) /* their bytes */
 
 struct ki_bucket {
-	/* A byte for each entry, the lowest for the first: 0 where it is free
-	   (and in the two for none), else a part of the digest. */
+	/* A byte for each entry, the lowest for the first: 0 where it is free,
+	   whatever is left behind it, else ki_key_tag(). */
 	_Alignas(64) _Atomic uint64_t tags;
 	struct ki_table_entry *_Atomic entries[KI_BUCKET_ENTRIES];
 	struct ki_bucket *_Atomic next; /* when six are not enough */
@@ -35,9 +34,10 @@ struct ki_table_garbage {
 };
 
 struct ki_table_slots {
-	size_t mask;
-	struct ki_bucket *buckets;
+	uint64_t mask; /* of the bytes of all buckets */
+	size_t n_buckets;
 	struct ki_table_garbage garbage;
+	struct ki_bucket buckets[];
 };
 
 /* An entry with none of these, its usual state, takes the quick way. */
@@ -145,64 +145,73 @@ static inline int ki_table_has_record(const struct ki_table_entry *entry,
 				 entry->record_size);
 }
 
-/* Never 0. */
-static inline uint64_t ki_table_tag(uint64_t high)
-{
-	return (high >> 56) + !(high >> 56);
-}
-
-/*
- * A bit at the top of each byte that is zero (and perhaps of some above the
- * lowest such: a candidate is looked at anyway).
- */
-static inline uint64_t ki_table_zero_bytes(uint64_t x)
-{
-	return (x - 0x0101010101010101u) & ~x & 0x8080808080808080u;
-}
-
 static inline struct ki_bucket *ki_table_bucket(struct ki_table_slots *slots,
-						const struct kiln_key *key)
+						uint64_t digest_low)
 {
-	return &slots->buckets[key->digest_low & slots->mask];
+	return (struct ki_bucket *)((char *)slots->buckets +
+				    (digest_low & slots->mask));
 }
 
 /*
- * The entries of a bucket that may have the key, each a bit in a byte of its
- * own; above the first there may be bits of entries that do not exist.  No branch depends on which of the six it is: nothing that a processor
- * could guess.
+ * The entries of a bucket that may have the key, as a set of bits, of which
+ * ki_table_first() is the first.  No branch depends on which of the six it is:
+ * nothing that a processor could guess.
  */
+#if defined(__SSE2__)
+typedef char ki_tags __attribute__((vector_size(16)));
+typedef uint32_t ki_tags_by_four __attribute__((vector_size(16)));
+typedef uint64_t ki_tags_by_eight __attribute__((vector_size(16)));
+
+static inline uint32_t ki_table_candidates(struct ki_bucket *bucket,
+					   const struct kiln_key *key)
+{
+	ki_tags has = (ki_tags)(ki_tags_by_eight){ atomic_load(&bucket->tags) };
+	ki_tags wants = (ki_tags)(ki_tags_by_four){ key->tags, key->tags };
+
+	return (uint32_t)__builtin_ia32_pmovmskb128(
+		       (ki_tags)(has == wants)) &
+	       ((1u << KI_BUCKET_ENTRIES) - 1);
+}
+
+static inline size_t ki_table_first(uint32_t candidates)
+{
+	return (size_t)(unsigned)__builtin_ctz(candidates);
+}
+#else
+/* A bit at the top of each byte that is zero, and perhaps of some above the
+   lowest such: a candidate is looked at anyway. */
 static inline uint64_t ki_table_candidates(struct ki_bucket *bucket,
 					   const struct kiln_key *key)
 {
-	return ki_table_zero_bytes(atomic_load(&bucket->tags) ^
-				   ki_table_tag(key->digest_high) *
-					   0x0101010101010101u);
+	uint64_t wants = (uint64_t)key->tags << 32 | key->tags;
+	uint64_t x = atomic_load(&bucket->tags) ^ wants;
+
+	return (x - 0x0101010101010101u) & ~x & 0x0000808080808080u;
 }
 
-/* Which is the first of them. */
 static inline size_t ki_table_first(uint64_t candidates)
 {
 	return (size_t)__builtin_ctzll(candidates) / 8;
 }
+#endif
 
 /* The place that holds the key, or NULL. */
 static inline struct ki_table_entry *_Atomic *ki_table_find(
 	struct ki_table_slots *slots, const struct kiln_key *key,
 	struct ki_table_entry **out_entry)
 {
-	struct ki_bucket *bucket = ki_table_bucket(slots, key);
+	struct ki_bucket *bucket = ki_table_bucket(slots, key->digest_low);
 
 	do {
-		uint64_t found =
-			ki_table_candidates(bucket, key) & KI_TABLE_ENTRIES;
+		__auto_type found = ki_table_candidates(bucket, key);
 
 		for (; found; found &= found - 1) {
 			struct ki_table_entry *_Atomic *place =
 				&bucket->entries[ki_table_first(found)];
 			struct ki_table_entry *entry = atomic_load(place);
 
-			/* It may be another one by now, or none. */
-			if (!entry || entry->low != key->digest_low ||
+			/* It may be another one by now. */
+			if (entry->low != key->digest_low ||
 			    !ki_table_has_record(entry, key))
 				continue;
 			*out_entry = entry;
@@ -214,30 +223,32 @@ static inline struct ki_table_entry *_Atomic *ki_table_find(
 }
 
 /*
- * In a pin, the quick way: nearly always a reference to the value, if there is
- * one; else NULL.
+ * In a pin, the quick way: 1 with a reference to the value, nearly always if
+ * there is one; else 0.
  */
-static inline struct kiln_blob *ki_table_glance(struct ki_table_slots *slots,
-						const struct kiln_key *key,
-						struct ki_slot *slot)
+static inline int ki_table_glance(struct ki_table_slots *slots,
+				  const struct kiln_key *key,
+				  struct ki_slot *slot,
+				  struct kiln_blob **out_blob)
 {
-	struct ki_bucket *bucket = ki_table_bucket(slots, key);
-	uint64_t found = ki_table_candidates(bucket, key);
+	struct ki_bucket *bucket = ki_table_bucket(slots, key->digest_low);
+	__auto_type found = ki_table_candidates(bucket, key);
 	struct ki_table_entry *entry;
 	uint32_t state;
 
 	if (__builtin_expect(!found, 0))
-		return NULL;
+		return 0;
 	entry = atomic_load(&bucket->entries[ki_table_first(found)]);
-	if (__builtin_expect(!entry || !ki_table_has_record(entry, key), 0))
-		return NULL;
+	if (__builtin_expect(!ki_table_has_record(entry, key), 0))
+		return 0;
 	state = atomic_load_explicit(&entry->state, memory_order_relaxed);
 	/* Whatever ends the counting waits for our pin. */
 	if (__builtin_expect(state >= KI_ENTRY_UNCOUNTED ||
 				     !ki_slot_take(slot, state, entry->blob),
 			     0))
-		return NULL;
-	return entry->blob;
+		return 0;
+	*out_blob = entry->blob;
+	return 1;
 }
 
 /* Whether a look-up takes the lock. */
