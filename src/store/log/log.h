@@ -60,6 +60,9 @@
 #define LOG_ZEROED_TAIL	 ((uint64_t)4 << 20)
 #define LOG_ZEROED_SPARE ((uint64_t)8 << 20)
 #define LOG_ZEROED_FILES 4 /* remembered by who made them */
+/* A sixth of when dirty pages are due: until then no page goes, however short
+   the memory, that would have to be read from the medium. */
+#define LOG_ZEROED_NS ((uint64_t)5000000000)
 
 #define LOG_ROLL_TIMEOUT_MS   20
 #define LOG_CHANGE_TIMEOUT_MS 2000 /* making, wiping, changing limits */
@@ -81,6 +84,7 @@ struct log_segment {
 	uint64_t inode;
 	const uint8_t *data; /* NULL: read through fd */
 	uint64_t zeroed;     /* so much was made by us, and is in memory */
+	uint64_t zeroed_ns;  /* when: LOG_ZEROED_NS later it may not be */
 	int fd;		     /* -1: read through data */
 	/* Atomic. */
 	_Atomic int write_fd;		 /* -1: not yet */
@@ -156,7 +160,9 @@ static inline void ki_log_trust_unplaced(_Atomic int *unplaced)
 
 /* Atomic; wrong is only slow. */
 struct log_zeroed {
+	_Atomic uint64_t device;
 	_Atomic uint64_t inode;
+	_Atomic uint64_t made_ns;
 	_Atomic uint64_t bytes;
 };
 

@@ -480,6 +480,39 @@ static void nobody_writes_over_what_another_one_wrote(void **state)
 	}
 }
 
+static uint64_t clock_offset_ns;
+
+static uint64_t moved_coarse_ns(const struct ki_sys *sys)
+{
+	return ki_sys_posix.coarse_ns(&ki_sys_posix) + clock_offset_ns;
+}
+
+/* Pages that were filled with zeros and have left the memory since, as far as a
+   test can have them: it is looked by pread whether they are empty. */
+static void an_old_segment_is_looked_at_without_its_mapping(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	char path[KI_PATH_MAX];
+	uint32_t number;
+
+	sys.coarse_ns = moved_coarse_ns;
+	((struct ki_log *)store.tier)->sys = &sys;
+	assert_int_equal(store_put(&store, 1, 9000, 0), KILN_OK);
+	number = log_tail_segment(header_of(&store)->tail);
+	assert_int_equal(
+		ki_log_segment_path((struct ki_log *)store.tier, number, path),
+		0);
+	assert_int_equal(truncate(path, 8192), 0);
+	clock_offset_ns = LOG_ZEROED_NS;
+	assert_int_equal(store_put(&store, 3, 9000, 0), KILN_OK);
+	clock_offset_ns = 0;
+	assert_true(log_is_before(number,
+				  log_tail_segment(header_of(&store)->tail)));
+	assert_int_equal(store_get(&store, 3, 9000), KILN_OK);
+	store_free(&store);
+}
+
 /* Its process holds byte 0 and is stopped. */
 static void a_change_that_is_held_up_keeps_nobody_from_opening(void **state)
 {
@@ -595,6 +628,8 @@ int main(void)
 		cmocka_unit_test(who_could_not_ask_for_the_boot_asks_again),
 		cmocka_unit_test(a_tail_among_records_is_left),
 		cmocka_unit_test(nobody_writes_over_what_another_one_wrote),
+		cmocka_unit_test(
+			an_old_segment_is_looked_at_without_its_mapping),
 		cmocka_unit_test(
 			a_change_that_is_held_up_keeps_nobody_from_opening),
 		cmocka_unit_test(a_change_that_was_left_half_way_is_finished),

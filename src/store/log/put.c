@@ -28,8 +28,8 @@
  *			nothing
  *	pread64		where it is to write must be empty: a tail that went
  *			back would have it overwrite what others have verified;
- *			not where this handle has zeroed the file itself and
- *			can look through its mapping
+ *			not where this handle has zeroed the file itself a
+ *			moment ago and can look through its mapping
  *	pwritev
  */
 
@@ -139,7 +139,9 @@ static enum kiln_status write_record(struct ki_log *log, struct put *put,
  * handle may have seen it higher, over what a killed writer left empty.
  *
  * A page that is not in memory is brought in by pread for less than by looking
- * at it; those that were filled with zeros are.
+ * at it, and what the medium cannot give is no signal.  Those that were filled
+ * with zeros a moment ago are there, which saves a small put 0.3 us; whoever
+ * cuts the file short meanwhile ends the program, as for all that is mapped.
  */
 static int is_used_already(struct ki_log *log, const struct log_target *target,
 			   uint32_t units_before, uint32_t units)
@@ -149,7 +151,8 @@ static int is_used_already(struct ki_log *log, const struct log_target *target,
 
 	if (units < units_before)
 		return 1;
-	if (segment && offset < segment->zeroed)
+	if (segment && offset < segment->zeroed &&
+	    log->sys->coarse_ns(log->sys) - segment->zeroed_ns < LOG_ZEROED_NS)
 		return *(const volatile uint64_t
 				 *)(const void *)(segment->data + offset) != 0;
 	return ki_pread_all(log->sys, target->fd, &start, sizeof(start),

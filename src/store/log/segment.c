@@ -180,17 +180,21 @@ void ki_log_segments_sweep(struct ki_log *log, struct log_index *index)
 	ki_mutex_unlock(&log->mutex);
 }
 
-/* How much of a file this handle has filled with zeros itself. */
-static uint64_t zeroed_of(const struct ki_log *log,
-			  const struct ki_file_info *info)
+/* How much of a file this handle has filled with zeros itself, and when. */
+static void note_zeroed(const struct ki_log *log, struct log_segment *segment)
 {
 	int i;
 
-	for (i = 0; i < LOG_ZEROED_FILES; i++)
-		if (log->zeroed[i].inode == info->inode &&
-		    log->zeroed[i].bytes <= info->size)
-			return log->zeroed[i].bytes;
-	return 0;
+	for (i = 0; i < LOG_ZEROED_FILES; i++) {
+		const struct log_zeroed *zeroed = &log->zeroed[i];
+
+		if (zeroed->inode != segment->inode ||
+		    zeroed->device != segment->device ||
+		    zeroed->bytes > segment->size)
+			continue;
+		segment->zeroed_ns = zeroed->made_ns;
+		segment->zeroed = zeroed->bytes;
+	}
 }
 
 static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
@@ -234,7 +238,7 @@ static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 	if (log->maps_values &&
 	    !sys->map(sys, fd, 0, (size_t)info.size, 0, &data)) {
 		segment->data = data;
-		segment->zeroed = zeroed_of(log, &info);
+		note_zeroed(log, segment);
 	} else {
 		segment->fd = fd;
 		fd = -1;

@@ -140,7 +140,9 @@ static void write_zeros(struct ki_log *log, int fd, uint64_t end)
 		return;
 	zeroed = &log->zeroed[log->n_zeroed++ % LOG_ZEROED_FILES];
 	zeroed->bytes = 0;
+	zeroed->device = info.device;
 	zeroed->inode = info.inode;
+	zeroed->made_ns = sys->coarse_ns(sys);
 	zeroed->bytes = end;
 }
 
