@@ -56,6 +56,7 @@ struct put {
 	uint64_t word; /* not tentative */
 	int published; /* and its word was out, in some index */
 	int is_out;    /* and was so when last looked at */
+	int is_over;   /* and is gone: replaced or removed since */
 };
 
 /* ---- Writing --------------------------------------------------------- */
@@ -526,7 +527,7 @@ static void forget_record(struct ki_log *log, struct log_index *index,
 {
 	if (!put->written)
 		return;
-	put->written = put->published = 0;
+	put->written = put->published = put->is_over = 0;
 	if (put->is_out)
 		return;
 	if (put->record.flags & LOG_OWN_FILE)
@@ -652,16 +653,17 @@ static enum kiln_status replace_step(struct ki_log *log,
 
 	if (status)
 		return status;
-	/* Replaced, removed or carried over since it was out. */
-	if (*published && !look.own.word)
+	if (*published && !look.own.word) {
+		put->is_over = 1;
 		return KILN_OK;
+	}
 	if (look.own.word)
 		*published = 1;
 	if (look.newer.word)
 		return give_way(log, index, put, &look);
 	other = look.settled.word ? &look.settled : &look.lowest;
 	if (!other->word) {
-		if (*published)
+		if (*published || put->is_over)
 			return KILN_OK;
 		status = publish_new(log, index, put, 0, refuse, &slot);
 		*published = !status;
@@ -677,6 +679,7 @@ static enum kiln_status replace_step(struct ki_log *log,
 	if (!*published) {
 		index->marks[other->slot] = 0;
 		*published = put->published = put->is_out = 1;
+		put->is_over = 0;
 	}
 	if (other->flags & LOG_OWN_FILE)
 		unlink_own_file(log, index, other->number);
@@ -702,19 +705,24 @@ static int number_is_live(const struct log_index *index, uint32_t number)
 	return !log_is_before(number, ki_log_min_live(index));
 }
 
-/* Or carried over, wherever that is now. */
-static int is_live(struct ki_log *log, struct log_index *index, struct put *put)
+static int is_gone(struct ki_log *log, struct log_index *index, struct put *put)
 {
 	struct look look;
 
-	return number_is_live(index, put->number) ||
-	       (!look_around(log, index, put, &look) && look.own.word);
+	return !look_around(log, index, put, &look) && !look.own.word;
+}
+
+/* Or carried over, wherever that is now. */
+static int is_live(struct ki_log *log, struct log_index *index, struct put *put)
+{
+	return number_is_live(index, put->number) || !is_gone(log, index, put);
 }
 
 /*
- * LOG_AGAIN: the index was retired, publish in the next one; or what was
- * written is of no use, write anew.  KILN_E_TIMEOUT: the record's segment was
- * evicted before anyone could find it, or others never let us be.
+ * LOG_AGAIN: the index was retired, publish in the next one (if the word has
+ * gone from this one, only where something older is); or what was written is
+ * of no use, write anew.  KILN_E_TIMEOUT: the record's segment was evicted
+ * before anyone could find it, or others never let us be.
  */
 static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 				struct put *put, int refuse)
@@ -726,9 +734,12 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 	status = put->replaces ? replace(log, index, put, refuse)
 			       : create(log, index, put, refuse);
 	if ((status == KILN_OK || status == KILN_EXISTS) &&
-	    ki_log_is_retired(index))
-		return LOG_AGAIN;
-	if (!put->written)
+	    ki_log_is_retired(index)) {
+		put->is_over |=
+			!status && put->written && is_gone(log, index, put);
+		return put->is_over && !put->replaces ? KILN_OK : LOG_AGAIN;
+	}
+	if (!put->written || put->is_over)
 		return status;
 	if (status == KILN_OK && !is_live(log, index, put)) {
 		take_back(index, put, 0);
@@ -802,8 +813,11 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	status = check_limits(log, index, put, &refuse);
 	if (status)
 		return status;
-	if (put->written && put->epoch != index->epoch)
+	if (put->written && put->epoch != index->epoch) {
+		if (put->is_over)
+			return KILN_OK;
 		put->written = put->published = 0;
+	}
 	if (!put->written) {
 		put->record.flags &= ~LOG_OWN_FILE;
 		status = is_large(log, index, put)
