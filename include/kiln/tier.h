@@ -24,10 +24,23 @@
 extern "C" {
 #endif
 
-#define KILN_TIER_VERSION 1
+#define KILN_TIER_VERSION 2
 
 struct kiln_tier_lock;
 
+/* What a glance found, where it lies. */
+struct kiln_glance {
+	const void *value;
+	size_t value_size;
+	const void *metadata;
+	size_t metadata_size;
+	/* The tier's; while it lives, so does the value.  Whoever hands the
+	   value out takes a reference of its own. */
+	struct kiln_blob *holder;
+};
+
+/* A new function goes to the end, and raises the version: there is nothing to
+   be read behind the end of an older table. */
 struct kiln_tier_ops {
 	uint32_t version; /* KILN_TIER_VERSION */
 	const char *name; /* "log", "file", ... */
@@ -37,20 +50,6 @@ struct kiln_tier_ops {
 				const struct kiln_key *key,
 				struct kiln_blob **out_value,
 				struct kiln_blob **out_metadata);
-
-	/*
-	 * The same, waiting for nothing: no lock, no system call, no write that
-	 * other threads meet.  KILN_OK, KILN_MISS, or anything else where only
-	 * get() can tell.  Metadata is where it lies; it stays there, and
-	 * whatever else the function looks at, until kiln_tier_passed() says
-	 * so of a tag that was taken after it was made unreachable.  It drops
-	 * no blob.
-	 */
-	enum kiln_status (*glance)(struct kiln_tier *tier,
-				   const struct kiln_key *key,
-				   struct kiln_blob **out_value,
-				   const void **out_metadata,
-				   size_t *out_metadata_size);
 
 	/* `metadata` is canonical bytes, may be empty.  As kiln_put(). */
 	enum kiln_status (*put)(struct kiln_tier *tier,
@@ -122,6 +121,17 @@ struct kiln_tier_ops {
 	/* Also in a forked child, where it must only free memory and close
 	   descriptors. */
 	void (*close)(struct kiln_tier *tier);
+
+	/*
+	 * As get, waiting for nothing: no lock, no system call, no write that
+	 * other threads meet.  KILN_OK, KILN_MISS, or anything else where only
+	 * get() can tell.  What it found, and whatever else it looks at, stays
+	 * where it is until kiln_tier_passed() says so of a tag that was taken
+	 * after it was made unreachable.  It drops no blob.
+	 */
+	enum kiln_status (*glance)(struct kiln_tier *tier,
+				   const struct kiln_key *key,
+				   struct kiln_glance *out_found);
 };
 
 struct kiln_tier {

@@ -163,43 +163,58 @@ COLD static enum kiln_status hot_by_call(struct kiln *kiln,
 	return *inout_slot ? look(kiln, key, *inout_slot, out_blob) : KILN_MISS;
 }
 
+/* Of what a glance found. */
+HOT static inline enum kiln_status hand_out_found(
+	struct kiln *kiln, struct ki_slot *slot,
+	const struct kiln_glance *found, struct kiln_blob **out_blob)
+{
+	uint64_t saved_ns = 0;
+
+	*out_blob = ki_slot_handle(slot, found->value, found->value_size,
+				   found->holder);
+	if (__builtin_expect(!*out_blob, 0))
+		return KILN_E_NO_MEMORY;
+	if (found->metadata_size)
+		(void)kiln_metadata_find_u64(found->metadata,
+					     found->metadata_size,
+					     KILN_META_BUILD_TIME, &saved_ns);
+	ki_memory_count_hit_at(kiln->memory, slot, found->value_size, saved_ns);
+	return KILN_OK;
+}
+
 /*
- * A look at the store from within the pin, where memory holds no values:
- * KILN_OK, KILN_MISS, or anything else where the caller has to enter; then
- * *out_slot is pinned, as hot() leaves it.
+ * A look at the store from within the pin, where memory holds no values.
+ * KILN_OK; else *out_slot is pinned, as hot() leaves it, and the caller leaves
+ * it (after KILN_MISS) or enters.
  */
-static enum kiln_status glance(struct kiln *kiln, const struct kiln_key *key,
-			       struct kiln_blob **out_blob,
-			       struct ki_slot **out_slot)
+HOT static inline enum kiln_status glance(struct kiln *kiln,
+					  const struct kiln_key *key,
+					  struct kiln_blob **out_blob,
+					  struct ki_slot **out_slot)
 {
 	struct ki_slot *slot = ki_slot_mine;
 	struct kiln_tier *store = kiln->tiers[0];
+	struct kiln_glance found;
 	enum kiln_status status;
-	const void *metadata;
-	uint64_t saved_ns = 0;
-	size_t size;
 
 	*out_slot = slot;
 	if (__builtin_expect(!slot, 0))
 		return KILN_E_TIMEOUT;
 	ki_slot_pin(slot);
-	if (atomic_load_explicit(&kiln->attention, memory_order_acquire) ||
-	    !is_current(kiln))
+	/* The store is the only tier. */
+	if (__builtin_expect(
+		    atomic_load_explicit(&kiln->attention,
+					 memory_order_acquire) ||
+			    generation_of(store) !=
+				    atomic_load_explicit(&kiln->seen[0],
+							 memory_order_relaxed),
+		    0))
 		return KILN_E_TIMEOUT;
-	status = store->ops->glance(store, key, out_blob, &metadata, &size);
-	if (!status) {
-		if (size)
-			(void)kiln_metadata_find_u64(metadata, size,
-						     KILN_META_BUILD_TIME,
-						     &saved_ns);
-		ki_memory_count_hit_at(kiln->memory, slot,
-				       kiln_blob_size(*out_blob), saved_ns);
-	} else if (status == KILN_MISS) {
-		ki_memory_count_miss_at(kiln->memory, slot);
-	} else {
-		return status;
-	}
-	ki_slot_leave(slot);
+	status = store->ops->glance(store, key, &found);
+	if (!status)
+		status = hand_out_found(kiln, slot, &found, out_blob);
+	if (!status)
+		ki_slot_leave(slot);
 	return status;
 }
 
@@ -662,14 +677,14 @@ static const char *words_of_source(enum kiln_source source)
 }
 
 static void hand_out_hit(struct kiln_build_result *result,
-			 struct kiln_blob *blob)
+			 struct kiln_blob *blob, enum kiln_source source)
 {
 	result->kind = KILN_BUILD_OK;
 	result->code = 0;
 	result->message = NULL;
 	result->blob = blob;
 	result->metadata = NULL;
-	result->source = KILN_FROM_MEMORY;
+	result->source = source;
 }
 
 COLD static enum kiln_status get_or_build_slowly(
@@ -682,7 +697,7 @@ COLD static enum kiln_status get_or_build_slowly(
 	enum kiln_status status;
 
 	if (!hot_by_call(kiln, key, &blob, &slot)) {
-		hand_out_hit(result, blob);
+		hand_out_hit(result, blob, KILN_FROM_MEMORY);
 		return KILN_OK;
 	}
 	status = enter_from(kiln, slot);
@@ -726,9 +741,14 @@ enum kiln_status kiln_get_or_build(struct kiln *kiln,
 
 	if (__builtin_expect(status || !build || !result, 0))
 		return status ? status : KILN_E_INVALID;
-	if (__builtin_expect(hot(kiln, key, &blob, &slot), 0))
+	if (kiln->glances)
+		status = glance(kiln, key, &blob, &slot);
+	else
+		status = hot(kiln, key, &blob, &slot);
+	if (__builtin_expect(status, 0))
 		return get_or_build_slowly(kiln, key, build, arg, result, slot);
-	hand_out_hit(result, blob);
+	hand_out_hit(result, blob,
+		     kiln->glances ? KILN_FROM_STORE : KILN_FROM_MEMORY);
 	return KILN_OK;
 }
 
@@ -769,6 +789,23 @@ COLD static enum kiln_status get_slowly(struct kiln *kiln,
 	return status;
 }
 
+/* Apart from hot(), whose many registers it need not save. */
+static __attribute__((noinline)) enum kiln_status get_by_glance(
+	struct kiln *kiln, const struct kiln_key *key,
+	struct kiln_blob **out_blob)
+{
+	struct ki_slot *slot;
+	enum kiln_status status = glance(kiln, key, out_blob, &slot);
+
+	if (status == KILN_MISS) {
+		ki_memory_count_miss_at(kiln->memory, slot);
+		ki_slot_leave(slot);
+	} else if (__builtin_expect(status, 0)) {
+		return get_slowly(kiln, key, out_blob, slot);
+	}
+	return status;
+}
+
 enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
 			  struct kiln_blob **out_blob)
 {
@@ -777,12 +814,8 @@ enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
 
 	if (__builtin_expect(status || !out_blob, 0))
 		return status ? status : KILN_E_INVALID;
-	if (kiln->glances) {
-		status = glance(kiln, key, out_blob, &slot);
-		if (status == KILN_OK || status == KILN_MISS)
-			return status;
-		return get_slowly(kiln, key, out_blob, slot);
-	}
+	if (kiln->glances)
+		return get_by_glance(kiln, key, out_blob);
 	if (__builtin_expect(hot(kiln, key, out_blob, &slot), 0))
 		return get_slowly(kiln, key, out_blob, slot);
 	return KILN_OK;

@@ -139,6 +139,87 @@ static void hits_say_what_they_saved(void **state)
 	kiln_close(kiln);
 }
 
+static void build_one(const struct kiln_key *key, void *arg,
+		      struct kiln_build_result *result)
+{
+	uint8_t value[VALUE_BYTES];
+
+	++*(int *)arg;
+	fill(value, 1);
+	if (kiln_blob_copy(value, sizeof(value), &result->blob))
+		abort();
+}
+
+static void get_or_build_looks_into_the_store_too(void **state)
+{
+	struct kiln *kiln = open_kiln(8 << 20, 0);
+	struct kiln_key *key = key_of(1);
+	int n_builds = 0;
+
+	for (int i = 0; i < 5; i++) {
+		struct kiln_build_result result;
+
+		kiln_build_result_init(&result);
+		assert_int_equal(kiln_get_or_build(kiln, key, build_one,
+						   &n_builds, &result),
+				 KILN_OK);
+		assert_int_equal(result.source,
+				 i ? KILN_FROM_STORE : KILN_FROM_BUILD);
+		assert_true(is_right(result.blob, 1));
+		kiln_build_result_fini(&result);
+	}
+	assert_int_equal(n_builds, 1);
+	assert_int_equal(counter(kiln, KILN_COUNT_HITS_STORE), 4);
+	assert_int_equal(counter(kiln, KILN_COUNT_MISSES), 1);
+	assert_int_equal(counter(kiln, KILN_COUNT_BUILDS), 1);
+	kiln_key_free(key);
+	kiln_close(kiln);
+}
+
+#define N_HELD 40
+
+static void *drop_all(void *arg)
+{
+	struct kiln_blob **blobs = arg;
+
+	for (int i = 0; i < N_HELD; i += 2)
+		kiln_blob_unref(blobs[i]);
+	return NULL;
+}
+
+/* Handles are used again, by whoever dropped them, and never while held. */
+static void every_value_held_has_a_handle_of_its_own(void **state)
+{
+	struct kiln *kiln = open_kiln(8 << 20, 0);
+	struct kiln_blob *blobs[N_HELD];
+	pthread_t thread;
+
+	for (unsigned i = 0; i < N_HELD; i++) {
+		assert_int_equal(put(kiln, i, 0), KILN_OK);
+		assert_int_equal(get(kiln, i), KILN_OK);
+	}
+	for (int round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < N_HELD; i++) {
+			struct kiln_key *key = key_of(i);
+
+			assert_int_equal(kiln_get(kiln, key, &blobs[i]),
+					 KILN_OK);
+			kiln_key_free(key);
+		}
+		for (unsigned i = 0; i < N_HELD; i++)
+			assert_true(is_right(kiln_blob_ref(blobs[i]), i));
+		for (unsigned i = 0; i < N_HELD; i++)
+			kiln_blob_unref(blobs[i]);
+		pthread_create(&thread, NULL, drop_all, blobs);
+		pthread_join(thread, NULL);
+		for (unsigned i = 1; i < N_HELD; i += 2) {
+			assert_true(is_right(blobs[i], i));
+			kiln_blob_unref(blobs[i]);
+		}
+	}
+	kiln_close(kiln);
+}
+
 static void a_value_outlives_its_entry_and_the_kiln(void **state)
 {
 	struct kiln *kiln = open_kiln(8 << 20, 0);
@@ -224,7 +305,6 @@ static void looking_while_others_evict_and_wipe_never_shows_wrong_bytes(
 struct pinned {
 	struct kiln_tier *store;
 	struct kiln_key *key;
-	struct kiln_blob *blob; /* for the other thread to drop */
 	pthread_barrier_t looked, changed;
 	int is_right;
 };
@@ -234,20 +314,19 @@ static void *look_for_long(void *arg)
 {
 	struct pinned *pinned = arg;
 	struct ki_slot *slot = ki_slot_enter();
-	const void *metadata;
-	size_t size;
+	struct kiln_glance found;
 
-	if (pinned->store->ops->glance(pinned->store, pinned->key,
-				       &pinned->blob, &metadata, &size))
+	if (pinned->store->ops->glance(pinned->store, pinned->key, &found))
 		abort();
 	pthread_barrier_wait(&pinned->looked);
 	pthread_barrier_wait(&pinned->changed);
-	pinned->is_right = size == 4 && !memcmp(metadata, "meta", 4);
+	pinned->is_right =
+		found.metadata_size == 4 && !memcmp(found.metadata, "meta", 4);
 	ki_slot_leave(slot);
 	return NULL;
 }
 
-/* Nobody holds the blob: only the pin keeps its segment mapped. */
+/* Nobody has a reference to the holder: only the pin keeps its segment mapped. */
 static void what_a_glance_sees_stays_while_it_is_pinned(void **state)
 {
 	struct ki_store_options options = { .sys = &ki_sys_posix,
@@ -272,7 +351,6 @@ static void what_a_glance_sees_stays_while_it_is_pinned(void **state)
 	pthread_barrier_init(&pinned.changed, NULL, 2);
 	pthread_create(&thread, NULL, look_for_long, &pinned);
 	pthread_barrier_wait(&pinned.looked);
-	kiln_blob_unref(pinned.blob);
 	for (unsigned i = 2; i < 2000; i++) {
 		struct kiln_key *key = key_of(i);
 
@@ -311,6 +389,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(without_values_in_memory_every_hit_is_the_stores),
 		TEST(hits_say_what_they_saved),
+		TEST(get_or_build_looks_into_the_store_too),
+		TEST(every_value_held_has_a_handle_of_its_own),
 		TEST(a_value_outlives_its_entry_and_the_kiln),
 		TEST(what_a_glance_sees_stays_while_it_is_pinned),
 		TEST(looking_while_others_evict_and_wipe_never_shows_wrong_bytes),

@@ -94,6 +94,8 @@ static void empty_locked(struct ki_slot *slot)
 		atomic_store_explicit(&slot->counts[i], 0,
 				      memory_order_relaxed);
 	}
+	while (slot->n_handles)
+		free(slot->handles[--slot->n_handles]);
 	for (i = 0; i < KI_SLOT_OWNERS; i++) {
 		retired_hits[i] += atomic_exchange(&slot->hits[i], 0);
 		for (l = 0; l < KI_SLOT_LOOKS; l++)
@@ -272,6 +274,21 @@ void ki_slots_wait(void)
 		ki_thread_yield();
 }
 
+/* ---- Handles ------------------------------------------------------------- */
+
+static void release_holder(void *arg)
+{
+	ki_blob_drop(arg, 1);
+}
+
+struct kiln_blob *ki_slot_handle_new(void)
+{
+	struct kiln_blob *handle;
+
+	return kiln_blob_wrap(NULL, 0, release_holder, NULL, &handle) ? NULL
+								      : handle;
+}
+
 /* ---- Blobs that are counted by threads ------------------------------------- */
 
 /* Within a pin. */
@@ -308,6 +325,21 @@ __attribute__((noinline, cold)) static void drop_slowly(struct kiln_blob *blob)
 		ki_blob_drop(blob, 1);
 }
 
+/* A handle that nobody else has is kept for the next value. */
+static inline void drop_uncounted(struct ki_slot *slot, struct kiln_blob *blob)
+{
+	struct kiln_blob *holder = blob->arg;
+
+	if (blob->release != release_holder ||
+	    slot->n_handles >= KI_HANDLES_KEPT ||
+	    atomic_load_explicit(&blob->refs, memory_order_acquire) != 1) {
+		ki_blob_drop(blob, 1);
+		return;
+	}
+	slot->handles[slot->n_handles++] = blob;
+	ki_blob_drop(holder, 1);
+}
+
 /*
  * A reference that this thread has counted is dropped without a look at the
  * blob, which would be the first and only one on the way of a hit.  While any
@@ -331,7 +363,7 @@ static void drop(struct kiln_blob *blob)
 	if (is_ending)
 		drop_slowly(blob);
 	else if (blob)
-		ki_blob_drop(blob, 1);
+		drop_uncounted(slot, blob);
 }
 
 /* The bias also says that an earlier counting has not been finished yet. */

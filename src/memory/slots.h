@@ -12,6 +12,8 @@
  *   counts   references to blobs that memory tiers hold, taken and not yet
  *            dropped by this thread; what another thread took is dropped in
  *            the blob's own count
+ *   handles  of values that lie in stores: some that were dropped, to be used
+ *            again without malloc()
  *
  * Reading    ki_slot_enter(), look, take a reference, ki_slot_leave().  No
  *            lock in between, and no call but a tier's glance().  Pins do not
@@ -36,12 +38,24 @@ enum ki_look { KI_LOOK_HITS, KI_LOOK_MISSES, KI_LOOK_BYTES, KI_LOOK_SAVED_NS };
 #define KI_SLOT_COUNT_BITS 7
 #define KI_SLOT_COUNTS	   (1 << KI_SLOT_COUNT_BITS) /* few: they stay in L1 */
 
+/* Where use after the last unref is looked for, none is used again. */
+#if defined(__SANITIZE_ADDRESS__)
+#define KI_SLOT_HANDLES 1
+#define KI_HANDLES_KEPT 0
+#else
+#define KI_SLOT_HANDLES 15
+#define KI_HANDLES_KEPT KI_SLOT_HANDLES
+#endif
+
 struct ki_slot {
 	/* Written by the thread, read by everyone. */
 	_Alignas(64) _Atomic uint64_t pin; /* 0, or the epoch */
 	_Atomic uint64_t hits[KI_SLOT_OWNERS];
 	_Atomic uint64_t looks[KI_SLOT_OWNERS][KI_SLOT_LOOKS];
 	_Atomic uint64_t counts[KI_SLOT_COUNTS]; /* address 48, count 16 bits */
+	/* Of the thread alone. */
+	unsigned n_handles;
+	struct kiln_blob *handles[KI_SLOT_HANDLES];
 	/* Under the registry's mutex. */
 	_Alignas(64) struct ki_slot *next;
 	uint64_t thread; /* 0: free */
@@ -144,6 +158,34 @@ static inline int ki_slot_drop(struct ki_slot *slot,
 		return 0;
 	atomic_store_explicit(word, old - 1, memory_order_relaxed);
 	return 1;
+}
+
+/* ---- Handles --------------------------------------------------------------- */
+
+/* One that is new. */
+struct kiln_blob *ki_slot_handle_new(void);
+
+/*
+ * A blob for a value within a holder, of which it takes a reference; NULL
+ * without memory.
+ */
+static inline struct kiln_blob *ki_slot_handle(struct ki_slot *slot,
+					       const void *data, size_t size,
+					       struct kiln_blob *holder)
+{
+	struct kiln_blob *handle = slot->n_handles
+					   ? slot->handles[--slot->n_handles]
+					   : ki_slot_handle_new();
+
+	if (__builtin_expect(!handle, 0))
+		return NULL;
+	handle->data = data;
+	handle->size = size;
+	handle->arg = holder;
+	handle->place = holder->place;
+	atomic_store_explicit(&handle->refs, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&holder->refs, 1, memory_order_relaxed);
+	return handle;
 }
 
 /* ---- Blobs that are counted by threads ----------------------------------- */

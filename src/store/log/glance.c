@@ -6,10 +6,9 @@
  *
  *	digest -> two buckets -> words with its tag -> record -> whole key?
  *
- * No lock, no system call, no call of anything that loops; written to are an
- * entry's mark if it has none, and the count of the segment.  The one
- * allocation is the handle.  The caller's pin keeps what is looked at, in place
- * of the guard.  All else is find.c's: what is not open yet, not checked yet,
+ * No lock, no system call, no call of anything that loops; written to is an
+ * entry's mark if it has none.  The caller's pin keeps what is looked at, in
+ * place of the guard.  All else is find.c's: what is not open yet, not checked yet,
  * damaged, of a limited age, of another key with the same digest, or due for a
  * look at the path.
  *
@@ -96,26 +95,22 @@ static inline int can_hand_out(const struct log_record *record,
 		       segment->size - (uint64_t)units * LOG_UNIT;
 }
 
-static inline enum kiln_status hand_out(const struct log_index *index,
-					struct log_segment *segment,
-					const uint8_t *data, size_t size,
-					struct kiln_blob **out_value)
+static inline int is_digest_of(const struct log_record *record,
+			       const struct kiln_key *key)
 {
-	enum kiln_status status = kiln_blob_wrap(
-		data, size, ki_log_segment_release, segment, out_value);
+	uint64_t a[2], b[2];
 
-	if (status)
-		return status;
-	(*out_value)->place = ki_log_place_of(index, segment->number, 0);
-	atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
-	return KILN_OK;
+	memcpy(a, record->digest, sizeof(a));
+	memcpy(b, key->digest, sizeof(b));
+	return !((a[0] ^ b[0]) | (a[1] ^ b[1]));
 }
 
 /* KILN_MISS: another key's. */
-static inline enum kiln_status glance_at(
-	struct ki_log *log, struct log_index *index, const struct kiln_key *key,
-	uint64_t slot, uint16_t tag, struct kiln_blob **out_value,
-	const void **out_metadata, size_t *out_metadata_size)
+static inline enum kiln_status glance_at(struct ki_log *log,
+					 struct log_index *index,
+					 const struct kiln_key *key,
+					 uint64_t slot, uint16_t tag,
+					 struct kiln_glance *out_found)
 {
 	uint64_t word =
 		atomic_load_explicit(&index->words[slot], memory_order_acquire);
@@ -133,17 +128,21 @@ static inline enum kiln_status glance_at(
 	record = *(const struct log_record *)(const void *)bytes;
 	if (!can_hand_out(&record, segment, log_word_units(word)))
 		return KILN_E_TIMEOUT;
-	if (memcmp(record.digest, key->digest, sizeof(key->digest)))
+	if (!is_digest_of(&record, key))
 		return KILN_MISS;
 	if (record.key_size != key->record.size ||
 	    memcmp(bytes + sizeof(record), key->record.data, key->record.size))
 		return KILN_E_TIMEOUT;
 	if (!index->marks[slot])
 		ki_log_mark(log, index, slot, 0);
-	*out_metadata = bytes + sizeof(record) + record.key_size;
-	*out_metadata_size = record.metadata_size;
-	return hand_out(index, segment, bytes + log_value_offset(&record),
-			(size_t)record.value_size, out_value);
+	*out_found = (struct kiln_glance){
+		.value = bytes + log_value_offset(&record),
+		.value_size = (size_t)record.value_size,
+		.metadata = bytes + sizeof(record) + record.key_size,
+		.metadata_size = record.metadata_size,
+		.holder = segment->holder,
+	};
+	return KILN_OK;
 }
 
 static inline int can_glance(const struct ki_log *log,
@@ -158,31 +157,28 @@ static inline int can_glance(const struct ki_log *log,
 
 enum kiln_status ki_log_glance(struct kiln_tier *tier,
 			       const struct kiln_key *key,
-			       struct kiln_blob **out_value,
-			       const void **out_metadata,
-			       size_t *out_metadata_size)
+			       struct kiln_glance *out_found)
 {
 	struct ki_log *log = (struct ki_log *)tier;
 	struct log_index *index = log->index;
 	uint16_t tag = ki_log_tag_of(key->digest_low);
 	uint64_t slots[2];
-	unsigned bucket, found;
+	unsigned found;
 
 	if (!can_glance(log, index))
 		return KILN_E_TIMEOUT;
+	/* Both buckets at once: which of them has it, nothing foretells. */
 	ki_log_slots_of(index, key->digest_low, key->digest_high, slots);
-	for (bucket = 0; bucket < 2; bucket++) {
-		found = words_with(index, slots[bucket], tag);
-		for (; found; found &= found - 1) {
-			enum kiln_status status = glance_at(
-				log, index, key,
-				slots[bucket] + (unsigned)__builtin_ctz(found),
-				tag, out_value, out_metadata,
-				out_metadata_size);
+	found = words_with(index, slots[0], tag) |
+		words_with(index, slots[1], tag) << LOG_WORDS;
+	for (; found; found &= found - 1) {
+		unsigned i = (unsigned)__builtin_ctz(found);
+		enum kiln_status status = glance_at(
+			log, index, key, slots[i / LOG_WORDS] + i % LOG_WORDS,
+			tag, out_found);
 
-			if (status != KILN_MISS)
-				return status;
-		}
+		if (status != KILN_MISS)
+			return status;
 	}
 	return KILN_MISS;
 }

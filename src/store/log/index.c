@@ -318,23 +318,6 @@ int ki_log_is_damaged(struct ki_log *log)
 
 /* ---- Words and marks ------------------------------------------------- */
 
-static uint64_t scaled(uint64_t hash, uint64_t n)
-{
-	return (uint64_t)((unsigned __int128)hash * n >> 64);
-}
-
-void ki_log_slots_of(const struct log_index *index, uint64_t digest_low,
-		     uint64_t digest_high, uint64_t out_slots[2])
-{
-	uint64_t a = scaled(digest_low, index->n_buckets);
-	uint64_t b = scaled(digest_high, index->n_buckets);
-
-	if (a == b && ++b == index->n_buckets)
-		b = 0;
-	out_slots[0] = a * LOG_WORDS;
-	out_slots[1] = b * LOG_WORDS;
-}
-
 int ki_log_belongs(const struct log_index *index, uint64_t slot, uint64_t word,
 		   const uint8_t digest[16])
 {

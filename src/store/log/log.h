@@ -89,7 +89,9 @@ struct log_segment {
 	/* Atomic. */
 	_Atomic int write_fd;		 /* -1: not yet */
 	_Atomic uint32_t units_reserved; /* as far as this handle saw */
-	_Atomic uint32_t refs;
+	/* Fixed: the last who drops it closes the segment.  The table has a
+	   reference, and each value that was handed out. */
+	struct kiln_blob *holder;
 	/* Under log->mutex. */
 	struct log_retired retired;
 	/* A bit for each unit whose record was checked, in parts that come with
@@ -338,9 +340,24 @@ void ki_log_limits_set(struct log_header *header,
 		       const struct log_limit_values *limits);
 uint64_t ki_log_segment_bytes_for(uint64_t bytes_max);
 
+static inline uint64_t ki_log_scaled(uint64_t hash, uint64_t n)
+{
+	return (uint64_t)((unsigned __int128)hash * n >> 64);
+}
+
 /* The slots where a digest may stand: first word of each of two buckets. */
-void ki_log_slots_of(const struct log_index *index, uint64_t digest_low,
-		     uint64_t digest_high, uint64_t out_slots[2]);
+static inline void ki_log_slots_of(const struct log_index *index,
+				   uint64_t digest_low, uint64_t digest_high,
+				   uint64_t out_slots[2])
+{
+	uint64_t a = ki_log_scaled(digest_low, index->n_buckets);
+	uint64_t b = ki_log_scaled(digest_high, index->n_buckets);
+
+	if (a == b && ++b == index->n_buckets)
+		b = 0;
+	out_slots[0] = a * LOG_WORDS;
+	out_slots[1] = b * LOG_WORDS;
+}
 
 static inline uint16_t ki_log_tag_of(uint64_t digest_low)
 {
@@ -389,10 +406,8 @@ static inline unsigned ki_log_segment_place(const struct ki_log *log,
 enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 				    uint32_t number,
 				    struct log_segment **out_segment);
-void ki_log_segment_unref(struct log_segment *segment);
 /* From now on ki_log_was_checked(), unless there is no memory for that. */
 void ki_log_note_checked(struct log_segment *segment, uint32_t units);
-void ki_log_segment_release(void *segment); /* the same, for a blob */
 /* Its file was unlinked: do not pin it for look-ups to come. */
 void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
 			   uint32_t number);
@@ -507,9 +522,7 @@ void ki_log_prefetch(struct kiln_tier *tier, const struct kiln_key *const *keys,
 /* See <kiln/tier.h>. */
 enum kiln_status ki_log_glance(struct kiln_tier *tier,
 			       const struct kiln_key *key,
-			       struct kiln_blob **out_value,
-			       const void **out_metadata,
-			       size_t *out_metadata_size);
+			       struct kiln_glance *out_found);
 
 /* ---- put.c ----------------------------------------------------------- */
 

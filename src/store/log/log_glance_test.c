@@ -19,17 +19,18 @@ static enum kiln_status glance(struct store *store, unsigned number,
 			       size_t size)
 {
 	struct kiln_key *key = test_key(number);
-	const void *metadata;
-	size_t metadata_size;
+	struct kiln_glance found;
 	struct kiln_blob *blob;
-	enum kiln_status status = store->tier->ops->glance(
-		store->tier, key, &blob, &metadata, &metadata_size);
+	enum kiln_status status =
+		store->tier->ops->glance(store->tier, key, &found);
 
 	if (!status) {
-		assert_int_equal(kiln_blob_size(blob), size);
+		assert_int_equal(found.value_size, size);
+		assert_int_equal(kiln_blob_copy(found.value, size, &blob),
+				 KILN_OK);
 		assert_true(test_value_is(blob, number));
-		assert_int_equal(metadata_size, 4);
-		assert_memory_equal(metadata, "meta", 4);
+		assert_int_equal(found.metadata_size, 4);
+		assert_memory_equal(found.metadata, "meta", 4);
 		kiln_blob_unref(blob);
 	}
 	kiln_key_free(key);

@@ -14,6 +14,7 @@
  * signal.
  */
 
+#include "base/xxh3.h"
 #include "store/log/log.h"
 
 #include <errno.h>
@@ -38,10 +39,11 @@ void ki_log_record_init(struct log_record *record, const struct kiln_key *key,
 	memcpy(record->digest, key->digest, sizeof(record->digest));
 }
 
-static uint32_t header_sum(const struct log_record *record)
+/* Inline, as its length is known. */
+static inline uint32_t header_sum(const struct log_record *record)
 {
-	return (uint32_t)ki_xxh3_64(record,
-				    offsetof(struct log_record, header_sum));
+	return (uint32_t)xxh3_64(record,
+				 offsetof(struct log_record, header_sum));
 }
 
 void ki_log_record_seal(struct log_record *record, uint32_t segment)
@@ -352,7 +354,7 @@ uint64_t ki_log_place_of(const struct log_index *index, uint32_t number,
 	       (uint64_t)(index->epoch & 0x7ffffffe) << 32 | number;
 }
 
-static void release_container(void *arg)
+static void release_owner(void *arg)
 {
 	kiln_blob_unref(arg);
 }
@@ -362,24 +364,17 @@ enum kiln_status ki_log_view_value(struct ki_log *log,
 				   struct log_view *view,
 				   struct kiln_blob **out_value)
 {
-	const uint8_t *data = ki_log_view_data(view);
-	size_t size = (size_t)view->record.value_size;
+	struct kiln_blob *owner =
+		view->container ? view->container : view->segment->holder;
 	struct kiln_blob *blob;
-	enum kiln_status status;
+	enum kiln_status status = kiln_blob_wrap(
+		ki_log_view_data(view), (size_t)view->record.value_size,
+		release_owner, owner, &blob);
 
-	if (view->container)
-		status = kiln_blob_wrap(data, size, release_container,
-					view->container, &blob);
-	else
-		status = kiln_blob_wrap(data, size, ki_log_segment_release,
-					view->segment, &blob);
 	if (status)
 		return status;
 	blob->place = ki_log_place_of(index, view->number, !!view->container);
-	if (view->container)
-		kiln_blob_ref(view->container);
-	else
-		atomic_fetch_add(&view->segment->refs, 1);
+	kiln_blob_ref(owner);
 	*out_value = blob;
 	return KILN_OK;
 }

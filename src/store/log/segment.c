@@ -3,8 +3,8 @@
 /*
  * Open segments, in a table of LOG_SEGMENTS_OPEN places by number: two
  * numbers of one place push each other out, which costs an open and is never
- * wrong.  The table holds one reference; each view handed to a user holds one
- * more and may outlive the store.
+ * wrong.  The table holds one reference to the segment's holder; each value
+ * handed to a user holds one more and may outlive the store.
  *
  * A segment below min_live is taken out at the first call that sees the new
  * min_live; its memory goes with the last view.
@@ -101,13 +101,13 @@ void ki_log_note_checked(struct log_segment *segment, uint32_t units)
 				 memory_order_relaxed);
 }
 
-void ki_log_segment_unref(struct log_segment *segment)
+/* The holder's last reference is gone. */
+static void close_segment(void *arg)
 {
+	struct log_segment *segment = arg;
 	const struct ki_sys *sys = segment->sys;
 	size_t i;
 
-	if (atomic_fetch_sub(&segment->refs, 1) != 1)
-		return;
 	if (segment->data)
 		sys->unmap(sys, (void *)(uintptr_t)segment->data,
 			   (size_t)segment->size);
@@ -118,17 +118,14 @@ void ki_log_segment_unref(struct log_segment *segment)
 	free(segment);
 }
 
-void ki_log_segment_release(void *segment)
-{
-	ki_log_segment_unref(segment);
-}
-
 static void release(struct log_retired *retired)
 {
-	ki_log_segment_unref(
+	const struct log_segment *segment =
 		(struct log_segment *)(void *)((char *)retired -
 					       offsetof(struct log_segment,
-							retired)));
+							retired));
+
+	kiln_blob_unref(segment->holder);
 }
 
 static void take_out_locked(struct ki_log *log, struct log_segments *segments,
@@ -157,7 +154,7 @@ void ki_log_segments_free(struct log_segments *segments)
 		return;
 	for (i = 0; i < LOG_SEGMENTS_OPEN; i++)
 		if (segments->slots[i])
-			ki_log_segment_unref(segments->slots[i]);
+			kiln_blob_unref(segments->slots[i]->holder);
 	free(segments);
 }
 
@@ -197,7 +194,9 @@ static void note_zeroed(const struct ki_log *log, struct log_segment *segment)
 	}
 }
 
-static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
+static enum kiln_status open_segment(struct ki_log *log,
+				     const struct log_index *index,
+				     uint32_t number,
 				     struct log_segment **out_segment)
 {
 	const struct ki_sys *sys = log->sys;
@@ -227,11 +226,17 @@ static enum kiln_status open_segment(struct ki_log *log, uint32_t number,
 						     sizeof(*segment->checked));
 	if (!segment)
 		goto out;
+	status = kiln_blob_wrap(NULL, 0, close_segment, segment,
+				&segment->holder);
+	if (status) {
+		free(segment);
+		goto out;
+	}
+	segment->holder->place = ki_log_place_of(index, number, 0);
 	segment->sys = sys;
 	segment->number = number;
 	segment->fd = -1;
 	segment->write_fd = -1;
-	segment->refs = 1;
 	segment->size = info.size;
 	segment->device = info.device;
 	segment->inode = info.inode;
@@ -279,7 +284,7 @@ enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 	ki_mutex_lock(&log->mutex);
 	segment = index->segments->slots[place];
 	if (!segment || segment->number != number) {
-		status = open_segment(log, number, &segment);
+		status = open_segment(log, index, number, &segment);
 		if (!status) {
 			take_out_locked(log, index->segments, place);
 			index->segments->slots[place] = segment;
