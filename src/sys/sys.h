@@ -229,7 +229,7 @@ int ki_cgroup_memory_percent(const struct ki_sys *sys);
  */
 /* clang-format off */
 #define KI_MUTEX_RANKS(X) \
-	X(FRONT) X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(BLOCK) \
+	X(FRONT) X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(RECORDS) X(BLOCK) \
 	X(STATS) X(SYS)
 /* clang-format on */
 

@@ -1,0 +1,724 @@
+/* SPDX-License-Identifier: MIT */
+
+/* kiln.records: what is appended is found, by everybody, whatever is torn. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "store/records.h"
+
+static struct ki_records *open_at(const char *path, uint32_t flags)
+{
+	const struct ki_records_options options = { .sys = &ki_sys_posix,
+						    .path = path,
+						    .flags = flags };
+	struct ki_records *records = NULL;
+
+	assert_int_equal(ki_records_open(&options, &records), KILN_OK);
+	return records;
+}
+
+static struct kiln_key *key_of(unsigned n)
+{
+	struct kiln_key *key = kiln_key_new();
+
+	kiln_key_add(key, "n", &n, sizeof(n));
+	if (kiln_key_finish(key))
+		abort();
+	return key;
+}
+
+static void name_of(unsigned n, char out[32])
+{
+	snprintf(out, 32, "%016x.cl_cache", n);
+}
+
+/* Version v of entry n: its numbers say so. */
+static enum kiln_status append(struct ki_records *records, unsigned n,
+			       unsigned v)
+{
+	struct kiln_key *key = key_of(n);
+	enum kiln_status status;
+	char name[32], metadata[40];
+	struct ki_record record = {
+		.name = name,
+		.metadata = metadata,
+		.metadata_size = n % 40,
+		.value_size = n,
+		.value_check = v,
+		.inode = 1000 * n + v,
+		.file_size = 10,
+		.mtime_ns = -(int64_t)n,
+	};
+
+	name_of(n, name);
+	memset(metadata, (int)n, sizeof(metadata));
+	record.record = kiln_key_record(key, &record.record_size);
+	memcpy(record.digest, kiln_key_digest(key), KILN_DIGEST_BYTES);
+	status = ki_records_append(records, &record);
+	kiln_key_free(key);
+	return status;
+}
+
+static enum kiln_status drop(struct ki_records *records, unsigned n)
+{
+	struct kiln_key *key = key_of(n);
+	uint8_t digest[1][KILN_DIGEST_BYTES];
+	enum kiln_status status;
+
+	memcpy(digest[0], kiln_key_digest(key), KILN_DIGEST_BYTES);
+	status = ki_records_drop(
+		records, (const uint8_t(*)[KILN_DIGEST_BYTES])digest, 1);
+	kiln_key_free(key);
+	return status;
+}
+
+/* The version of entry n, 0 for a miss, -1 if anything is wrong. */
+static int version(struct ki_records *records, unsigned n, unsigned older)
+{
+	struct kiln_key *key = key_of(n);
+	struct ki_record_found found;
+	struct kiln_blob *metadata = NULL;
+	char name[32];
+	enum kiln_status status =
+		ki_records_find(records, key, older, &found, &metadata);
+	int result = -1;
+
+	name_of(n, name);
+	if (status == KILN_MISS)
+		result = 0;
+	else if (!status && found.value_size == n &&
+		 !strcmp(found.name, name) &&
+		 found.inode == 1000 * n + found.value_check &&
+		 found.mtime_ns == -(int64_t)n && found.file_size == 10 &&
+		 !memcmp(found.digest, kiln_key_digest(key),
+			 KILN_DIGEST_BYTES) &&
+		 kiln_blob_size(metadata) == n % 40)
+		result = (int)found.value_check;
+	kiln_blob_unref(metadata);
+	kiln_key_free(key);
+	return result;
+}
+
+static unsigned count(struct ki_records *records)
+{
+	struct ki_record_found found;
+	uint64_t serial = 0;
+	unsigned n = 0;
+
+	while (!ki_records_next(records, &serial, &found, NULL, NULL))
+		n++;
+	return n;
+}
+
+static const uint32_t ways[] = { 0, KILN_OPEN_GUEST, KILN_OPEN_READONLY,
+				 KILN_OPEN_READONLY | KILN_OPEN_GUEST };
+#define N_WAYS 4
+
+/* ---- Reading and writing ------------------------------------------------------ */
+
+static void what_is_appended_is_found(void **state)
+{
+	for (unsigned way = 0; way < 2; way++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "kiln.records");
+		struct ki_records *records = open_at(path, ways[way]);
+		struct ki_records_totals totals;
+		struct ki_record_found found;
+
+		assert_int_equal(version(records, 1, 0), 0);
+		assert_int_equal(access(path, F_OK), -1);
+		for (unsigned n = 1; n <= 300; n++)
+			assert_int_equal(append(records, n, 1), KILN_OK);
+		for (unsigned n = 1; n <= 300; n++)
+			assert_int_equal(version(records, n, 0), 1);
+		assert_int_equal(version(records, 301, 0), 0);
+		assert_int_equal(ki_records_by_name(records,
+						    "0000000000000007.cl_cache",
+						    &found),
+				 KILN_OK);
+		assert_int_equal(found.value_size, 7);
+		assert_int_equal(
+			ki_records_by_name(records, "7.cl_cache", &found),
+			KILN_MISS);
+		totals = ki_records_totals(records);
+		assert_int_equal(totals.n_living, 300);
+		assert_int_equal(totals.bytes_files, 3000);
+		assert_int_equal(totals.bytes, totals.bytes_living);
+		ki_records_close(records);
+		for (unsigned again = 0; again < N_WAYS; again++) {
+			records = open_at(path, ways[again]);
+			for (unsigned n = 1; n <= 300; n++)
+				assert_int_equal(version(records, n, 0), 1);
+			assert_int_equal(count(records), 300);
+			ki_records_close(records);
+		}
+		free(path);
+		free(directory);
+	}
+}
+
+static void the_last_record_counts_and_the_one_before_is_known(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+
+	for (unsigned v = 1; v <= 3; v++)
+		assert_int_equal(append(records, 5, v), KILN_OK);
+	assert_int_equal(version(records, 5, 0), 3);
+	assert_int_equal(version(records, 5, 1), 2);
+	assert_int_equal(version(records, 5, 3), 0);
+	assert_int_equal(count(records), 1);
+	assert_int_equal(drop(records, 5), KILN_OK);
+	assert_int_equal(version(records, 5, 0), 0);
+	assert_int_equal(version(records, 5, 1), 0);
+	assert_int_equal(count(records), 0);
+	assert_int_equal(append(records, 5, 4), KILN_OK);
+	ki_records_close(records);
+	records = open_at(path, 0);
+	assert_int_equal(version(records, 5, 0), 4);
+	assert_int_equal(version(records, 5, 1), 0);
+	assert_int_equal(ki_records_totals(records).n_living, 1);
+	ki_records_close(records);
+	free(path);
+	free(directory);
+}
+
+/* S02 */
+static void another_key_of_the_same_digest_is_a_collision(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	struct kiln_key *key = key_of(1);
+	struct ki_record record = { .name = "a",
+				    .record = "other",
+				    .record_size = 5 };
+	struct ki_record_found found;
+
+	memcpy(record.digest, kiln_key_digest(key), KILN_DIGEST_BYTES);
+	assert_int_equal(ki_records_append(records, &record), KILN_OK);
+	assert_int_equal(ki_records_find(records, key, 0, &found, NULL),
+			 KILN_E_COLLISION);
+	ki_records_close(records);
+	kiln_key_free(key);
+	free(path);
+	free(directory);
+}
+
+static void a_handle_follows_what_others_do(void **state)
+{
+	for (unsigned way = 0; way < N_WAYS; way++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "kiln.records");
+		struct ki_records *writer = open_at(path, 0);
+		struct ki_records *reader = open_at(path, ways[way]);
+		struct ki_records_settings settings = { .generation = 77,
+							.bytes_max = 5 };
+
+		assert_int_equal(append(writer, 1, 1), KILN_OK);
+		assert_int_equal(ki_records_refresh(reader), 1);
+		assert_int_equal(ki_records_refresh(reader), 0);
+		assert_int_equal(version(reader, 1, 0), 1);
+		for (unsigned n = 2; n < 2000; n++)
+			assert_int_equal(append(writer, n, 1), KILN_OK);
+		assert_int_equal(ki_records_refresh(reader), 1);
+		assert_int_equal(count(reader), 1999);
+		for (unsigned n = 2; n < 2000; n++)
+			assert_int_equal(drop(writer, n), KILN_OK);
+		assert_int_equal(ki_records_rewrite(writer, NULL), KILN_OK);
+		assert_int_equal(append(writer, 9, 2), KILN_OK);
+		assert_int_equal(ki_records_refresh(reader), 1);
+		assert_int_equal(count(reader), 2);
+		assert_int_equal(version(reader, 1, 0), 1);
+		assert_int_equal(version(reader, 9, 0), 2);
+		assert_int_equal(ki_records_reset(writer, &settings), KILN_OK);
+		assert_int_equal(ki_records_refresh(reader), 1);
+		assert_int_equal(count(reader), 0);
+		assert_int_equal(ki_records_settings(reader).generation, 77);
+		assert_int_equal(ki_records_settings(reader).bytes_max, 5);
+		assert_int_equal(append(writer, 1, 3), KILN_OK);
+		harness_remove(path);
+		(void)unlink(path);
+		assert_int_equal(ki_records_refresh(reader), 1);
+		assert_int_equal(count(reader), 0);
+		assert_int_equal(append(writer, 1, 4), KILN_OK);
+		assert_int_equal(ki_records_refresh(reader), 1);
+		assert_int_equal(version(reader, 1, 0), 4);
+		ki_records_close(writer);
+		ki_records_close(reader);
+		free(path);
+		free(directory);
+	}
+}
+
+struct crowd {
+	const char *path;
+	const char *lock;
+};
+
+/* Under a lock of the test's own: one byte of a file. */
+static int append_many(unsigned index, void *arg)
+{
+	const struct crowd *crowd = arg;
+	struct ki_records *records =
+		open_at(crowd->path, index % 2 ? KILN_OPEN_GUEST : 0);
+	const struct ki_sys *sys = &ki_sys_posix;
+	int result = 0;
+
+	for (unsigned n = 0; n < 60 && !result; n++) {
+		int fd = sys->open(
+			sys, crowd->lock,
+			KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE, 0600);
+
+		if (ki_lock_until(sys, fd, KI_LOCK_EXCLUSIVE, 0, 1, UINT64_MAX))
+			result = 1;
+		else if (append(records, 1 + index * 100 + n, 1) ||
+			 (n % 20 == 19 && ki_records_rewrite(records, NULL)))
+			result = 2;
+		(void)sys->close(sys, fd);
+		if (version(records, 1 + index * 100 + n, 0) != 1)
+			result = 3;
+	}
+	ki_records_close(records);
+	return result;
+}
+
+static void processes_append_to_one_file(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	char *lock = harness_path(directory, "lock");
+	struct crowd crowd = { path, lock };
+	struct ki_records *records;
+
+	assert_int_equal(harness_processes(4, append_many, &crowd, 60), 0);
+	records = open_at(path, KILN_OPEN_READONLY);
+	assert_int_equal(count(records), 240);
+	for (unsigned index = 0; index < 4; index++)
+		for (unsigned n = 0; n < 60; n++)
+			assert_int_equal(
+				version(records, 1 + index * 100 + n, 0), 1);
+	ki_records_close(records);
+	free(lock);
+	free(path);
+	free(directory);
+}
+
+/* ---- Damage ------------------------------------------------------------------- */
+
+/* S11, S12: whoever dies in an append leaves a part of it. */
+static void a_tail_torn_at_any_byte_costs_itself_alone(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	uint64_t before, after;
+	char *bytes;
+	size_t size;
+
+	for (unsigned n = 1; n <= 3; n++)
+		assert_int_equal(append(records, n, 1), KILN_OK);
+	before = ki_records_totals(records).bytes;
+	assert_int_equal(append(records, 39, 1), KILN_OK);
+	after = ki_records_totals(records).bytes;
+	ki_records_close(records);
+	bytes = harness_read(path, &size);
+	assert_int_equal(size, after);
+	for (uint64_t cut = before; cut < after; cut++) {
+		harness_write(path, bytes, (size_t)cut);
+		records = open_at(path, cut % 2 ? KILN_OPEN_GUEST : 0);
+		assert_int_equal(count(records), 3);
+		assert_int_equal(version(records, 39, 0), 0);
+		assert_int_equal(append(records, 40, 1), KILN_OK);
+		assert_int_equal(version(records, 40, 0), 1);
+		ki_records_close(records);
+		records = open_at(path, KILN_OPEN_READONLY);
+		assert_int_equal(count(records), 4);
+		assert_int_equal(version(records, 40, 0), 1);
+		ki_records_close(records);
+	}
+	free(bytes);
+	free(path);
+	free(directory);
+}
+
+static void a_reader_waits_for_a_record_that_is_being_written(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0), *reader;
+	char *bytes;
+	size_t size;
+	int fd;
+
+	assert_int_equal(append(records, 1, 1), KILN_OK);
+	assert_int_equal(append(records, 2, 1), KILN_OK);
+	ki_records_close(records);
+	bytes = harness_read(path, &size);
+	assert_int_equal(truncate(path, (off_t)size - 40), 0);
+	reader = open_at(path, KILN_OPEN_READONLY);
+	assert_int_equal(version(reader, 2, 0), 0);
+	fd = open(path, O_WRONLY | O_APPEND);
+	assert_int_equal(write(fd, bytes + size - 40, 40), 40);
+	close(fd);
+	assert_int_equal(ki_records_refresh(reader), 1);
+	assert_int_equal(version(reader, 2, 0), 1);
+	ki_records_close(reader);
+	free(bytes);
+	free(path);
+	free(directory);
+}
+
+/* S13: every byte of the file once. */
+static void a_flipped_byte_costs_one_record_at_most(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	char *bytes;
+	size_t size;
+
+	for (unsigned n = 1; n <= 5; n++)
+		assert_int_equal(append(records, n, 1), KILN_OK);
+	ki_records_close(records);
+	bytes = harness_read(path, &size);
+	for (size_t i = 0; i < size; i++) {
+		unsigned found = 0;
+
+		bytes[i] ^= 0x10;
+		harness_write(path, bytes, size);
+		bytes[i] ^= 0x10;
+		records = open_at(path, i % 2 ? KILN_OPEN_GUEST : 0);
+		for (unsigned n = 1; n <= 5; n++) {
+			int seen = version(records, n, 0);
+
+			assert_true(seen == 0 || seen == 1);
+			found += seen == 1;
+		}
+		assert_true(found >= (i < 64 ? 5 : 4));
+		assert_int_equal(append(records, 6, 1), KILN_OK);
+		assert_int_equal(version(records, 6, 0), 1);
+		ki_records_close(records);
+	}
+	free(bytes);
+	free(path);
+	free(directory);
+}
+
+static void what_is_damaged_later_is_not_believed(void **state)
+{
+	for (unsigned way = 0; way < 2; way++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "kiln.records");
+		struct ki_records *records = open_at(path, ways[way]);
+		int fd;
+
+		assert_int_equal(append(records, 39, 1), KILN_OK);
+		assert_int_equal(version(records, 39, 0), 1);
+		fd = open(path, O_WRONLY);
+		assert_int_equal(pwrite(fd, "x", 1, 64 + 60), 1);
+		close(fd);
+		assert_int_equal(version(records, 39, 0), 0);
+		assert_int_equal(count(records), 0);
+		ki_records_close(records);
+		free(path);
+		free(directory);
+	}
+}
+
+static void a_record_within_a_record_is_none(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	struct kiln_key *key = key_of(3);
+	struct ki_record record = { .name = "outer" };
+	char *bytes;
+	size_t size;
+	int fd;
+
+	assert_int_equal(append(records, 3, 1), KILN_OK);
+	bytes = harness_read(path, &size);
+	assert_int_equal(drop(records, 3), KILN_OK);
+	/* A key that holds the bytes of a whole record, at a place of 8. */
+	record.record = bytes + 64 - 3;
+	record.record_size = size - 64 + 3;
+	assert_int_equal(ki_records_append(records, &record), KILN_OK);
+	size = (size_t)ki_records_totals(records).bytes;
+	ki_records_close(records);
+	fd = open(path, O_WRONLY);
+	/* The outer one is damaged, so what is in it is looked at. */
+	assert_int_equal(pwrite(fd, "\xff\xff", 2,
+				(off_t)(size - (record.record_size + 3)) - 50),
+			 2);
+	close(fd);
+	records = open_at(path, 0);
+	assert_int_equal(version(records, 3, 0), 0);
+	ki_records_close(records);
+	free(bytes);
+	kiln_key_free(key);
+	free(path);
+	free(directory);
+}
+
+static void a_newer_version_is_left_alone(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	const struct ki_records_options options = { .sys = &ki_sys_posix,
+						    .path = path };
+	struct ki_records *records = open_at(path, 0);
+	char *bytes, *after;
+	size_t size, size_after;
+
+	assert_int_equal(append(records, 1, 1), KILN_OK);
+	bytes = harness_read(path, &size);
+	ki_put_u32(bytes + 8, 2);
+	ki_put_u64(bytes + 56, ki_xxh3_64(bytes, 56));
+	harness_write(path, bytes, size);
+	/* Who has it open already sees another file, or the same: it stops. */
+	ki_records_close(records);
+	assert_int_equal(ki_records_open(&options, &records), KILN_E_FORMAT);
+	after = harness_read(path, &size_after);
+	assert_int_equal(size, size_after);
+	assert_memory_equal(bytes, after, size);
+	free(after);
+	free(bytes);
+	free(path);
+	free(directory);
+}
+
+/* ---- Rewriting ----------------------------------------------------------------- */
+
+static void a_rewrite_leaves_out_the_dead(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	struct ki_records_totals before, after;
+	struct ki_record_found found;
+	uint64_t serial = 0, last;
+
+	for (unsigned v = 1; v <= 3; v++)
+		for (unsigned n = 1; n <= 500; n++)
+			assert_int_equal(append(records, n, v), KILN_OK);
+	for (unsigned n = 1; n <= 500; n += 2)
+		assert_int_equal(drop(records, n), KILN_OK);
+	before = ki_records_totals(records);
+	assert_int_equal(before.n_living, 250);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(
+			ki_records_next(records, &serial, &found, NULL, NULL),
+			KILN_OK);
+	last = found.value_size;
+	assert_int_equal(ki_records_rewrite(records, NULL), KILN_OK);
+	after = ki_records_totals(records);
+	assert_int_equal(after.bytes, before.bytes_living);
+	assert_int_equal(after.bytes, after.bytes_living);
+	for (unsigned n = 1; n <= 500; n++)
+		assert_int_equal(version(records, n, 0), n % 2 ? 0 : 3);
+	/* A cursor goes on where it was. */
+	assert_int_equal(ki_records_next(records, &serial, &found, NULL, NULL),
+			 KILN_OK);
+	assert_int_equal(found.value_size, last + 2);
+	ki_records_close(records);
+	free(path);
+	free(directory);
+}
+
+/* Between record and rename, the file is the old one. */
+static void a_rewrite_keeps_the_record_of_the_file_that_is_there(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	char *file = harness_path(directory, "entry");
+	struct ki_records *records = open_at(path, 0);
+	struct kiln_key *key = key_of(1);
+	struct ki_record record = { .name = "entry", .value_check = 1 };
+	struct ki_record_found found;
+	struct stat st;
+
+	harness_write(file, "old", 3);
+	assert_int_equal(stat(file, &st), 0);
+	record.record = kiln_key_record(key, &record.record_size);
+	memcpy(record.digest, kiln_key_digest(key), KILN_DIGEST_BYTES);
+	record.inode = st.st_ino;
+	assert_int_equal(ki_records_append(records, &record), KILN_OK);
+	record.inode = st.st_ino + 1;
+	record.value_check = 2;
+	assert_int_equal(ki_records_append(records, &record), KILN_OK);
+	assert_int_equal(ki_records_rewrite(records, NULL), KILN_OK);
+	assert_int_equal(ki_records_find(records, key, 0, &found, NULL),
+			 KILN_OK);
+	assert_int_equal(found.value_check, 1);
+	assert_int_equal(found.inode, st.st_ino);
+	ki_records_close(records);
+	kiln_key_free(key);
+	free(file);
+	free(path);
+	free(directory);
+}
+
+static void a_sweep_drops_what_is_not_there(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	uint64_t n_dropped = 0;
+	char name[32];
+
+	for (unsigned n = 1; n <= 100; n++)
+		assert_int_equal(append(records, n, 1), KILN_OK);
+	ki_records_sweep_begin(records);
+	for (unsigned n = 1; n <= 100; n++) {
+		name_of(n, name);
+		/* Of every fourth nothing, of the next another file. */
+		if (n % 4)
+			assert_int_equal(ki_records_mark(records, name,
+							 1000 * n + n % 4),
+					 n % 4 == 1);
+	}
+	assert_int_equal(ki_records_sweep_end(records, &n_dropped), KILN_OK);
+	assert_int_equal(n_dropped, 75);
+	assert_int_equal(count(records), 25);
+	ki_records_close(records);
+	records = open_at(path, 0);
+	assert_int_equal(count(records), 25);
+	ki_records_close(records);
+	free(path);
+	free(directory);
+}
+
+/* S30 */
+static void read_only_writes_nothing(void **state)
+{
+	static const uint32_t flags[] = { KILN_OPEN_READONLY,
+					  KILN_OPEN_ANY_OWNER };
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records_settings settings = { .bytes_max = 1 };
+	struct ki_records *records = open_at(path, 0);
+	struct stat before, after;
+
+	assert_int_equal(append(records, 1, 1), KILN_OK);
+	ki_records_close(records);
+	assert_int_equal(truncate(path, 64 + 100 + 3), 0);
+	assert_int_equal(stat(path, &before), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		records = open_at(path, flags[i]);
+		assert_int_equal(version(records, 1, 0), 0);
+		assert_int_equal(append(records, 2, 1), KILN_E_READONLY);
+		assert_int_equal(drop(records, 1), KILN_E_READONLY);
+		assert_int_equal(ki_records_rewrite(records, NULL),
+				 KILN_E_READONLY);
+		assert_int_equal(ki_records_reset(records, &settings),
+				 KILN_E_READONLY);
+		ki_records_close(records);
+	}
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	assert_int_equal(before.st_size, after.st_size);
+	assert_int_equal(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
+	free(path);
+	free(directory);
+}
+
+/* ---- Descriptors ---------------------------------------------------------------- */
+
+static unsigned n_open(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void a_guest_keeps_no_descriptor(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	unsigned before = n_open();
+	struct ki_records *records = open_at(path, KILN_OPEN_GUEST);
+
+	assert_int_equal(append(records, 1, 1), KILN_OK);
+	assert_int_equal(n_open(), before);
+	assert_int_equal(version(records, 1, 0), 1);
+	assert_int_equal(ki_records_rewrite(records, NULL), KILN_OK);
+	assert_int_equal(drop(records, 1), KILN_OK);
+	assert_int_equal(n_open(), before);
+	ki_records_close(records);
+	free(path);
+	free(directory);
+}
+
+/* A program closes what it does not know and gets our number for its own. */
+static void a_strangers_file_under_our_number_is_not_touched(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	char *theirs = harness_path(directory, "theirs");
+	struct ki_records *records;
+	size_t size;
+	int fd;
+
+	harness_write(theirs, "theirs", 6);
+	records = open_at(path, 0);
+	/* The next number is the one that it will have. */
+	fd = open(theirs, O_RDWR);
+	close(fd);
+	assert_int_equal(append(records, 1, 1), KILN_OK);
+	close(fd);
+	assert_int_equal(open(theirs, O_RDWR), fd);
+	assert_int_equal(append(records, 2, 1), KILN_OK);
+	assert_int_equal(version(records, 2, 0), 1);
+	ki_records_close(records);
+	assert_int_equal(fcntl(fd, F_GETFD) >= 0, 1);
+	close(fd);
+	path = (free(path), harness_read(theirs, &size));
+	assert_int_equal(size, 6);
+	assert_memory_equal(path, "theirs", 6);
+	free(path);
+	free(theirs);
+	free(directory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_appended_is_found),
+		cmocka_unit_test(
+			the_last_record_counts_and_the_one_before_is_known),
+		cmocka_unit_test(another_key_of_the_same_digest_is_a_collision),
+		cmocka_unit_test(a_handle_follows_what_others_do),
+		cmocka_unit_test(processes_append_to_one_file),
+		cmocka_unit_test(a_tail_torn_at_any_byte_costs_itself_alone),
+		cmocka_unit_test(
+			a_reader_waits_for_a_record_that_is_being_written),
+		cmocka_unit_test(a_flipped_byte_costs_one_record_at_most),
+		cmocka_unit_test(what_is_damaged_later_is_not_believed),
+		cmocka_unit_test(a_record_within_a_record_is_none),
+		cmocka_unit_test(a_newer_version_is_left_alone),
+		cmocka_unit_test(a_rewrite_leaves_out_the_dead),
+		cmocka_unit_test(
+			a_rewrite_keeps_the_record_of_the_file_that_is_there),
+		cmocka_unit_test(a_sweep_drops_what_is_not_there),
+		cmocka_unit_test(read_only_writes_nothing),
+		cmocka_unit_test(a_guest_keeps_no_descriptor),
+		cmocka_unit_test(
+			a_strangers_file_under_our_number_is_not_touched),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
