@@ -67,6 +67,15 @@ static int has_room(const struct log_limit_values *limits,
 		census->bytes + bytes + 3 * 4096 <= limits->bytes_max);
 }
 
+/* Others of the group count what is in it, at each roll. */
+static void make_directory(struct ki_log *log, const char *path)
+{
+	const struct ki_sys *sys = log->sys;
+
+	if (!sys->mkdir(sys, path, 0700) && (log->flags & KILN_OPEN_SHARED))
+		(void)sys->chmod(sys, path, 02770);
+}
+
 void ki_log_quarantine_add(struct ki_log *log, struct log_index *index,
 			   uint64_t word)
 {
@@ -91,7 +100,7 @@ void ki_log_quarantine_add(struct ki_log *log, struct log_index *index,
 		goto out;
 	ki_log_limits_get(log, index, &limits);
 	if (has_room(&limits, &census, bytes)) {
-		(void)log->sys->mkdir(log->sys, directory, 0700);
+		make_directory(log, directory);
 		(void)keep_bytes(log, from, (uint64_t)units * LOG_UNIT, bytes,
 				 to);
 	}
