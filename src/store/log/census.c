@@ -144,9 +144,13 @@ static int take(struct ki_log *log, struct ki_dir *dir, const char *name,
 		census->spare_bytes = ki_log_counted(&info);
 		census->bytes += ki_log_counted(&info);
 	} else if (parse_number(rest, &number)) {
-		return ki_log_census_add(census, number, info.size,
-					 ki_log_counted(&info),
-					 info.n_links > 1 ? info.inode : 0);
+		err = ki_log_census_add(census, number, info.size,
+					ki_log_counted(&info),
+					info.n_links > 1 ? info.inode : 0);
+		if (!err)
+			census->files[census->n_files - 1].mtime_ns =
+				info.mtime_ns;
+		return err;
 	} else if (ki_log_is_source(rest, &number)) {
 		if (!census->has_source ||
 		    log_is_before(number, census->oldest_source)) {
@@ -187,6 +191,17 @@ static int has_inode(const struct log_census *census, size_t n, uint64_t inode)
 int ki_log_census_has_inode(const struct log_census *census, uint64_t inode)
 {
 	return has_inode(census, census->n_files, inode);
+}
+
+void ki_log_census_remove(struct log_census *census, size_t i)
+{
+	struct log_file file = census->files[i];
+
+	census->n_files--;
+	memmove(census->files + i, census->files + i + 1,
+		(census->n_files - i) * sizeof(*census->files));
+	if (!ki_log_census_has_inode(census, file.inode))
+		census->bytes -= file.bytes;
 }
 
 static void count_segments(struct log_census *census)

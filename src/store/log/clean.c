@@ -6,24 +6,18 @@
  *	1  without a lock: clear the words of expired entries, and those that
  *	   lead nowhere
  *	2  under byte 0: what dead writers left, old damaged bytes, the oldest
- *	   segments if nothing lives there, then such ones between the living
+ *	   segments if nothing lives there, large files that no word leads to
  *	3  under byte 0, taken anew for each segment so that no put waits for all
  *	   of it: the spare goes, then the oldest, until the limit holds
  *
- * A segment between the living may be one into which a put is being written
- * that no word leads to yet, a large one above all.  So it must also have been
- * left alone for an hour; a writer stopped for longer publishes a word that
- * leads nowhere, which is a miss.  The segment of the highest number stays in
- * any case: numbers are told from what is there.
+ * A segment between the living stays, whatever no word leads to: with it would
+ * go what says that older records, in segments before, do not count.
  */
 
 #include "store/log/log.h"
 
-#include <stdlib.h>
-
-#define SECOND_NS  ((int64_t)1000000000)
-#define LEFT_ALONE (3600 * SECOND_NS)
-#define ASIDE_NS   (KILN_GC_QUARANTINE_DAYS * 24 * 3600 * SECOND_NS)
+#define SECOND_NS ((int64_t)1000000000)
+#define ASIDE_NS  (KILN_GC_QUARANTINE_DAYS * 24 * 3600 * SECOND_NS)
 
 struct cleaning {
 	struct ki_log *log;
@@ -45,74 +39,6 @@ static uint64_t lower(uint64_t a, uint64_t b)
 	if (!a || !b)
 		return a ? a : b;
 	return a < b ? a : b;
-}
-
-/* ---- Segments without life ------------------------------------------- */
-
-static void note_life(const struct log_index *index,
-		      const struct log_census *census, uint8_t *lives)
-{
-	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
-	uint32_t min_live = ki_log_min_live(index);
-
-	for (slot = 0; slot < n_slots; slot++) {
-		uint64_t word = index->words[slot];
-		size_t low = 0, high = census->n_files;
-		uint32_t number;
-
-		if (!log_word_is_live(word, min_live))
-			continue;
-		number = log_word_segment(word, min_live);
-		while (low < high) {
-			size_t middle = low + (high - low) / 2;
-
-			if (log_is_before(census->files[middle].number, number))
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		if (low < census->n_files &&
-		    census->files[low].number == number)
-			lives[low] = 1;
-	}
-}
-
-static int was_left_alone(struct ki_log *log, const char *path)
-{
-	int64_t now_ns = (int64_t)log->sys->realtime_ns(log->sys);
-	struct ki_file_info info;
-
-	return !log->sys->lstat(log->sys, path, &info) &&
-	       info.mtime_ns < now_ns && now_ns - info.mtime_ns > LEFT_ALONE;
-}
-
-static enum kiln_status drop_lifeless(struct cleaning *cleaning,
-				      struct log_census *census)
-{
-	struct ki_log *log = cleaning->log;
-	uint64_t tail = cleaning->index->header->tail;
-	uint8_t *lives = calloc(census->n_files + 1, 1);
-	char path[KI_PATH_MAX];
-	size_t i;
-
-	if (!lives)
-		return KILN_E_NO_MEMORY;
-	note_life(cleaning->index, census, lives);
-	for (i = 0; i + 1 < census->n_files; i++) {
-		uint32_t number = census->files[i].number;
-
-		if (lives[i] || (log_tail_is_sound(tail) &&
-				 log_tail_segment(tail) == number))
-			continue;
-		if (ki_log_segment_path(log, number, path) ||
-		    !was_left_alone(log, path) ||
-		    log->sys->unlink(log->sys, path))
-			continue;
-		ki_log_segment_forget(log, cleaning->index, number);
-		cleaning->report.n_segments++;
-	}
-	free(lives);
-	return KILN_OK;
 }
 
 /* ---- Under byte 0 ---------------------------------------------------- */
@@ -157,8 +83,9 @@ static enum kiln_status tidy(struct cleaning *cleaning,
 	(void)ki_log_quarantine_drop(log, all ? INT64_MAX : now_ns - ASIDE_NS,
 				     &cleaning->report.n_quarantined);
 	ki_log_drop_empty(log, cleaning->index, census);
+	(void)ki_log_drop_orphans(log, cleaning->index, census);
 	cleaning->report.n_segments += n_files - census->n_files;
-	return drop_lifeless(cleaning, census);
+	return KILN_OK;
 }
 
 static int is_under(const struct cleaning *cleaning,

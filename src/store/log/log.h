@@ -20,6 +20,7 @@
  *	inspect.c    list, info
  *	verify.c     reading and checking everything
  *	quarantine.c what is left of damaged records
+ *	orphan.c     large files that no word leads to
  *	clean.c      coming under all limits now
  *
  * Life of what is mapped:
@@ -215,7 +216,8 @@ struct ki_log {
 	struct log_stripe stripes[LOG_STRIPES];
 
 	/* Under byte 0. */
-	uint64_t rolled_ns; /* by this handle */
+	uint64_t rolled_ns;  /* by this handle */
+	uint64_t orphans_ns; /* last look for some */
 	unsigned n_zeroed;
 
 	/* Under mutex. */
@@ -533,11 +535,11 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 enum kiln_status ki_log_remove(struct kiln_tier *tier,
 			       const struct kiln_key *key);
 
-/* Take `bytes` of the tail's segment, which is `number` of `size` bytes.
-   KILN_MISS: no room, or another segment is the tail. */
-enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
-				uint64_t size, uint64_t bytes,
-				uint32_t *out_units);
+/* `bytes` of the tail's segment, which are empty; close the target.  KILN_MISS:
+   no room is to be had without a roll. */
+enum kiln_status ki_log_take_room(struct ki_log *log, struct log_index *index,
+				  uint64_t bytes, struct log_target *out_target,
+				  uint32_t *out_number, uint32_t *out_units);
 /* Whether the tail is one of before the system was started.  Not for those who
    do not know (without /proc): they would roll in turn with those who do. */
 int ki_log_is_other_boot(struct ki_log *log, const struct log_index *index);
@@ -549,8 +551,9 @@ int ki_log_is_other_boot(struct ki_log *log, const struct log_index *index);
 struct log_file {
 	uint32_t number;
 	uint64_t size;
-	uint64_t bytes; /* as the bound counts it */
-	uint64_t inode; /* 0: this is its only name */
+	uint64_t bytes;	  /* as the bound counts it */
+	uint64_t inode;	  /* 0: this is its only name */
+	int64_t mtime_ns; /* 0: made since the counting began */
 };
 
 /* What lies in the directory, kept up while it is changed. */
@@ -577,6 +580,9 @@ enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
 void ki_log_census_fini(struct log_census *census);
 int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
 		      uint64_t bytes, uint64_t inode);
+
+/* One that was unlinked. */
+void ki_log_census_remove(struct log_census *census, size_t i);
 
 /* Whether a segment is counted that is this file. */
 int ki_log_census_has_inode(const struct log_census *census, uint64_t inode);
@@ -666,6 +672,15 @@ void ki_log_quarantine_add(struct ki_log *log, struct log_index *index,
 /* Under byte 0: remove those put aside before then; the bytes that go. */
 uint64_t ki_log_quarantine_drop(struct ki_log *log, int64_t before_ns,
 				uint64_t *out_n);
+
+/* ---- orphan.c -------------------------------------------------------- */
+
+/* Under byte 0: unlink large files that no word leads to; how many.  The same,
+   once a minute. */
+uint64_t ki_log_drop_orphans(struct ki_log *log, struct log_index *index,
+			     struct log_census *census);
+void ki_log_drop_orphans_if_due(struct ki_log *log, struct log_index *index,
+				struct log_census *census);
 
 /* ---- clean.c --------------------------------------------------------- */
 

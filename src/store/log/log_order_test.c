@@ -5,10 +5,12 @@
  * when it was put, wherever the record lies and whoever looks.
  */
 
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "harness/harness.h"
@@ -548,6 +550,204 @@ static void what_replaces_does_not_go_before_what_it_replaced(void **state)
 	}
 }
 
+/* ---- What no word leads to ------------------------------------------------ */
+
+static char *path_of(struct store *store, uint32_t number)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "kiln.%08x.val", number);
+	return harness_path(((struct ki_log *)store->tier)->directory, name);
+}
+
+/* As if nobody had written there for so long. */
+static void let_rest(const char *path, time_t seconds)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT } };
+	struct stat st;
+
+	assert_int_equal(lstat(path, &st), 0);
+	times[1] = st.st_mtim;
+	times[1].tv_sec -= seconds;
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* As a full bucket would take it. */
+static void lose_word(struct store *store)
+{
+	struct log_index *index = ((struct ki_log *)store->tier)->index;
+	uint64_t slot;
+
+	(void)find_place(store, &slot);
+	index->words[slot] = 0;
+}
+
+static void fill_segment(struct store *store)
+{
+	uint32_t tail = newest_of(store);
+
+	while (newest_of(store) == tail)
+		assert_int_equal(store_put(store, next_key++, FILLER, 0),
+				 KILN_OK);
+}
+
+/* What says so lies in a segment in which nothing lives. */
+static void gc_keeps_what_says_that_older_records_are_over(void **state)
+{
+	static const struct kiln_gc_options options;
+	struct kiln_gc_report report;
+	int is_removed;
+
+	for (is_removed = 0; is_removed < 2; is_removed++) {
+		struct store store = store_new(1 << 20, 0);
+		size_t size = SMALL + 1;
+		unsigned first, n;
+		uint32_t middle;
+		char *path;
+
+		next_key = 100;
+		assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+		fill_segment(&store);
+		first = next_key;
+		middle = newest_of(&store);
+		if (is_removed) {
+			assert_int_equal(store_remove(&store, KEY), KILN_OK);
+		} else {
+			assert_int_equal(store_put(&store, KEY, SMALL + 1,
+						   KILN_PUT_REPLACE),
+					 KILN_OK);
+			lose_word(&store);
+		}
+		fill_segment(&store);
+		fill_segment(&store);
+		for (n = first - 1; n < next_key; n++)
+			(void)store_remove(&store, n);
+		path = path_of(&store, middle);
+		let_rest(path, 7200);
+		free(path);
+		assert_int_equal(store.tier->ops->gc(store.tier, &options, NULL,
+						     NULL, &report),
+				 KILN_OK);
+		lose_index(&store);
+		assert_int_equal(store_get_any(&store, KEY, &size),
+				 is_removed ? KILN_MISS : KILN_OK);
+		assert_int_equal(size, SMALL + 1);
+		store_free(&store);
+	}
+}
+
+static void a_large_file_that_was_left_behind_goes(void **state)
+{
+	struct store store = store_new(2 << 20, 0);
+
+	next_key = 100;
+	assert_int_equal(store_put(&store, KEY, LARGE, 0), KILN_OK);
+	keep_large(&store);
+	assert_int_equal(store_put(&store, KEY, SMALL, KILN_PUT_REPLACE),
+			 KILN_OK);
+	bring_back();
+	fill_segment(&store);
+	assert_int_equal(access(path_of_kept, F_OK), 0);
+	store_reopen(&store);
+	let_rest(path_of_kept, 120);
+	fill_segment(&store);
+	assert_int_not_equal(access(path_of_kept, F_OK), 0);
+	lose_index(&store);
+	assert_int_equal(store_get(&store, KEY, SMALL), KILN_OK);
+	store_free(&store);
+}
+
+static void what_a_large_one_replaced_stays_away_when_that_goes(void **state)
+{
+	struct store store = store_new(2 << 20, 0);
+	size_t size;
+
+	next_key = 100;
+	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+	assert_int_equal(store_put(&store, KEY, LARGE, KILN_PUT_REPLACE),
+			 KILN_OK);
+	keep_large(&store);
+	lose_word(&store);
+	store_reopen(&store);
+	let_rest(path_of_kept, 120);
+	fill_segment(&store);
+	assert_int_not_equal(access(path_of_kept, F_OK), 0);
+	lose_index(&store);
+	assert_int_equal(store_get_any(&store, KEY, &size), KILN_MISS);
+	store_free(&store);
+}
+
+/* Its file is written; others wait for so long that it is taken for one that
+   was left behind. */
+static ssize_t held_up_since(const struct ki_sys *sys, int fd,
+			     const struct ki_piece *pieces, int n_pieces,
+			     uint64_t offset)
+{
+	ssize_t n = ki_sys_posix.pwritev(&ki_sys_posix, fd, pieces, n_pieces,
+					 offset);
+
+	if (is_armed && n_pieces > 1) {
+		char *path = path_of(&other, newest_of(&other));
+
+		is_armed = 0;
+		let_rest(path, 120);
+		fill_segment(&other);
+		assert_int_not_equal(access(path, F_OK), 0);
+		free(path);
+	}
+	return n;
+}
+
+static void a_put_whose_file_was_taken_writes_anew(void **state)
+{
+	static const unsigned flags[] = { 0, KILN_PUT_REPLACE };
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct store store = store_new(2 << 20, 0);
+		struct ki_sys sys = ki_sys_posix;
+
+		next_key = 100;
+		store_close(&store);
+		sys.pwritev = held_up_since;
+		store.options.sys = &sys;
+		store_open(&store);
+		other = store_beside(&store, 0);
+		store_close(&other);
+		other.options.sys = &ki_sys_posix;
+		store_open(&other);
+		is_armed = 1;
+		assert_int_equal(store_put(&store, KEY, LARGE, flags[i]),
+				 KILN_OK);
+		assert_false(is_armed);
+		assert_int_equal(store_get(&other, KEY, LARGE), KILN_OK);
+		store_close(&other);
+		lose_index(&store);
+		assert_int_equal(store_get(&store, KEY, LARGE), KILN_OK);
+		store_free(&store);
+	}
+}
+
+/* The tail went back to where records are. */
+static void no_two_records_have_one_place_in_the_order(void **state)
+{
+	struct store store = store_new(2 << 20, 0);
+	struct log_header *header;
+
+	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+	store_reopen(&store);
+	header = ((struct ki_log *)store.tier)->index->header;
+	header->tail = log_tail_word(log_tail_segment(header->tail), 0);
+	assert_int_equal(store_put(&store, KEY, LARGE, KILN_PUT_REPLACE),
+			 KILN_OK);
+	assert_int_equal(store_get(&store, KEY, LARGE), KILN_OK);
+	assert_int_equal(store_put(&store, KEY, SMALL + 1, KILN_PUT_REPLACE),
+			 KILN_OK);
+	lose_index(&store);
+	assert_int_equal(store_get(&store, KEY, SMALL + 1), KILN_OK);
+	store_free(&store);
+}
+
 /* ---- Held up once its word is out ----------------------------------------- */
 
 static unsigned n_looks, look_to_stop_at;
@@ -653,6 +853,13 @@ int main(void)
 		cmocka_unit_test(a_copy_that_came_too_late_is_not_found_anew),
 		cmocka_unit_test(
 			what_was_removed_before_the_index_grew_stays_away),
+		cmocka_unit_test(
+			gc_keeps_what_says_that_older_records_are_over),
+		cmocka_unit_test(a_large_file_that_was_left_behind_goes),
+		cmocka_unit_test(
+			what_a_large_one_replaced_stays_away_when_that_goes),
+		cmocka_unit_test(a_put_whose_file_was_taken_writes_anew),
+		cmocka_unit_test(no_two_records_have_one_place_in_the_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

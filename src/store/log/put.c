@@ -63,7 +63,8 @@ struct put {
 
 #define HEAD_BYTES 2048
 
-enum kiln_status ki_log_reserve(struct log_index *index, uint32_t number,
+/* KILN_MISS: no room, or another segment is the tail. */
+static enum kiln_status reserve(struct log_index *index, uint32_t number,
 				uint64_t size, uint64_t bytes,
 				uint32_t *out_units)
 {
@@ -194,39 +195,67 @@ static void note_written(struct put *put, const struct log_index *index,
 			     number, units);
 }
 
-/* Once into the tail's segment.  LOG_AGAIN: it needs a roll. */
-static enum kiln_status write_to_tail(struct ki_log *log,
-				      struct log_index *index, struct put *put,
-				      uint64_t tail, int *out_force)
+/* LOG_AGAIN: it needs a roll. */
+static enum kiln_status take_room(struct ki_log *log, struct log_index *index,
+				  uint64_t tail, uint64_t bytes,
+				  struct log_target *out_target,
+				  uint32_t *out_units, int *out_force)
 {
-	uint32_t number = log_tail_segment(tail), before = 0, units;
-	uint64_t bytes = log_record_bytes(&put->record);
-	struct log_target target;
+	uint32_t number = log_tail_segment(tail), before = 0;
 	enum kiln_status status;
 
 	*out_force = 1;
 	if (!log_tail_is_sound(tail) || ki_log_is_other_boot(log, index))
 		return LOG_AGAIN;
-	status = ki_log_target_open(log, index, number, &target);
+	status = ki_log_target_open(log, index, number, out_target);
 	if (status)
 		return status == KILN_MISS ? LOG_AGAIN : status;
-	if (target.segment)
-		before = target.segment->units_reserved;
-	status = ki_log_reserve(index, number, target.size, bytes, &units);
-	if (status) {
+	if (out_target->segment)
+		before = out_target->segment->units_reserved;
+	if (reserve(index, number, out_target->size, bytes, out_units)) {
 		*out_force = 0;
 		status = LOG_AGAIN;
-	} else if (is_used_already(log, &target, before, units)) {
+	} else if (is_used_already(log, out_target, before, *out_units)) {
 		status = LOG_AGAIN;
-	} else {
-		if (target.segment)
-			note_reserved(target.segment,
-				      units + (uint32_t)(bytes / LOG_UNIT));
-		put->record.order = log_order(number, units);
-		status = write_record(log, put, target.fd, number, units);
-		if (!status)
-			note_written(put, index, number, units);
+	} else if (out_target->segment) {
+		note_reserved(out_target->segment,
+			      *out_units + (uint32_t)(bytes / LOG_UNIT));
 	}
+	if (status)
+		ki_log_target_close(log, out_target);
+	return status;
+}
+
+enum kiln_status ki_log_take_room(struct ki_log *log, struct log_index *index,
+				  uint64_t bytes, struct log_target *out_target,
+				  uint32_t *out_number, uint32_t *out_units)
+{
+	uint64_t tail = index->header->tail;
+	int force;
+
+	*out_number = log_tail_segment(tail);
+	return take_room(log, index, tail, bytes, out_target, out_units, &force)
+		       ? KILN_MISS
+		       : KILN_OK;
+}
+
+/* Once into the tail's segment.  LOG_AGAIN: it needs a roll. */
+static enum kiln_status write_to_tail(struct ki_log *log,
+				      struct log_index *index, struct put *put,
+				      uint64_t tail, int *out_force)
+{
+	uint32_t number = log_tail_segment(tail), units;
+	struct log_target target;
+	enum kiln_status status =
+		take_room(log, index, tail, log_record_bytes(&put->record),
+			  &target, &units, out_force);
+
+	if (status)
+		return status;
+	put->record.order = log_order(number, units);
+	status = write_record(log, put, target.fd, number, units);
+	if (!status)
+		note_written(put, index, number, units);
 	ki_log_target_close(log, &target);
 	return status;
 }
@@ -712,17 +741,32 @@ static int is_gone(struct ki_log *log, struct log_index *index, struct put *put)
 	return !look_around(log, index, put, &look) && !look.own.word;
 }
 
+static int has_file(struct ki_log *log, const struct put *put)
+{
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+
+	return !(put->record.flags & LOG_OWN_FILE) ||
+	       ki_log_segment_path(log, put->number, path) ||
+	       log->sys->lstat(log->sys, path, &info) != -ENOENT;
+}
+
 /* Or carried over, wherever that is now. */
 static int is_live(struct ki_log *log, struct log_index *index, struct put *put)
 {
-	return number_is_live(index, put->number) || !is_gone(log, index, put);
+	struct look look;
+
+	if (number_is_live(index, put->number) && has_file(log, put))
+		return 1;
+	return look_around(log, index, put, &look) ||
+	       (look.own.word && look.own.word != put->word);
 }
 
 /*
  * LOG_AGAIN: the index was retired, publish in the next one (if the word has
  * gone from this one, only where something older is); or what was written is
- * of no use, write anew.  KILN_E_TIMEOUT: the record's segment was evicted
- * before anyone could find it, or others never let us be.
+ * of no use, write anew: its segment was evicted, or taken for one that was
+ * left behind.  KILN_E_TIMEOUT: others never let us be.
  */
 static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 				struct put *put, int refuse)
@@ -743,7 +787,8 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 		return status;
 	if (status == KILN_OK && !is_live(log, index, put)) {
 		take_back(index, put, 0);
-		return KILN_E_TIMEOUT;
+		forget_record(log, index, put);
+		return LOG_AGAIN;
 	}
 	return status;
 }

@@ -245,16 +245,45 @@ static uint8_t *read_record(struct ki_log *log, int fd, uint32_t number,
 	return data;
 }
 
+/* 0: there is no room, or the word is another by now. */
+static int place_copy(struct ki_log *log, struct log_index *index,
+		      struct log_census *census, uint64_t slot, uint64_t word,
+		      struct log_record *record)
+{
+	uint64_t bytes = log_record_bytes(record);
+	struct log_target target;
+	uint32_t to, units;
+	int placed = 0;
+
+	if (ki_log_take_room(log, index, bytes, &target, &to, &units)) {
+		census->copy_bytes_left = 0;
+		return 0;
+	}
+	record->flags |= LOG_COPY;
+	ki_log_record_seal(record, to);
+	if (!ki_pwrite_all(log->sys, target.fd, record, (size_t)bytes,
+			   (uint64_t)units * LOG_UNIT)) {
+		census->copy_bytes_left -= bytes;
+		placed = ki_log_word_swap(index, slot, word,
+					  log_word(log_word_tag(word),
+						   log_class_of(bytes), to,
+						   units));
+		/* Replaced meanwhile, by what may lie before the copy. */
+		if (!placed)
+			ki_log_record_void(log, target.fd, record, to, units);
+	}
+	ki_log_target_close(log, &target);
+	return placed;
+}
+
 /* Bring one used entry to the tail.  0 if it was not possible. */
 static int copy_entry(struct ki_log *log, struct log_index *index,
 		      struct log_census *census, int fd, uint32_t number,
 		      uint64_t slot, uint64_t word)
 {
-	uint32_t to, to_units;
 	struct log_limit_values limits;
 	struct log_record *record;
-	struct log_target target = { .fd = -1 };
-	uint64_t bytes, used_s;
+	uint64_t used_s;
 	uint8_t *data;
 	int copied = 0;
 
@@ -263,40 +292,21 @@ static int copy_entry(struct ki_log *log, struct log_index *index,
 	if (!data)
 		return 0;
 	record = (struct log_record *)(void *)data;
-	bytes = log_record_bytes(record);
 	ki_log_limits_get(log, index, &limits);
-	if (ki_log_is_expired(log, index, slot, record->used_s,
+	if (log_tail_segment(index->header->tail) == number ||
+	    ki_log_is_expired(log, index, slot, record->used_s,
 			      limits.age_max_s, &used_s) ||
 	    !ki_log_belongs(index, slot, word, record->digest) ||
 	    !ki_log_body_is_sound(record, data))
 		goto out;
-	to = log_tail_segment(index->header->tail);
-	if (to == number || ki_log_target_open(log, index, to, &target))
-		goto out;
-	if (ki_log_reserve(index, to, target.size, bytes, &to_units)) {
-		census->copy_bytes_left = 0;
-		goto out;
-	}
-	record->flags |= LOG_COPY;
 	record->used_s = (uint32_t)used_s;
-	ki_log_record_seal(record, to);
-	if (ki_pwrite_all(log->sys, target.fd, data, (size_t)bytes,
-			  (uint64_t)to_units * LOG_UNIT))
-		goto out;
-	census->copy_bytes_left -= bytes;
-	copied = ki_log_word_swap(index, slot, word,
-				  log_word(log_word_tag(word),
-					   log_class_of(bytes), to, to_units));
+	copied = place_copy(log, index, census, slot, word, record);
 	if (copied) {
 		index->marks[slot] = 0;
 		index->header->n_copied++;
-		index->header->bytes_copied += bytes;
-	} else {
-		/* Replaced meanwhile, by what may lie before the copy. */
-		ki_log_record_void(log, target.fd, record, to, to_units);
+		index->header->bytes_copied += log_record_bytes(record);
 	}
 out:
-	ki_log_target_close(log, &target);
 	free(data);
 	return copied;
 }
@@ -424,7 +434,7 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 		return KILN_E_FULL;
 	/* What moved counts under its new name, also if the old one stays. */
 	if (empty_segment(log, index, census, &file))
-		census->files[0].bytes = file.bytes = 0;
+		census->files[0].bytes = 0;
 	next = census->n_files > 1 ? census->files[1].number : file.number + 1;
 	if (log_tail_is_sound(tail) &&
 	    log_is_before(file.number, log_tail_segment(tail)) &&
@@ -439,11 +449,7 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 		err = sys->unlink(sys, path);
 	if (err && err != -ENOENT)
 		return ki_log_status(err);
-	census->n_files--;
-	memmove(census->files, census->files + 1,
-		census->n_files * sizeof(*census->files));
-	if (!ki_log_census_has_inode(census, file.inode))
-		census->bytes -= file.bytes;
+	ki_log_census_remove(census, 0);
 	return KILN_OK;
 }
 
@@ -768,8 +774,10 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 		ki_log_sweep_if_due(log, index, limits.age_max_s);
 		ki_log_drop_empty(log, index, &census);
 	}
-	if (!status)
+	if (!status) {
+		ki_log_drop_orphans_if_due(log, index, &census);
 		make_spare(log, index, &census);
+	}
 out:
 	*out_n_evicted = census.n_evicted;
 	ki_log_census_fini(&census);
@@ -796,25 +804,21 @@ enum kiln_status ki_log_roll(struct ki_log *log, struct log_index *index,
 
 /*
  * Its place in the order of records: a unit of the tail that stays empty.
- * Where none can be had, all that was written lies in segments below `number`,
- * and all that comes needs a new tail, which is above.
+ * Where none can be had, the tail is closed: then all that was written lies in
+ * segments below `number`, and all that comes needs a new tail, which is above.
  */
 static uint64_t take_order(struct ki_log *log, struct log_index *index,
-			   const struct log_census *census, uint32_t number)
+			   uint32_t number)
 {
-	uint64_t tail = index->header->tail;
-	uint32_t units;
-	size_t i;
+	struct log_target target;
+	uint32_t segment, units;
 
-	if (ki_log_is_other_boot(log, index))
+	if (ki_log_take_room(log, index, LOG_UNIT, &target, &segment, &units)) {
 		index->header->tail = 0;
-	for (i = 0; i < census->n_files; i++)
-		if (log_tail_is_sound(tail) &&
-		    census->files[i].number == log_tail_segment(tail) &&
-		    !ki_log_reserve(index, log_tail_segment(tail),
-				    census->files[i].size, LOG_UNIT, &units))
-			return log_order(log_tail_segment(tail), units);
-	return log_order(number, 0);
+		return log_order(number, 0);
+	}
+	ki_log_target_close(log, &target);
+	return log_order(segment, units);
 }
 
 static enum kiln_status large_locked(struct ki_log *log,
@@ -840,6 +844,7 @@ static enum kiln_status large_locked(struct ki_log *log,
 	repair_numbers(index, &census);
 	ki_log_limits_get(log, index, &limits);
 	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
+	ki_log_drop_orphans_if_due(log, index, &census);
 	status = ki_log_make_room(log, index, &census, size, 0);
 	if (status)
 		goto out;
@@ -848,7 +853,7 @@ static enum kiln_status large_locked(struct ki_log *log,
 		err = make_file_evicting(log, index, &census, path, size, 0,
 					 out_fd);
 	if (!err)
-		*out_order = take_order(log, index, &census, *out_number);
+		*out_order = take_order(log, index, *out_number);
 	status = ki_log_status(err);
 out:
 	*out_n_evicted = census.n_evicted;
