@@ -250,7 +250,6 @@ static int posix_rename(const struct ki_sys *sys, const char *from,
 	return TEMP_FAILURE_RETRY(rename(from, to)) ? -errno : 0;
 }
 
-/* Where the file system cannot refuse, two names for a moment. */
 static int posix_rename_new(const struct ki_sys *sys, const char *from,
 			    const char *to)
 {
@@ -259,9 +258,7 @@ static int posix_rename_new(const struct ki_sys *sys, const char *from,
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;
-	if (TEMP_FAILURE_RETRY(link(from, to)))
-		return -errno;
-	return TEMP_FAILURE_RETRY(unlink(from)) ? -errno : 0;
+	return ki_rename_by_link(sys, from, to);
 }
 
 static int posix_unlink(const struct ki_sys *sys, const char *path)
@@ -537,6 +534,18 @@ const struct ki_sys ki_sys_posix = {
 };
 
 /* ---- On top of the table ------------------------------------------------------ */
+
+/* Two names for a moment.  Once the new one stands, others may use it: that the
+   old one stays, too, does not undo that. */
+int ki_rename_by_link(const struct ki_sys *sys, const char *from,
+		      const char *to)
+{
+	int err = sys->link(sys, from, to);
+
+	if (!err)
+		(void)sys->unlink(sys, from);
+	return err;
+}
 
 int ki_pread_all(const struct ki_sys *sys, int fd, void *data, size_t size,
 		 uint64_t offset)

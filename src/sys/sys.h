@@ -82,7 +82,9 @@ struct ki_sys {
 		    const char *to); /* -EEXIST if `to` is there */
 	int (*rename)(const struct ki_sys *sys, const char *from,
 		      const char *to);
-	/* The same, but -EEXIST if `to` is there. */
+	/* The same, but -EEXIST if `to` is there.  Some file systems cannot do
+	   that at once: both names lead to the file for a moment, and for
+	   longer if the caller dies or `from` cannot be removed. */
 	int (*rename_new)(const struct ki_sys *sys, const char *from,
 			  const char *to);
 	int (*unlink)(const struct ki_sys *sys, const char *path);
@@ -141,6 +143,10 @@ struct ki_sys {
 extern const struct ki_sys ki_sys_posix;
 
 /* ---- On top of the table ------------------------------------------------ */
+
+/* rename_new where the file system cannot refuse. */
+int ki_rename_by_link(const struct ki_sys *sys, const char *from,
+		      const char *to);
 
 /* 0, or an error; -ENODATA when the file ends early. */
 int ki_pread_all(const struct ki_sys *sys, int fd, void *data, size_t size,

@@ -180,6 +180,35 @@ static void missing_parents_are_made(void **state)
 	free(directory);
 }
 
+static int unlink_nothing(const struct ki_sys *table, const char *path)
+{
+	return -EPERM;
+}
+
+static void a_new_name_stands_though_the_old_one_stays(void **state)
+{
+	char *directory = harness_directory();
+	char *from = harness_path(directory, "from");
+	char *to = harness_path(directory, "to");
+	struct ki_sys table = ki_sys_posix;
+
+	harness_write(from, "new", 3);
+	assert_int_equal(ki_rename_by_link(sys, from, to), 0);
+	assert_int_not_equal(access(from, F_OK), 0);
+	harness_write(from, "newer", 5);
+	assert_int_equal(ki_rename_by_link(sys, from, to), -EEXIST);
+	assert_int_equal(access(from, F_OK), 0);
+
+	assert_int_equal(unlink(to), 0);
+	table.unlink = unlink_nothing;
+	assert_int_equal(ki_rename_by_link(&table, from, to), 0);
+	assert_int_equal(access(from, F_OK), 0);
+	assert_int_equal(access(to, F_OK), 0);
+	free(to);
+	free(from);
+	free(directory);
+}
+
 static void signal_mask_of_thread(void *arg)
 {
 	sigset_t mask;
@@ -212,6 +241,7 @@ int main(void)
 		cmocka_unit_test(reading_a_fifo_does_not_block),
 		cmocka_unit_test(missing_parents_are_made),
 		cmocka_unit_test(a_new_name_takes_no_place_that_is_taken),
+		cmocka_unit_test(a_new_name_stands_though_the_old_one_stays),
 		cmocka_unit_test(our_threads_block_all_signals),
 	};
 

@@ -138,7 +138,12 @@ static int take(struct ki_log *log, struct ki_dir *dir, const char *name,
 		census->n_cleaned++;
 		return 0;
 	}
-	if (!strcmp(rest, "spare")) {
+	if (!strcmp(rest, "spare") && info.n_links > 1) {
+		/* A segment by now, whose old name was left: none to use. */
+		if (clean && !ki_path_join(path, log->directory, name) &&
+		    !sys->unlink(sys, path))
+			census->n_cleaned++;
+	} else if (!strcmp(rest, "spare")) {
 		census->has_spare = 1;
 		census->spare_size = info.size;
 		census->spare_bytes = ki_log_counted(&info);

@@ -321,6 +321,50 @@ static void tentative_words_are_not_carried_over(void **state)
 	store_free(&store);
 }
 
+/* ---- Two names --------------------------------------------------------- */
+
+/* As where names can only be given by link and the writer dies before the old
+   one is removed. */
+static int link_only(const struct ki_sys *sys, const char *from, const char *to)
+{
+	return ki_sys_posix.link(&ki_sys_posix, from, to);
+}
+
+static unsigned count_shared_inodes(const struct store *store)
+{
+	struct log_census census;
+	unsigned n = 0;
+	size_t i, j;
+
+	if (ki_log_census_take((struct ki_log *)store->tier, 0, &census))
+		abort();
+	for (i = 0; i < census.n_files; i++)
+		for (j = 0; j < i; j++)
+			n += census.files[i].inode &&
+			     census.files[i].inode == census.files[j].inode;
+	ki_log_census_fini(&census);
+	return n;
+}
+
+static void a_spare_that_became_a_segment_is_no_spare(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	unsigned i;
+
+	store_close(&store);
+	sys.rename_new = link_only;
+	store.options.sys = &sys;
+	store_open(&store);
+	for (i = 0; i < 100; i++) {
+		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
+		assert_int_equal(count_shared_inodes(&store), 0);
+	}
+	for (i = 0; i < 100; i++)
+		assert_int_equal(store_get(&store, i, 3000), KILN_OK);
+	store_free(&store);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -332,6 +376,7 @@ int main(void)
 		cmocka_unit_test(no_word_leads_to_a_tombstone),
 		cmocka_unit_test(what_has_another_magic_is_no_record),
 		cmocka_unit_test(tentative_words_are_not_carried_over),
+		cmocka_unit_test(a_spare_that_became_a_segment_is_no_spare),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
