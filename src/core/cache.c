@@ -35,20 +35,14 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/wide.h"
 #include "key/key.h"
-#include "memory/find.h"
+#include "core/hot.h"
 
 /* Not worth a place beside the hot path. */
 #define COLD __attribute__((noinline, cold))
-#define HOT  __attribute__((always_inline))
 
 /* ---- Calls ----------------------------------------------------------------- */
-
-static int is_forked(const struct kiln *kiln)
-{
-	return atomic_load_explicit(&ki_fork_counter, memory_order_relaxed) !=
-	       kiln->fork_counter;
-}
 
 enum kiln_status ki_kiln_enter(struct kiln *kiln)
 {
@@ -56,7 +50,7 @@ enum kiln_status ki_kiln_enter(struct kiln *kiln)
 
 	if (!kiln)
 		return KILN_E_INVALID;
-	if (is_forked(kiln))
+	if (ki_is_forked(kiln))
 		return KILN_E_FORKED;
 	slot = ki_slot_enter();
 	atomic_fetch_add(&kiln->calls, 1);
@@ -89,68 +83,6 @@ void ki_kiln_leave(struct kiln *kiln)
 		ki_slot_leave(slot);
 }
 
-static uint64_t generation_of(const struct kiln_tier *tier)
-{
-	const uint64_t *place =
-		__atomic_load_n(&tier->generation, __ATOMIC_ACQUIRE);
-
-	return place ? __atomic_load_n(place, __ATOMIC_ACQUIRE) : 0;
-}
-
-static int is_current(struct kiln *kiln)
-{
-	for (size_t i = 0; i < kiln->n_tiers; i++)
-		if (generation_of(kiln->tiers[i]) !=
-		    atomic_load_explicit(&kiln->seen[i], memory_order_relaxed))
-			return 0;
-	return 1;
-}
-
-/* What a look-up may be asked with: KILN_OK, INVALID, FORKED. */
-static inline enum kiln_status check(const struct kiln *kiln,
-				     const struct kiln_key *key)
-{
-	if (__builtin_expect(!kiln || !key || !key->finished, 0))
-		return KILN_E_INVALID;
-	return __builtin_expect(is_forked(kiln), 0) ? KILN_E_FORKED : KILN_OK;
-}
-
-/*
- * A look at the memory tier.  KILN_MISS: or something asks for attention, or
- * the thread is new here; the caller enters and asks again.  It calls nothing,
- * so that a hit saves no registers.
- *
- * A closing kiln is found out under the pin; the pin is held until the kiln is
- * not touched any more, or `calls` says that somebody is there.
- */
-HOT static inline enum kiln_status look(struct kiln *kiln,
-					const struct kiln_key *key,
-					struct ki_slot *slot,
-					struct kiln_blob **out_blob)
-{
-	ki_slot_pin(slot);
-	if (__builtin_expect(atomic_load_explicit(&kiln->attention,
-						  memory_order_acquire),
-			     0) ||
-	    !is_current(kiln) ||
-	    ki_memory_find(kiln->memory, key, slot, out_blob))
-		return KILN_MISS;
-	ki_slot_leave(slot);
-	return KILN_OK;
-}
-
-HOT static inline enum kiln_status hot(struct kiln *kiln,
-				       const struct kiln_key *key,
-				       struct kiln_blob **out_blob,
-				       struct ki_slot **out_slot)
-{
-	struct ki_slot *slot = ki_slot_mine;
-
-	*out_slot = slot;
-	return __builtin_expect(!slot, 0) ? KILN_MISS
-					  : look(kiln, key, slot, out_blob);
-}
-
 /* The same for a thread that is new, or whose place another thread has. */
 COLD static enum kiln_status hot_by_call(struct kiln *kiln,
 					 const struct kiln_key *key,
@@ -160,13 +92,14 @@ COLD static enum kiln_status hot_by_call(struct kiln *kiln,
 	if (*inout_slot)
 		return KILN_MISS;
 	*inout_slot = ki_slot_get();
-	return *inout_slot ? look(kiln, key, *inout_slot, out_blob) : KILN_MISS;
+	return *inout_slot ? ki_hot_look(kiln, key, *inout_slot, out_blob)
+			   : KILN_MISS;
 }
 
 /* Of what a glance found. */
-HOT static inline enum kiln_status hand_out_found(
-	struct kiln *kiln, struct ki_slot *slot,
-	const struct kiln_glance *found, struct kiln_blob **out_blob)
+KI_HOT enum kiln_status hand_out_found(struct kiln *kiln, struct ki_slot *slot,
+				       const struct kiln_glance *found,
+				       struct kiln_blob **out_blob)
 {
 	uint64_t saved_ns = 0;
 
@@ -184,13 +117,12 @@ HOT static inline enum kiln_status hand_out_found(
 
 /*
  * A look at the store from within the pin, where memory holds no values.
- * KILN_OK; else *out_slot is pinned, as hot() leaves it, and the caller leaves
- * it (after KILN_MISS) or enters.
+ * KILN_OK; else *out_slot is pinned, as ki_hot_look() leaves it, and the caller
+ * leaves it (after KILN_MISS) or enters.
  */
-HOT static inline enum kiln_status glance(struct kiln *kiln,
-					  const struct kiln_key *key,
-					  struct kiln_blob **out_blob,
-					  struct ki_slot **out_slot)
+KI_HOT enum kiln_status glance(struct kiln *kiln, const struct kiln_key *key,
+			       struct kiln_blob **out_blob,
+			       struct ki_slot **out_slot)
 {
 	struct ki_slot *slot = ki_slot_mine;
 	struct kiln_tier *store = kiln->tiers[0];
@@ -205,7 +137,7 @@ HOT static inline enum kiln_status glance(struct kiln *kiln,
 	if (__builtin_expect(
 		    atomic_load_explicit(&kiln->attention,
 					 memory_order_acquire) ||
-			    generation_of(store) !=
+			    ki_generation_of(store) !=
 				    atomic_load_explicit(&kiln->seen[0],
 							 memory_order_relaxed),
 		    0))
@@ -218,7 +150,7 @@ HOT static inline enum kiln_status glance(struct kiln *kiln,
 	return status;
 }
 
-/* Go on from a miss of hot(), with what it left in *out_slot. */
+/* Go on from a miss of ki_hot_look(), which has pinned the slot, if any. */
 static enum kiln_status enter_from(struct kiln *kiln, struct ki_slot *slot)
 {
 	if (!slot)
@@ -280,7 +212,7 @@ static void follow_generations(struct kiln *kiln)
 {
 	for (size_t i = 0; i < kiln->n_tiers; i++) {
 		struct kiln_tier *tier = kiln->tiers[i];
-		uint64_t now = generation_of(tier);
+		uint64_t now = ki_generation_of(tier);
 
 		if (atomic_load(&kiln->seen[i]) == now)
 			continue;
@@ -676,28 +608,19 @@ static const char *words_of_source(enum kiln_source source)
 	return "found";
 }
 
-static void hand_out_hit(struct kiln_build_result *result,
-			 struct kiln_blob *blob, enum kiln_source source)
+enum kiln_status ki_get_or_build_slowly(struct kiln *kiln,
+					const struct kiln_key *key,
+					kiln_build_fn *build, void *arg,
+					struct kiln_build_result *result)
 {
-	result->kind = KILN_BUILD_OK;
-	result->code = 0;
-	result->message = NULL;
-	result->blob = blob;
-	result->metadata = NULL;
-	result->source = source;
-}
-
-COLD static enum kiln_status get_or_build_slowly(
-	struct kiln *kiln, const struct kiln_key *key, kiln_build_fn *build,
-	void *arg, struct kiln_build_result *result, struct ki_slot *slot)
-{
+	struct ki_slot *slot = ki_slot_mine;
 	struct kiln_build_result mine;
 	struct ki_flight *flight;
 	struct kiln_blob *blob;
 	enum kiln_status status;
 
 	if (!hot_by_call(kiln, key, &blob, &slot)) {
-		hand_out_hit(result, blob, KILN_FROM_MEMORY);
+		ki_hand_out_hit(result, blob, KILN_FROM_MEMORY);
 		return KILN_OK;
 	}
 	status = enter_from(kiln, slot);
@@ -730,26 +653,45 @@ COLD static enum kiln_status get_or_build_slowly(
 	return status;
 }
 
+enum kiln_status ki_get_or_build_by_glance(struct kiln *kiln,
+					   const struct kiln_key *key,
+					   kiln_build_fn *build, void *arg,
+					   struct kiln_build_result *result)
+{
+	struct kiln_blob *blob;
+	struct ki_slot *slot;
+
+	if (__builtin_expect(glance(kiln, key, &blob, &slot), 0))
+		return ki_get_or_build_slowly(kiln, key, build, arg, result);
+	ki_hand_out_hit(result, blob, KILN_FROM_STORE);
+	return KILN_OK;
+}
+
+enum kiln_status ki_get_or_build(struct kiln *kiln, const struct kiln_key *key,
+				 kiln_build_fn *build, void *arg,
+				 struct kiln_build_result *result)
+{
+	return ki_hot_get_or_build(kiln, key, build, arg, result);
+}
+
+static ki_get_or_build_fn *_Atomic get_or_build = ki_get_or_build;
+
+void ki_get_or_build_choose(void)
+{
+#if defined(__x86_64__)
+	if (ki_wide_is_there())
+		atomic_store_explicit(&get_or_build, ki_wide_get_or_build,
+				      memory_order_relaxed);
+#endif
+}
+
 enum kiln_status kiln_get_or_build(struct kiln *kiln,
 				   const struct kiln_key *key,
 				   kiln_build_fn *build, void *arg,
 				   struct kiln_build_result *result)
 {
-	enum kiln_status status = check(kiln, key);
-	struct kiln_blob *blob;
-	struct ki_slot *slot;
-
-	if (__builtin_expect(status || !build || !result, 0))
-		return status ? status : KILN_E_INVALID;
-	if (kiln->glances)
-		status = glance(kiln, key, &blob, &slot);
-	else
-		status = hot(kiln, key, &blob, &slot);
-	if (__builtin_expect(status, 0))
-		return get_or_build_slowly(kiln, key, build, arg, result, slot);
-	hand_out_hit(result, blob,
-		     kiln->glances ? KILN_FROM_STORE : KILN_FROM_MEMORY);
-	return KILN_OK;
+	return atomic_load_explicit(&get_or_build, memory_order_relaxed)(
+		kiln, key, build, arg, result);
 }
 
 /* ---- Parts of it ----------------------------------------------------------- */
@@ -809,14 +751,15 @@ static __attribute__((noinline)) enum kiln_status get_by_glance(
 enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
 			  struct kiln_blob **out_blob)
 {
-	enum kiln_status status = check(kiln, key);
+	enum kiln_status status = ki_hot_check(kiln, key);
 	struct ki_slot *slot;
 
 	if (__builtin_expect(status || !out_blob, 0))
 		return status ? status : KILN_E_INVALID;
 	if (kiln->glances)
 		return get_by_glance(kiln, key, out_blob);
-	if (__builtin_expect(hot(kiln, key, out_blob, &slot), 0))
+	slot = ki_slot_mine;
+	if (__builtin_expect(ki_hot_look(kiln, key, slot, out_blob), 0))
 		return get_slowly(kiln, key, out_blob, slot);
 	return KILN_OK;
 }

@@ -7,6 +7,7 @@
  */
 
 #include "core/cache.h"
+#include "core/hot.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -247,6 +248,7 @@ static enum kiln_status open_memory(struct kiln *kiln,
 		.stale_arg = kiln,
 	};
 
+	ki_get_or_build_choose();
 	return ki_memory_new(&memory, &kiln->memory);
 }
 

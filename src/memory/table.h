@@ -101,6 +101,46 @@ void ki_table_fini(struct ki_table *table);
 
 /* ---- Looking --------------------------------------------------------------- */
 
+#if defined(KI_TABLE_WIDE) && defined(__x86_64__)
+/*
+ * memcmp() without a call, which would cost a hit its registers; b is aligned.
+ * For processors with AVX2, in a file that is compiled for any: a compiler
+ * that is told of wider words lays out a wider stack for them.
+ */
+static inline int ki_table_is_equal(const uint8_t *a, const uint8_t *b,
+				    size_t size)
+{
+	size_t last = size - 32, i = 32;
+	int is_equal;
+
+	if (__builtin_expect(size < 32, 0)) {
+		for (i = 0; i < size && a[i] == b[i]; i++)
+			;
+		return i == size;
+	}
+	__asm__("vmovdqu (%[a]), %%ymm0\n\t"
+		"vpxor (%[b]), %%ymm0, %%ymm0\n\t"
+		"cmp %[last], %[i]\n\t"
+		"jae 2f\n"
+		"1:\n\t"
+		"vmovdqu (%[a],%[i]), %%ymm1\n\t"
+		"vpxor (%[b],%[i]), %%ymm1, %%ymm1\n\t"
+		"vpor %%ymm1, %%ymm0, %%ymm0\n\t"
+		"add $32, %[i]\n\t"
+		"cmp %[last], %[i]\n\t"
+		"jb 1b\n"
+		"2:\n\t"
+		"vmovdqu (%[a],%[last]), %%ymm1\n\t"
+		"vpxor (%[b],%[last]), %%ymm1, %%ymm1\n\t"
+		"vpor %%ymm1, %%ymm0, %%ymm0\n\t"
+		"vptest %%ymm0, %%ymm0\n\t"
+		"vzeroupper"
+		: "=@ccz"(is_equal), [i] "+&r"(i)
+		: [a] "r"(a), [b] "r"(b), [last] "r"(last)
+		: "xmm0", "xmm1", "memory");
+	return is_equal;
+}
+#else
 /* 16 bytes at any address, and where such a thing lies by right. */
 typedef uint64_t ki_two_words
 	__attribute__((vector_size(16), aligned(1), may_alias));
@@ -136,6 +176,7 @@ static inline int ki_table_is_equal(const uint8_t *a, const uint8_t *b,
 		      *(const ki_two_words *)(b + size - 16);
 	return !(difference[0] | difference[1]);
 }
+#endif
 
 static inline int ki_table_has_record(const struct ki_table_entry *entry,
 				      const struct kiln_key *key)
@@ -166,10 +207,10 @@ static inline uint32_t ki_table_candidates(struct ki_bucket *bucket,
 					   const struct kiln_key *key)
 {
 	ki_tags has = (ki_tags)(ki_tags_by_eight){ atomic_load(&bucket->tags) };
-	ki_tags wants = (ki_tags)(ki_tags_by_four){ key->tags, key->tags };
+	ki_tags wants = (ki_tags)(ki_tags_by_four){ key->tags, key->tags,
+						    key->tags, key->tags };
 
-	return (uint32_t)__builtin_ia32_pmovmskb128(
-		       (ki_tags)(has == wants)) &
+	return (uint32_t)__builtin_ia32_pmovmskb128((ki_tags)(has == wants)) &
 	       ((1u << KI_BUCKET_ENTRIES) - 1);
 }
 

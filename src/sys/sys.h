@@ -198,8 +198,7 @@ void ki_fork_close_remove(struct ki_fork_close *place);
  */
 uint64_t ki_fork_generation(void);
 /* The same, a plain load, once the former has been called. */
-extern _Atomic uint64_t ki_fork_counter
-	__attribute__((visibility("hidden")));
+extern _Atomic uint64_t ki_fork_counter __attribute__((visibility("hidden")));
 
 int ki_process_id(void);
 /* Start time of a process in clock ticks since boot; 0 if there is none, or it
