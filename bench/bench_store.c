@@ -312,6 +312,7 @@ static void choose(const struct items *of, uint64_t *state,
 	for (i = 0; i < AT_A_TIME; i++) {
 		chosen[i] = &of->items[next_random(state) % of->n];
 		(void)*(const volatile uint8_t *)chosen[i]->digest;
+		(void)*(const volatile uint8_t *)chosen[i]->key;
 		for (at = 0; at < chosen[i]->record_size; at += 64)
 			(void)*(const volatile uint8_t *)&chosen[i]->record[at];
 	}

@@ -24,9 +24,28 @@
 #include <emmintrin.h>
 #endif
 
-/* Of a record: its key record and the beginning of its value are on their way
-   while its header is. */
+/*
+ * Of a record: its key record and the beginning of its value are on their way
+ * while its header is, and the beginning of the page that follows, where the
+ * processor's own fetching ahead stops.  More of it makes copies faster and
+ * views slower.
+ */
 #define AHEAD_BYTES 1024
+#define PAGE_BYTES  4096
+
+static inline void fetch_ahead(const uint8_t *bytes, uint64_t size)
+{
+	const uint8_t *page =
+		bytes + (PAGE_BYTES - (uintptr_t)bytes % PAGE_BYTES);
+	unsigned i;
+
+	for (i = LOG_UNIT; i <= AHEAD_BYTES; i += LOG_UNIT)
+		__builtin_prefetch(bytes + i);
+	if (page < bytes + size) {
+		__builtin_prefetch(page);
+		__builtin_prefetch(page + LOG_UNIT);
+	}
+}
 
 /* A bit for each word of a bucket that has the tag, which is its upper quarter;
    no branch, as there is nothing to foretell.  Words are read two at a time,
@@ -67,7 +86,7 @@ static inline const uint8_t *bytes_at(const struct ki_log *log,
 				      struct log_segment **out_segment)
 {
 	uint32_t number = log_word_segment(word, min_live);
-	uint64_t units = log_word_units(word), i;
+	uint64_t units = log_word_units(word);
 	struct log_segment *segment = atomic_load_explicit(
 		&index->segments->slots[ki_log_segment_place(log, number)],
 		memory_order_acquire);
@@ -77,8 +96,7 @@ static inline const uint8_t *bytes_at(const struct ki_log *log,
 	    (units + 1) * LOG_UNIT > segment->size)
 		return NULL;
 	bytes = segment->data + units * LOG_UNIT;
-	for (i = LOG_UNIT; i <= AHEAD_BYTES; i += LOG_UNIT)
-		__builtin_prefetch(bytes + i);
+	fetch_ahead(bytes, log_word_bytes(word));
 	*out_segment = segment;
 	return ki_log_was_checked(segment, (uint32_t)units) ? bytes : NULL;
 }
