@@ -214,6 +214,13 @@ static void side_open(struct side *side, uint64_t bytes_max, unsigned flags)
 				       side->flags | flags);
 }
 
+/* As a new process would find it. */
+static void side_reopen(struct side *side)
+{
+	side->peer->close(side->store);
+	side->store = side->peer->open(side->directory, 0, side->flags);
+}
+
 static void side_close(struct side *side)
 {
 	side->peer->close(side->store);
@@ -256,6 +263,8 @@ static void check(struct side *side, const struct items *items, size_t n,
 
 static const char *label(const struct side *side)
 {
+	if (side->flags & STORE_MEMORY)
+		return "kiln behind its memory";
 	return side->flags & STORE_READS ? "kiln by pread" : side->peer->name;
 }
 
@@ -304,17 +313,24 @@ enum hit { COPY, VIEW, MISS };
  */
 #define AT_A_TIME 16
 
+static void bring_key(const struct item *item)
+{
+	size_t at;
+
+	(void)*(const volatile uint8_t *)item->digest;
+	(void)*(const volatile uint8_t *)item->key;
+	for (at = 0; at < item->record_size; at += 64)
+		(void)*(const volatile uint8_t *)&item->record[at];
+}
+
 static void choose(const struct items *of, uint64_t *state,
 		   const struct item *chosen[AT_A_TIME])
 {
-	size_t i, at;
+	size_t i;
 
 	for (i = 0; i < AT_A_TIME; i++) {
 		chosen[i] = &of->items[next_random(state) % of->n];
-		(void)*(const volatile uint8_t *)chosen[i]->digest;
-		(void)*(const volatile uint8_t *)chosen[i]->key;
-		for (at = 0; at < chosen[i]->record_size; at += 64)
-			(void)*(const volatile uint8_t *)&chosen[i]->record[at];
+		bring_key(chosen[i]);
 	}
 }
 
@@ -346,6 +362,29 @@ static double hits(struct side *side, const struct items *items,
 		ns += bench_now_ns() - start;
 	}
 	return (double)ns / (double)done;
+}
+
+/* A copy of each item once, in an order that no processor guesses. */
+static double each_once(struct side *side, const struct items *items)
+{
+	enum { STEP = 7919 }; /* a prime: every item's turn comes */
+	const struct item *chosen[AT_A_TIME];
+	uint64_t start, ns = 0;
+	size_t done, i, n;
+
+	warm(side->directory);
+	for (done = 0; done < items->n; done += n) {
+		n = items->n - done < AT_A_TIME ? items->n - done : AT_A_TIME;
+		for (i = 0; i < n; i++) {
+			chosen[i] = &items->items[(done + i) * STEP % items->n];
+			bring_key(chosen[i]);
+		}
+		start = bench_now_ns();
+		for (i = 0; i < n; i++)
+			hit(side, chosen[i], COPY);
+		ns += bench_now_ns() - start;
+	}
+	return (double)ns / (double)items->n;
 }
 
 /* Every record's checksum is verified at its first hit: not to be timed. */
@@ -449,6 +488,47 @@ static void hit_group(size_t value_size, size_t n, size_t n_ops)
 		side_close(&sides[i]);
 	items_free(&items);
 	items_free(&absent);
+}
+
+/*
+ * What a program that has just begun meets: the first hit of each key, which
+ * verifies its checksum and leaves it in memory, and what is left of a look-up
+ * once it is there.
+ */
+static void first_group(void)
+{
+	enum { N = 10000 };
+	struct side sides[] = {
+		{ .peer = &peer_kiln, .flags = STORE_MEMORY },
+		{ .peer = &peer_kiln },
+		{ .peer = &peer_lmdb },
+	};
+	size_t n_sides = sizeof(sides) / sizeof(*sides), i, r;
+	size_t n_rounds = bench.quick ? 1 : 7;
+	struct items items = items_new(0, N, RECORD_BYTES);
+	double ratios[ROUNDS_MAX], again[ROUNDS_MAX];
+
+	for (i = 0; i < n_sides; i++) {
+		side_open(&sides[i], 0, 0);
+		fill(&sides[i], &items, 0, N, 4096);
+		check(&sides[i], &items, N, N, 4096);
+	}
+	for (r = 0; r < n_rounds; r++) {
+		for (i = 0; i < n_sides; i++) {
+			side_reopen(&sides[i]);
+			sides[i].turns[r] = each_once(&sides[i], &items);
+		}
+		again[r] = each_once(&sides[0], &items);
+		ratios[r] = sides[0].turns[r] / sides[2].turns[r];
+	}
+	rows_of("4 KB first hit, copy", sides, n_sides, n_rounds, "ns");
+	bench_row(&bench, "4 KB first hit, copy : LMDB",
+		  bench_median(ratios, n_rounds), "");
+	bench_row(&bench, "4 KB second hit, copy, kiln behind its memory",
+		  bench_median(again, n_rounds), "ns");
+	for (i = 0; i < n_sides; i++)
+		side_close(&sides[i]);
+	items_free(&items);
 }
 
 /* kiln by pread against pread itself: the same bytes of one cached file. */
@@ -909,6 +989,7 @@ static void run_hits(void)
 {
 	hit_group(4096, 10000, 20000);
 	hit_group(65536, 1000, 3000);
+	first_group();
 	pread_group();
 }
 

@@ -26,6 +26,7 @@ struct item {
 /* Bits of what a store is opened for. */
 #define STORE_EVICTS (1u << 0) /* at bytes_max; else it holds everything */
 #define STORE_READS  (1u << 1) /* values are read, never mapped */
+#define STORE_MEMORY (1u << 2) /* kiln's memory tier in front, as by default */
 
 struct peer {
 	const char *name;
