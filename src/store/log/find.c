@@ -2,7 +2,8 @@
 
 /*
  * A hit: no lock, no write to shared memory but an entry's first mark, and no
- * system call once the segment is open.
+ * system call once the segment is open.  The first look-up of a handle goes the
+ * same way by pread (docs/decisions/0007-the-cost-of-opening.md).
  *
  *	digest -> two buckets -> words with its tag -> record -> whole key?
  *
@@ -19,14 +20,14 @@
 static int still_stands(const struct log_index *index, uint64_t slot,
 			uint64_t word)
 {
-	return index->words[slot] == word &&
+	return ki_log_word_read(index, slot) == word &&
 	       log_word_is_live(word, ki_log_min_live(index)) &&
 	       !ki_log_is_retired(index);
 }
 
 static void clear_word(struct log_index *index, uint64_t slot, uint64_t word)
 {
-	if (index->writable)
+	if (index->writable && ki_log_is_mapped(index))
 		(void)ki_log_word_swap(index, slot, word, 0);
 }
 
@@ -69,18 +70,19 @@ static enum kiln_status try_word(struct ki_log *log, struct log_index *index,
 }
 
 /*
- * One slot; the bits `ignored` of its word do not count.  Eviction may swing
+ * One slot and the word that stood there; the bits `ignored` of it do not count.
+ * Eviction may swing
  * its word to another place of the same record and unlink the old one while we
  * look: a word that led nowhere and is not the same any more is not passed
  * over, or a remove would leave the entry behind.
  */
 static enum kiln_status try_slot(struct ki_log *log, struct log_index *index,
 				 const struct kiln_key *key, uint64_t slot,
-				 uint64_t ignored, struct log_found *out_found)
+				 uint64_t word, uint64_t ignored,
+				 struct log_found *out_found)
 {
-	uint64_t tag = ki_log_tag_of(key->digest_low);
+	uint64_t tag = ki_log_tag_of(key->digest_low), before;
 	enum kiln_status status = KILN_MISS;
-	uint64_t word = index->words[slot], before;
 	int tries = 0;
 
 	do {
@@ -90,7 +92,7 @@ static enum kiln_status try_slot(struct ki_log *log, struct log_index *index,
 		status = try_word(log, index, key, slot, word, out_found);
 		if (status != KILN_MISS)
 			return status;
-		word = index->words[slot];
+		word = ki_log_word_read(index, slot);
 	} while (word != before && ++tries < LOG_TRIES);
 	return status;
 }
@@ -99,7 +101,8 @@ enum kiln_status ki_log_find_in(struct ki_log *log, struct log_index *index,
 				const struct kiln_key *key, uint64_t slot,
 				struct log_found *out_found)
 {
-	return try_slot(log, index, key, slot, LOG_TENTATIVE, out_found);
+	return try_slot(log, index, key, slot, ki_log_word_read(index, slot),
+			LOG_TENTATIVE, out_found);
 }
 
 enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
@@ -107,23 +110,26 @@ enum kiln_status ki_log_find(struct ki_log *log, struct log_index *index,
 			     struct log_found *out_found)
 {
 	enum kiln_status answer = KILN_MISS;
-	uint64_t slots[2];
+	uint64_t slots[2], words[LOG_WORDS];
 	unsigned bucket, i;
 
 	ki_log_slots_of(index, key->digest_low, key->digest_high, slots);
 	if (ki_log_index_bring(index, slots))
 		return KILN_E_IO;
-	for (bucket = 0; bucket < 2; bucket++)
+	for (bucket = 0; bucket < 2; bucket++) {
+		if (ki_log_bucket_read(index, slots[bucket], words))
+			return KILN_E_IO;
 		for (i = 0; i < LOG_WORDS; i++) {
 			enum kiln_status status =
-				try_slot(log, index, key, slots[bucket] + i, 0,
-					 out_found);
+				try_slot(log, index, key, slots[bucket] + i,
+					 words[i], 0, out_found);
 
 			if (status == KILN_OK)
 				return status;
 			if (status != KILN_MISS)
 				answer = status;
 		}
+	}
 	return answer;
 }
 
@@ -183,25 +189,41 @@ static void tell_damage(struct ki_log *log, const struct kiln_key *key)
 		   hex);
 }
 
+static enum kiln_status get_now(struct ki_log *log, enum log_purpose purpose,
+				const struct kiln_key *key,
+				struct log_index **out_index,
+				struct kiln_blob **out_value,
+				struct kiln_blob **out_metadata)
+{
+	enum kiln_status status = ki_log_current(log, purpose, out_index);
+
+	if (status)
+		return status;
+	ki_log_segments_sweep(log, *out_index);
+	return get(log, *out_index, key, out_value, out_metadata);
+}
+
 enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 			    struct kiln_blob **out_value,
 			    struct kiln_blob **out_metadata)
 {
 	struct ki_log *log = (struct ki_log *)tier;
 	_Atomic uint64_t *stripe = ki_log_enter(log);
-	struct log_index *index;
-	enum kiln_status status = ki_log_current(log, LOG_READ, &index);
-	int is_damaged = 0;
+	struct log_index *index = NULL;
+	enum kiln_status status =
+		get_now(log, LOG_LOOK, key, &index, out_value, out_metadata);
+	int is_damaged;
 
+	/* What is damaged is cleared, and what is large seen, by mapping. */
+	if (index && !ki_log_is_mapped(index) &&
+	    (status == KILN_E_FORMAT || status == LOG_AGAIN))
+		status = get_now(log, LOG_READ, key, &index, out_value,
+				 out_metadata);
+	/* One that cannot be dropped is met again: once is enough. */
+	is_damaged =
+		status == KILN_E_FORMAT && index &&
+		(index->writable || !atomic_exchange(&log->has_told_damage, 1));
 	ki_log_trust_unplaced(&log->unplaced);
-	if (!status) {
-		ki_log_segments_sweep(log, index);
-		status = get(log, index, key, out_value, out_metadata);
-		/* One that cannot be dropped is met again: once is enough. */
-		is_damaged = status == KILN_E_FORMAT &&
-			     (index->writable ||
-			      !atomic_exchange(&log->has_told_damage, 1));
-	}
 	ki_log_leave(log, stripe);
 	if (is_damaged)
 		tell_damage(log, key);

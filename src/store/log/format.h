@@ -30,7 +30,8 @@
 #define LOG_VERSION	 1
 #define LOG_UNIT	 64u /* records start at multiples of this */
 #define LOG_HEADER_BYTES 4096u
-#define LOG_WORDS	 8u /* of a bucket */
+#define LOG_HEAD_BYTES	 512u /* of the header: all but who is building */
+#define LOG_WORDS	 8u   /* of a bucket */
 
 #define LOG_SEGMENT_BYTES_MAX	((uint64_t)1 << 28)
 #define LOG_SEGMENT_BYTES_SMALL ((uint64_t)8 << 20) /* a 32nd below that */
@@ -129,7 +130,8 @@ static_assert(offsetof(struct log_header, tail) == 192, "format");
 static_assert(offsetof(struct log_header, limits) == 256, "format");
 static_assert(offsetof(struct log_header, boot_id) == 320, "format");
 static_assert(offsetof(struct log_header, n_entries) == 384, "format");
-static_assert(offsetof(struct log_header, builders) == 512, "format");
+static_assert(offsetof(struct log_header, builders) == LOG_HEAD_BYTES,
+	      "format");
 static_assert(offsetof(struct log_header, fixed_again) == 3968, "format");
 static_assert(sizeof(struct log_header) == LOG_HEADER_BYTES, "format");
 

@@ -167,8 +167,8 @@ static inline enum kiln_status glance_at(struct ki_log *log,
 static inline int can_glance(const struct ki_log *log,
 			     const struct log_index *index)
 {
-	return index && log->glances && !ki_log_is_retired(index) &&
-	       !index->header->limits.age_max_s &&
+	return index && log->glances && ki_log_is_mapped(index) &&
+	       !ki_log_is_retired(index) && !index->header->limits.age_max_s &&
 	       log_number_is_sound(index->header->min_live) &&
 	       log->min_live_seen == index->header->min_live &&
 	       !ki_log_is_due(log);

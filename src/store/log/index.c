@@ -156,30 +156,33 @@ static int open_file(struct ki_log *log, int *out_writable)
  * what the medium cannot give, or somebody cut off since its size was asked
  * for, is an error here and no signal.
  */
-static enum kiln_status take_fixed(const struct ki_sys *sys, int fd,
-				   uint64_t size, struct log_fixed *out_fixed,
-				   int *out_mend, int *out_damaged)
+static enum kiln_status take_head(struct log_index *index, int fd,
+				  uint64_t size, int *out_mend,
+				  int *out_damaged)
 {
-	int err = ki_pread_all(sys, fd, out_fixed, sizeof(*out_fixed), 0);
+	const struct ki_sys *sys = index->sys;
+	struct log_fixed *fixed = (struct log_fixed *)(void *)index->head;
+	int err = ki_pread_all(sys, fd, index->head, LOG_HEAD_BYTES, 0);
 
-	*out_mend = !err && !is_sound(out_fixed);
+	*out_mend = !err && !is_sound(fixed);
 	if (*out_mend)
-		err = ki_pread_all(sys, fd, out_fixed, sizeof(*out_fixed),
+		err = ki_pread_all(sys, fd, fixed, sizeof(*fixed),
 				   offsetof(struct log_header, fixed_again));
 	*out_damaged = !err || err == -ENODATA;
 	if (err && err != -ENODATA)
 		return ki_log_status(err);
-	if (err || !is_sound(out_fixed))
+	if (err || !is_sound(fixed))
 		return KILN_E_FORMAT;
-	if (out_fixed->version != LOG_VERSION || out_fixed->flags ||
-	    out_fixed->header_bytes != LOG_HEADER_BYTES) {
+	if (fixed->version != LOG_VERSION || fixed->flags ||
+	    fixed->header_bytes != LOG_HEADER_BYTES) {
 		*out_damaged = 0;
 		return KILN_E_FORMAT;
 	}
-	if (!out_fixed->n_buckets || out_fixed->n_buckets > (uint64_t)1 << 40 ||
-	    ki_log_index_bytes(out_fixed->n_buckets) != size)
+	if (!fixed->n_buckets || fixed->n_buckets > (uint64_t)1 << 40 ||
+	    ki_log_index_bytes(fixed->n_buckets) != size)
 		return KILN_E_FORMAT;
 	*out_damaged = 0;
+	index->n_buckets = fixed->n_buckets;
 	return KILN_OK;
 }
 
@@ -237,16 +240,36 @@ enum kiln_status ki_log_index_bring(const struct log_index *index,
 	return err ? KILN_E_IO : KILN_OK;
 }
 
-enum kiln_status ki_log_index_open(struct ki_log *log,
+/* Maps an index whose head was read. */
+static enum kiln_status map_index(struct ki_log *log, int fd, size_t size,
+				  int mend, struct log_index *index)
+{
+	const struct ki_sys *sys = index->sys;
+	void *data = NULL;
+	int err = sys->map(sys, fd, 0, size,
+			   index->writable ? KI_MAP_SHARED_WRITE : 0, &data);
+
+	if (!err && log->guest)
+		err = open_for_guest(sys, fd, data, size, &index->by_parts);
+	if (err) {
+		if (data)
+			sys->unmap(sys, data, size);
+		return ki_log_status(err);
+	}
+	ki_log_index_place(index, data, size, index->n_buckets);
+	if (index->writable && mend)
+		index->header->fixed = *(struct log_fixed *)(void *)index->head;
+	return KILN_OK;
+}
+
+enum kiln_status ki_log_index_open(struct ki_log *log, int map,
 				   struct log_index **out_index,
 				   int *out_damaged)
 {
 	const struct ki_sys *sys = log->sys;
 	struct log_index *index = NULL;
 	struct ki_file_info info;
-	struct log_fixed fixed;
 	enum kiln_status status;
-	void *data = NULL;
 	int writable, mend, err;
 	int fd = open_file(log, &writable);
 
@@ -261,36 +284,33 @@ enum kiln_status ki_log_index_open(struct ki_log *log,
 	status = err ? ki_log_status(err) : KILN_E_FORMAT;
 	if (err || !S_ISREG(info.mode))
 		goto out;
-	status = take_fixed(sys, fd, info.size, &fixed, &mend, out_damaged);
-	if (status)
-		goto out;
 	status = KILN_E_NO_MEMORY;
 	index = calloc(1, sizeof(*index));
 	if (!index)
-		goto out;
-	err = sys->map(sys, fd, 0, (size_t)info.size,
-		       writable ? KI_MAP_SHARED_WRITE : 0, &data);
-	if (!err && log->guest)
-		err = open_for_guest(sys, fd, data, (size_t)info.size,
-				     &index->by_parts);
-	status = ki_log_status(err);
-	if (status)
 		goto out;
 	index->sys = sys;
 	index->writable = writable;
 	index->device = info.device;
 	index->inode = info.inode;
-	ki_log_index_place(index, data, (size_t)info.size, fixed.n_buckets);
-	if (writable && mend)
-		index->header->fixed = fixed;
+	index->header = (struct log_header *)(void *)index->head;
+	index->fd = -1;
+	status = take_head(index, fd, info.size, &mend, out_damaged);
+	if (status)
+		goto out;
+	if (map || mend || log->guest) {
+		status = map_index(log, fd, (size_t)info.size, mend, index);
+		if (status)
+			goto out;
+	} else {
+		index->fd = fd;
+		fd = -1;
+	}
 	*out_index = index;
 	index = NULL;
-	data = NULL;
 out:
-	if (data)
-		sys->unmap(sys, data, (size_t)info.size);
 	free(index);
-	(void)sys->close(sys, fd);
+	if (fd >= 0)
+		(void)sys->close(sys, fd);
 	return status;
 }
 
@@ -301,8 +321,12 @@ void ki_log_index_close(struct log_index *index)
 	if (!index)
 		return;
 	kept = index->keeps_page ? LOG_HEADER_BYTES : 0;
-	index->sys->unmap(index->sys, (uint8_t *)index->header + kept,
-			  index->size - kept);
+	if (ki_log_is_mapped(index))
+		index->sys->unmap(index->sys, (uint8_t *)index->header + kept,
+				  index->size - kept);
+	else if (ki_log_is_file(index->sys, index->fd, index->device,
+				index->inode))
+		(void)index->sys->close(index->sys, index->fd);
 	free(index);
 }
 
@@ -311,9 +335,68 @@ int ki_log_is_damaged(struct ki_log *log)
 	struct log_index *index = NULL;
 	int is_damaged = 0;
 
-	(void)ki_log_index_open(log, &index, &is_damaged);
+	(void)ki_log_index_open(log, 0, &index, &is_damaged);
 	ki_log_index_close(index);
 	return is_damaged;
+}
+
+/* ---- Without a mapping ----------------------------------------------- */
+
+int ki_log_index_refresh(struct log_index *index)
+{
+	uint64_t head[LOG_HEAD_BYTES / sizeof(uint64_t)];
+	const size_t n_fixed = sizeof(struct log_fixed);
+
+	if (ki_pread_all(index->sys, index->fd, head, sizeof(head), 0) ||
+	    memcmp(head, index->head, n_fixed))
+		return 0;
+	memcpy((uint8_t *)index->head + n_fixed, (uint8_t *)head + n_fixed,
+	       sizeof(head) - n_fixed);
+	return 1;
+}
+
+uint64_t ki_log_word_read(const struct log_index *index, uint64_t slot)
+{
+	uint64_t word;
+
+	if (ki_log_is_mapped(index))
+		return index->words[slot];
+	return ki_pread_all(index->sys, index->fd, &word, sizeof(word),
+			    LOG_HEADER_BYTES + slot * sizeof(word))
+		       ? 0
+		       : word;
+}
+
+enum kiln_status ki_log_bucket_read(const struct log_index *index,
+				    uint64_t first_slot,
+				    uint64_t out_words[LOG_WORDS])
+{
+	unsigned i;
+
+	if (ki_log_is_mapped(index)) {
+		for (i = 0; i < LOG_WORDS; i++)
+			out_words[i] = index->words[first_slot + i];
+		return KILN_OK;
+	}
+	return ki_pread_all(index->sys, index->fd, out_words,
+			    LOG_WORDS * sizeof(*out_words),
+			    LOG_HEADER_BYTES + first_slot * sizeof(*out_words))
+		       ? KILN_E_IO
+		       : KILN_OK;
+}
+
+static void mark_in_file(const struct log_index *index, uint64_t slot)
+{
+	const struct ki_sys *sys = index->sys;
+	uint64_t place = LOG_HEADER_BYTES +
+			 index->n_buckets * LOG_WORDS * sizeof(uint64_t) + slot;
+	uint8_t mark;
+
+	if (ki_pread_all(sys, index->fd, &mark, 1, place) || mark ||
+	    !ki_log_is_file(sys, index->fd, index->device, index->inode))
+		return;
+	mark = 1;
+	(void)ki_pwrite_all(sys, index->fd, &mark, 1, place);
 }
 
 /* ---- Words and marks ------------------------------------------------- */
@@ -375,6 +458,10 @@ void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
 
 	if (!index->writable)
 		return;
+	if (!ki_log_is_mapped(index)) {
+		mark_in_file(index, slot);
+		return;
+	}
 	found = atomic_load_explicit(&index->marks[slot], memory_order_relaxed);
 	if (found && !age_max_s)
 		return;

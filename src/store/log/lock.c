@@ -179,8 +179,7 @@ void ki_log_note_build(struct kiln_tier *tier, int begins)
 	if (!begins && n)
 		return;
 	stripe = ki_log_enter(log);
-	index = log->index;
-	if (index && index->writable) {
+	if (!ki_log_current(log, LOG_READ, &index) && index->writable) {
 		builder = own_builder(log, index->header);
 		if (builder)
 			builder->begun_ns =
@@ -193,10 +192,12 @@ unsigned ki_log_builds_now(struct kiln_tier *tier)
 {
 	struct ki_log *log = (struct ki_log *)tier;
 	_Atomic uint64_t *stripe = ki_log_enter(log);
-	struct log_index *index = log->index;
 	uint64_t now_ns = log->sys->monotonic_ns(log->sys);
+	struct log_index *index;
 	unsigned n = 0, i;
 
+	if (ki_log_current(log, LOG_READ, &index))
+		index = NULL;
 	for (i = 0; index && i < LOG_BUILDERS; i++) {
 		struct log_builder *builder = &index->header->builders[i];
 		uint64_t process = builder->process;
@@ -216,9 +217,10 @@ void ki_log_forget_builder(struct ki_log *log)
 	int i;
 
 	/* Who never asked who it is has built nothing. */
-	if (!log->process)
+	if (!log->process || !index || !ki_log_is_mapped(index) ||
+	    !index->writable)
 		return;
-	for (i = 0; index && index->writable && i < LOG_BUILDERS; i++) {
+	for (i = 0; i < LOG_BUILDERS; i++) {
 		struct log_builder *builder = &index->header->builders[i];
 
 		if (!is_own_builder(log, builder))

@@ -5,12 +5,13 @@
  * can be used.  A hit goes on in find.c, a put in put.c; README.md has the
  * promises, docs/formats/log.md the bytes.
  *
- *	            another file at the path, or RETIRED
- *	   +----------------------------------------------+
- *	   v                                              |
- *	[open] --map--> [in use] --path gone, reading--> [none]
- *	                   ^                              |
- *	                   +------ made anew, writing ----+
+ *	  .--- the first look-up, by pread
+ *	  v   |        another file at the path, or RETIRED
+ *	[open]'--map--> [in use] --------------------------> [in use]
+ *	                   |  ^
+ *	 path gone, reading|  |made anew, writing
+ *	                   v  |
+ *	                  [none]
  *
  * An index that was replaced by a larger one of the same store (same id) hands
  * its open segments on; one of another store starts without.
@@ -146,6 +147,7 @@ static enum kiln_status switch_locked(struct ki_log *log,
 	KI_REQUIRES(&log->mutex)
 {
 	struct log_index *old = log->index;
+	struct log_segments *kept = NULL;
 	struct old_segments *left = NULL;
 	struct log_page *page = NULL;
 	int same = index && same_store(old, index);
@@ -156,16 +158,20 @@ static enum kiln_status switch_locked(struct ki_log *log,
 			return KILN_E_NO_MEMORY;
 		left->segments = old->segments;
 	}
-	if (index) {
-		index->segments = same ? old->segments : ki_log_segments_new();
+	if (index && ki_log_is_mapped(index)) {
+		kept = same ? old->segments : NULL;
+		index->segments = kept ? kept : ki_log_segments_new();
 		page = calloc(1, sizeof(*page));
 		if (!index->segments || !page) {
-			if (!same)
+			if (!kept)
 				ki_log_segments_free(index->segments);
+			index->segments = NULL;
 			free(page);
 			free(left);
 			return KILN_E_NO_MEMORY;
 		}
+	}
+	if (index) {
 		if (!same) {
 			log->epoch += 2;
 			log->min_live_seen = index->header->min_live;
@@ -173,6 +179,8 @@ static enum kiln_status switch_locked(struct ki_log *log,
 		if (!same && log->epoch > 2)
 			log->unplaced = LOG_UNPLACED_DEAD;
 		index->epoch = log->epoch;
+	}
+	if (page) {
 		page->data = index->header;
 		index->keeps_page = 1;
 		page->next = log->pages;
@@ -198,22 +206,24 @@ static enum kiln_status switch_locked(struct ki_log *log,
 	return KILN_OK;
 }
 
-/* Look where the path leads, and follow. */
+/* Look where the path leads, and follow.  Opening need not map. */
 static enum kiln_status follow(struct ki_log *log, int *out_damaged)
 {
 	const struct ki_sys *sys = log->sys;
 	struct log_index *index, *next = NULL;
 	struct ki_file_info info;
 	enum kiln_status status = KILN_OK;
-	int err;
+	int is_used, err;
 
 	*out_damaged = 0;
 	ki_mutex_lock(&log->mutex);
 	index = log->index;
-	err = index ? sys->stat(sys, log->index_path, &info) : 0;
-	if (!index || err || info.inode != index->inode ||
+	is_used = index && ki_log_is_mapped(index);
+	err = is_used ? sys->stat(sys, log->index_path, &info) : 0;
+	if (!is_used || err || info.inode != index->inode ||
 	    info.device != index->device) {
-		status = ki_log_index_open(log, &next, out_damaged);
+		status = ki_log_index_open(log, log->is_open, &next,
+					   out_damaged);
 		if (!status || status == KILN_MISS) {
 			err = switch_locked(log, next);
 			if (err) {
@@ -256,7 +266,7 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 	for (tries = 0; tries < LOG_TRIES; tries++) {
 		status = follow(log, &damaged);
 		has_index = log->is_open && log->index;
-		if (purpose == LOG_READ || log->readonly)
+		if (purpose <= LOG_READ || log->readonly)
 			return damaged ? KILN_MISS : status;
 		if (status == KILN_OK && !needs_care(log, log->index))
 			return KILN_OK;
@@ -292,14 +302,28 @@ int ki_log_is_due(const struct ki_log *log)
 	       LOOK_EVERY_NS;
 }
 
+/* Only one look-up goes on without a mapping, and only as long as there is
+   nothing to do but to look. */
+static int can_look_first(const struct ki_log *log, struct log_index *index)
+{
+	return !ki_log_is_mapped(index) && !ki_log_is_due(log) &&
+	       !atomic_exchange(&index->has_looked, 1) &&
+	       ki_log_index_refresh(index) && !ki_log_is_retired(index) &&
+	       !index->header->limits.age_max_s;
+}
+
 enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
 				struct log_index **out_index)
 {
 	struct log_index *index = log->index;
 	enum kiln_status status;
 
-	if (purpose != LOG_READ || !index || ki_log_is_retired(index) ||
-	    ki_log_is_due(log)) {
+	if (purpose == LOG_LOOK && index && can_look_first(log, index)) {
+		*out_index = index;
+		return KILN_OK;
+	}
+	if (purpose > LOG_READ || !index || !ki_log_is_mapped(index) ||
+	    ki_log_is_retired(index) || ki_log_is_due(log)) {
 		status = catch_up(log, purpose);
 		if (status)
 			return status;

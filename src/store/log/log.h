@@ -118,13 +118,15 @@ struct log_segments {
 	_Atomic(struct log_segment *) slots[LOG_SEGMENTS_OPEN];
 };
 
+/* A page of a mapping costs ten times what reading some bytes of it does, so
+   the first look-up of a handle is by pread; whatever comes then maps. */
 struct log_index {
-	/* Fixed while it is mapped. */
+	/* Fixed while it is open. */
 	const struct ki_sys *sys;
-	struct log_header *header;
-	int keeps_page; /* the header's page is in log->pages */
+	struct log_header *header; /* if it is not mapped: `head` */
+	int keeps_page;		   /* the header's page is in log->pages */
 	size_t size;
-	_Atomic uint64_t *words;
+	_Atomic uint64_t *words; /* NULL: not mapped, read through fd */
 	_Atomic uint8_t *marks;
 	uint64_t n_buckets;
 	uint64_t device;
@@ -132,10 +134,20 @@ struct log_index {
 	uint32_t epoch; /* changes when the store is another */
 	int writable;
 	int by_parts; /* a guest's: brought in before each look */
-	struct log_segments *segments;
+	int fd;	      /* -1: mapped */
+	struct log_segments *segments; /* NULL: not mapped */
+	/* Atomic. */
+	_Atomic int has_looked; /* the one who set it may change `head` */
 	/* Under log->mutex. */
 	struct log_retired retired;
+	/* What the header said when it was last read. */
+	uint64_t head[LOG_HEAD_BYTES / sizeof(uint64_t)];
 };
+
+static inline int ki_log_is_mapped(const struct log_index *index)
+{
+	return index->words != NULL;
+}
 
 /* A header page stays mapped until close: tier->generation points into it. */
 struct log_page {
@@ -246,6 +258,7 @@ _Atomic uint64_t *ki_log_enter(struct ki_log *log);
 void ki_log_leave(struct ki_log *log, _Atomic uint64_t *stripe);
 
 enum log_purpose {
+	LOG_LOOK,   /* as LOG_READ, but it may not be mapped yet */
 	LOG_READ,   /* a look at the path at most once a second */
 	LOG_CHANGE, /* a look now */
 	LOG_WRITE,  /* and a new store if there is none */
@@ -295,12 +308,14 @@ uint64_t ki_log_buckets_for(uint64_t bytes_max);
 const struct log_fixed *ki_log_fixed(const struct log_header *header);
 void ki_log_fixed_seal(struct log_header *header);
 
-/* Map NAME.idx.  KILN_MISS if there is none, KILN_E_FORMAT with *out_damaged
-   set if it should be rebuilt. */
-enum kiln_status ki_log_index_open(struct ki_log *log,
+/* Open NAME.idx; not `map`: it need not be mapped.  KILN_MISS if there is
+   none, KILN_E_FORMAT with *out_damaged set if it should be rebuilt. */
+enum kiln_status ki_log_index_open(struct ki_log *log, int map,
 				   struct log_index **out_index,
 				   int *out_damaged);
 void ki_log_index_close(struct log_index *index);
+/* Of one that is not mapped: read its head anew; 0 if that is another's. */
+int ki_log_index_refresh(struct log_index *index);
 /* Whether what stands at the index's path waits for a writer to make it anew. */
 int ki_log_is_damaged(struct ki_log *log);
 
@@ -366,6 +381,13 @@ static inline uint16_t ki_log_tag_of(uint64_t digest_low)
 	return (uint16_t)(digest_low & LOG_TAG_MASK);
 }
 
+/* One word, the words of a bucket: by mapping or by pread.  A word that cannot
+   be read is 0. */
+uint64_t ki_log_word_read(const struct log_index *index, uint64_t slot);
+enum kiln_status ki_log_bucket_read(const struct log_index *index,
+				    uint64_t first_slot,
+				    uint64_t out_words[LOG_WORDS]);
+
 /* Whether a word at this slot is one of this digest. */
 int ki_log_belongs(const struct log_index *index, uint64_t slot, uint64_t word,
 		   const uint8_t digest[16]);
@@ -413,7 +435,10 @@ void ki_log_note_checked(struct log_segment *segment, uint32_t units);
 /* Its file was unlinked: do not pin it for look-ups to come. */
 void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
 			   uint32_t number);
-/* Whether a kept descriptor still is this segment's. */
+/* Whether a kept descriptor still is this file's, or this segment's: a number
+   that the program closed may be another file's by now. */
+int ki_log_is_file(const struct ki_sys *sys, int fd, uint64_t device,
+		   uint64_t inode);
 int ki_log_is_ours(const struct log_segment *segment, int fd);
 /* Close those below min_live, if it has changed. */
 void ki_log_segments_sweep(struct ki_log *log, struct log_index *index);
@@ -459,7 +484,7 @@ enum kiln_status ki_log_header_read(struct ki_log *log, struct log_index *index,
 				    struct log_record *out_record);
 
 /* KILN_MISS: gone, or not for this version; KILN_E_FORMAT: damaged; IO,
-   NO_MEMORY. */
+   NO_MEMORY; LOG_AGAIN: too large for a look without mapping. */
 enum kiln_status ki_log_view_open(struct ki_log *log, struct log_index *index,
 				  uint64_t word, struct log_view *out_view);
 /* The same by a descriptor of its own, into memory. */

@@ -21,7 +21,7 @@ static struct ki_log *log_of(const struct store *store)
 
 static _Atomic uint64_t *words_of(const struct store *store)
 {
-	return log_of(store)->index->words;
+	return store_index(store)->words;
 }
 
 static uint64_t slot_of(const struct store *store, unsigned number)
@@ -149,7 +149,7 @@ static void what_was_left_and_is_torn_is_not_settled(void **state)
 {
 	struct store store = store_new(1 << 20, 0);
 	uint64_t slot = leave_tentative(&store, 1, 1000);
-	uint32_t min_live = ki_log_min_live(log_of(&store)->index);
+	uint32_t min_live = ki_log_min_live(store_index(&store));
 	char path[KI_PATH_MAX];
 	uint64_t word = words_of(&store)[slot];
 	char *bytes;
@@ -188,19 +188,19 @@ static void what_was_left_is_replaced_and_removed(void **state)
 static void what_was_left_grows_along_and_goes_with_its_segment(void **state)
 {
 	struct store store = store_new(1 << 20, 0);
-	uint64_t n_slots = log_of(&store)->index->n_buckets * LOG_WORDS;
+	uint64_t n_slots = store_index(&store)->n_buckets * LOG_WORDS;
 	unsigned i;
 	size_t size;
 
 	(void)leave_tentative(&store, 1, 100);
-	for (i = 1000; log_of(&store)->index->n_buckets * LOG_WORDS == n_slots;
+	for (i = 1000; store_index(&store)->n_buckets * LOG_WORDS == n_slots;
 	     i++)
 		assert_int_equal(store_put(&store, i, 8, 0), KILN_OK);
 	assert_int_equal(store_put(&store, 1, 50, 0), KILN_EXISTS);
 	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
 
 	/* Even if its mark says that it was used. */
-	log_of(&store)->index->marks[leave_tentative(&store, 2, 100)] = 1;
+	store_index(&store)->marks[leave_tentative(&store, 2, 100)] = 1;
 	for (i = 10000; i < 11000; i++)
 		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
 	assert_int_equal(store_put(&store, 2, 50, 0), KILN_OK);

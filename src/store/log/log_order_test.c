@@ -345,7 +345,7 @@ static ssize_t preceded(const struct ki_sys *sys, int fd,
 
 static void hide_word(struct store *store)
 {
-	struct log_index *index = ((struct ki_log *)store->tier)->index;
+	struct log_index *index = store_index(store);
 	uint64_t slot = 0;
 
 	while (!index->words[slot])
@@ -477,7 +477,7 @@ static void a_copy_that_came_too_late_is_not_found_anew(void **state)
 	sys.pwritev = replaced_by_then;
 	store.options.sys = &sys;
 	store_open(&store);
-	index = ((struct ki_log *)store.tier)->index;
+	index = store_index(&store);
 	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
 	(void)find_place(&store, &slot);
 	word = index->words[slot];
@@ -537,7 +537,7 @@ static void what_replaces_does_not_go_before_what_it_replaced(void **state)
 		assert_false(is_armed);
 		assert_int_equal(store_get(&other, KEY, sizes[i]), KILN_OK);
 		(void)find_place(&other, &slot);
-		((struct ki_log *)other.tier)->index->marks[slot] = 0;
+		store_index(&other)->marks[slot] = 0;
 		while (has_segment(&other, place_of_ours))
 			assert_int_equal(
 				store_put(&other, next_key++, FILLER, 0),

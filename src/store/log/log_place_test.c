@@ -863,7 +863,7 @@ static void a_guest_reads_of_the_index_what_it_looks_at(void **state)
 	sys.populate = cannot_populate;
 	store_reopen(&store);
 	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
-	assert_true(bytes_read > ((struct ki_log *)store.tier)->index->size);
+	assert_true(bytes_read > store_index(&store)->size);
 	store_free(&store);
 }
 

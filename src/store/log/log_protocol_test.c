@@ -15,7 +15,7 @@
 
 static struct log_header *header_of(struct store *store)
 {
-	return ((struct ki_log *)store->tier)->index->header;
+	return store_index(store)->header;
 }
 
 static unsigned count_found(struct store *store, unsigned from, unsigned to)
@@ -77,11 +77,15 @@ static ssize_t held_pwritev(const struct ki_sys *sys, int fd,
 	return n;
 }
 
+/* Not of an index that is being opened, which is under the handle's mutex. */
 static ssize_t held_pread(const struct ki_sys *sys, int fd, void *data,
 			  size_t size, uint64_t offset)
 {
 	ssize_t n;
 
+	if (size == LOG_HEAD_BYTES)
+		return ki_sys_posix.pread(&ki_sys_posix, fd, data, size,
+					  offset);
 	call();
 	n = ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
 	call();

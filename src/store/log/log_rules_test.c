@@ -23,7 +23,7 @@ static struct ki_log *log_of(struct store *store)
 
 static struct log_header *header_of(struct store *store)
 {
-	return log_of(store)->index->header;
+	return store_index(store)->header;
 }
 
 static uint32_t tail_of(struct store *store)
@@ -64,12 +64,12 @@ static void a_record_counts_in_its_own_segment_alone(void **state)
 	to = segment_of(&store, number + 1);
 	data = harness_read(from, &size);
 	harness_write(to, data, size);
-	for (slot = 0; slot < log_of(&store)->index->n_buckets * LOG_WORDS;
+	for (slot = 0; slot < store_index(&store)->n_buckets * LOG_WORDS;
 	     slot++) {
-		uint64_t word = log_of(&store)->index->words[slot];
+		uint64_t word = store_index(&store)->words[slot];
 
 		if (word && log_word_segment(word, number) == number)
-			log_of(&store)->index->words[slot] = log_word(
+			store_index(&store)->words[slot] = log_word(
 				log_word_tag(word), (uint8_t)(word >> 40),
 				number + 1, log_word_units(word));
 	}
@@ -176,7 +176,7 @@ static void live_numbers_never_span_too_much(void **state)
 		log_number_word(number + LOG_SPAN_MAX - 2);
 	roll(&store, 2);
 	assert_int_not_equal(access(path, F_OK), 0);
-	assert_true(tail_of(&store) - ki_log_min_live(log_of(&store)->index) <
+	assert_true(tail_of(&store) - ki_log_min_live(store_index(&store)) <
 		    LOG_SPAN_MAX);
 	assert_int_equal(store_get(&store, 2, 100), KILN_OK);
 	free(path);
@@ -185,7 +185,7 @@ static void live_numbers_never_span_too_much(void **state)
 
 static unsigned count_dead(struct store *store)
 {
-	struct log_index *index = log_of(store)->index;
+	struct log_index *index = store_index(store);
 	uint64_t slot;
 	unsigned n = 0;
 
@@ -208,10 +208,10 @@ static void crossing_a_span_clears_dead_words(void **state)
 	header->next_number = header->min_live;
 	header->tail = 0;
 	/* One of a segment that has been gone for long. */
-	log_of(&store)->index->words[0] = log_word(1, 1, border - 100, 0);
+	store_index(&store)->words[0] = log_word(1, 1, border - 100, 0);
 	assert_int_equal(count_dead(&store), 1);
-	for (i = 0;
-	     log_is_before(ki_log_min_live(log_of(&store)->index), border); i++)
+	for (i = 0; log_is_before(ki_log_min_live(store_index(&store)), border);
+	     i++)
 		assert_int_equal(store_put(&store, i, 3000, 0), KILN_OK);
 	assert_int_equal(count_dead(&store), 0);
 	store_free(&store);

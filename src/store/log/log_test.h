@@ -83,6 +83,17 @@ static inline void store_open(struct store *store)
 	}
 }
 
+/* The index, mapped. */
+static inline struct log_index *store_index(const struct store *store)
+{
+	struct ki_log *log = (struct ki_log *)store->tier;
+	struct log_index *index;
+
+	if (log->index && !ki_log_is_mapped(log->index))
+		(void)ki_log_current(log, LOG_READ, &index);
+	return log->index;
+}
+
 static inline struct store store_new(uint64_t bytes_max, uint32_t flags)
 {
 	struct store store = { .directory = harness_directory() };

@@ -467,7 +467,7 @@ enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms)
 
 	if (status)
 		return status;
-	status = ki_log_index_open(log, &index, &damaged);
+	status = ki_log_index_open(log, 1, &index, &damaged);
 	if (!status) {
 		status = index->writable ? repair_locked(log, index)
 					 : KILN_E_READONLY;

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #define GUESS_BYTES_MAX ((uint64_t)1 << 20)
+#define ALONE_BYTES_MAX ((uint64_t)1 << 15) /* read for less than mapped */
 
 /* ---- Writing --------------------------------------------------------- */
 
@@ -232,9 +233,13 @@ static enum kiln_status open_view(struct ki_log *log, struct log_index *index,
 enum kiln_status ki_log_view_open(struct ki_log *log, struct log_index *index,
 				  uint64_t word, struct log_view *out_view)
 {
+	int alone = log->guest || !ki_log_is_mapped(index);
 	struct log_segment *segment;
-	enum kiln_status status =
-		open_view(log, index, word, log->guest, out_view);
+	enum kiln_status status;
+
+	if (alone && !log->guest && log_word_bytes(word) > ALONE_BYTES_MAX)
+		return LOG_AGAIN;
+	status = open_view(log, index, word, alone, out_view);
 
 	segment = out_view->segment;
 	if (!segment ||

@@ -60,14 +60,19 @@ void ki_log_reclaim(struct ki_log *log)
 	}
 }
 
-/* A number that the program closed may be another file's by now. */
+int ki_log_is_file(const struct ki_sys *sys, int fd, uint64_t device,
+		   uint64_t inode)
+{
+	uint64_t its_device, its_inode;
+
+	return fd >= 0 && !sys->fidentify(sys, fd, &its_device, &its_inode) &&
+	       its_inode == inode && its_device == device;
+}
+
 int ki_log_is_ours(const struct log_segment *segment, int fd)
 {
-	const struct ki_sys *sys = segment->sys;
-	uint64_t device, inode;
-
-	return fd >= 0 && !sys->fidentify(sys, fd, &device, &inode) &&
-	       inode == segment->inode && device == segment->device;
+	return ki_log_is_file(segment->sys, fd, segment->device,
+			      segment->inode);
 }
 
 static void close_ours(const struct log_segment *segment, int fd)
@@ -163,7 +168,7 @@ void ki_log_segments_sweep(struct ki_log *log, struct log_index *index)
 	uint64_t min_live = index->header->min_live;
 	unsigned i;
 
-	if (log->min_live_seen == min_live)
+	if (!index->segments || log->min_live_seen == min_live)
 		return;
 	ki_mutex_lock(&log->mutex);
 	for (i = 0; i < LOG_SEGMENTS_OPEN; i++) {
