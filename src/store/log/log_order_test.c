@@ -5,6 +5,7 @@
  * when it was put, wherever the record lies and whoever looks.
  */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
@@ -96,6 +97,10 @@ static const struct {
 	  { { 5, 10, 5, 10, LOG_REPLACES, 100 },
 	    { 5, 40, 5, 40, LOG_VOID, 200 } },
 	  100 },
+	{ "removed where it lay, and a copy that came too late",
+	  { { 5, 10, 5, 10, LOG_TOMBSTONE, 100 },
+	    { 6, 40, 5, 10, LOG_COPY, 100 } },
+	  0 },
 	{ "only one, which was taken back",
 	  { { 5, 10, 5, 10, LOG_VOID, 100 } },
 	  0 },
@@ -248,6 +253,67 @@ static void what_is_removed_stays_away_from_a_full_tail(void **state)
 	assert_int_equal(store_remove(&store, KEY), KILN_OK);
 	lose_index(&store);
 	assert_int_equal(store_get(&store, KEY, SMALL), KILN_MISS);
+	store_free(&store);
+}
+
+/* Nor is there room for one while another holds byte 0. */
+static void what_is_removed_stays_away_while_nothing_rolls(void **state)
+{
+	static const size_t sizes[] = { SMALL, LARGE };
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct store store = store_new(2 << 20, 0);
+		struct store holder = store_beside(&store, 0);
+		struct ki_log *log = (struct ki_log *)holder.tier;
+		struct ki_lock lock;
+
+		assert_int_equal(store_put(&store, KEY, SMALL + 1, 0), KILN_OK);
+		assert_int_equal(
+			store_put(&store, KEY, sizes[i], KILN_PUT_REPLACE),
+			KILN_OK);
+		log->index->header->tail = 0;
+		assert_int_equal(ki_log_structure_begin(log, &lock, 0),
+				 KILN_OK);
+		assert_int_equal(store_remove(&store, KEY), KILN_OK);
+		ki_log_structure_end(log, &lock);
+		store_close(&holder);
+		lose_index(&store);
+		assert_int_equal(store_get(&store, KEY, sizes[i]), KILN_MISS);
+		assert_int_equal(store_put(&store, KEY, SMALL + 2, 0), KILN_OK);
+		lose_index(&store);
+		assert_int_equal(store_get(&store, KEY, SMALL + 2), KILN_OK);
+		store_free(&store);
+	}
+}
+
+static int is_failing;
+
+static int cannot_open(const struct ki_sys *sys, const char *path,
+		       unsigned flags, unsigned mode)
+{
+	if (is_failing && strstr(path, ".val") && (flags & KI_OPEN_WRITE))
+		return -EIO;
+	return ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+static void a_removal_that_may_not_last_says_so(void **state)
+{
+	struct store store = store_new(2 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	struct ki_log *log;
+
+	store_close(&store);
+	sys.open = cannot_open;
+	store.options.sys = &sys;
+	store_open(&store);
+	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+	log = (struct ki_log *)store.tier;
+	log->index->header->tail = 0;
+	is_failing = 1;
+	assert_int_equal(store_remove(&store, KEY), KILN_E_IO);
+	assert_int_equal(store_get(&store, KEY, SMALL), KILN_MISS);
+	is_failing = 0;
 	store_free(&store);
 }
 
@@ -844,6 +910,9 @@ int main(void)
 		cmocka_unit_test(what_replaced_a_large_value_stays),
 		cmocka_unit_test(a_large_value_that_was_removed_stays_away),
 		cmocka_unit_test(what_is_removed_stays_away_from_a_full_tail),
+		cmocka_unit_test(
+			what_is_removed_stays_away_while_nothing_rolls),
+		cmocka_unit_test(a_removal_that_may_not_last_says_so),
 		cmocka_unit_test(
 			what_is_found_is_what_an_index_made_anew_finds),
 		cmocka_unit_test(

@@ -225,7 +225,7 @@ static int is_removed(const struct rebuild *rebuild, struct digest digest,
 	const struct removal *removal =
 		ki_map_get(&rebuild->removed, (uintptr_t)digest.low | 1);
 
-	return removal && log_is_earlier(order, removal->order);
+	return removal && !log_is_earlier(removal->order, order);
 }
 
 /* What this record did, done again. */
@@ -245,7 +245,7 @@ static enum kiln_status replay(struct rebuild *rebuild,
 	if (record->flags & LOG_VOID)
 		return KILN_OK;
 	if (record->flags & LOG_TOMBSTONE) {
-		if (there && log_is_earlier(rebuild->orders[slot], order))
+		if (there && !log_is_earlier(order, rebuild->orders[slot]))
 			(void)ki_log_word_swap(index, slot, index->words[slot],
 					       0);
 		return note_removal(rebuild, digest, order);

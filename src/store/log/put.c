@@ -915,22 +915,93 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 
 /* ---- Remove ---------------------------------------------------------- */
 
-/* So that an index made anew from the records does not find it again.  Where
-   there is no room to be had, it goes without. */
-static void write_tombstone(struct ki_log *log, struct log_index *index,
-			    const struct kiln_key *key)
+/*
+ * The words go first, so that the tombstone's order is later than that of all
+ * that was led to.  Where there is no room for one, what was led to is made a
+ * tombstone where it lies: it came after all that it had replaced.  A file of
+ * its own is unlinked once something else says that it is over.
+ */
+struct removal {
+	struct {
+		struct log_record record;
+		uint32_t number;
+		uint32_t units;
+	} led_to[2 * LOG_WORDS];
+	unsigned n;
+	int removed;
+};
+
+static enum kiln_status write_tombstone(struct ki_log *log,
+					struct log_index *index,
+					const struct kiln_key *key)
 {
 	struct put put = { .key = key };
 
 	ki_log_record_init(&put.record, key, 0, 0, LOG_TOMBSTONE,
 			   log->sys->realtime_ns(log->sys) / 1000000000);
-	(void)write_small(log, index, &put);
+	return write_small(log, index, &put);
+}
+
+/* KILN_OK also where its segment has gone. */
+static enum kiln_status make_tombstone(struct ki_log *log,
+				       struct log_record *record,
+				       uint32_t number, uint32_t units)
+{
+	const struct ki_sys *sys = log->sys;
+	char path[KI_PATH_MAX];
+	int err = ki_log_segment_path(log, number, path);
+	int fd =
+		err ? err
+		    : sys->open(sys, path,
+				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
+				0);
+
+	if (fd < 0)
+		return fd == -ENOENT ? KILN_OK : ki_log_status(fd);
+	record->flags |= LOG_TOMBSTONE;
+	ki_log_record_seal(record, number);
+	err = ki_pwrite_all(sys, fd, record, sizeof(*record),
+			    (uint64_t)units * LOG_UNIT);
+	(void)sys->close(sys, fd);
+	return ki_log_status(err);
+}
+
+static enum kiln_status make_tombstones(struct ki_log *log,
+					struct removal *removal)
+{
+	enum kiln_status status = KILN_OK;
+	unsigned i;
+
+	for (i = 0; i < removal->n && !status; i++)
+		status = make_tombstone(log, &removal->led_to[i].record,
+					removal->led_to[i].number,
+					removal->led_to[i].units);
+	removal->n = 0;
+	return status;
+}
+
+static enum kiln_status make_lasting(struct ki_log *log,
+				     struct log_index *index,
+				     const struct kiln_key *key,
+				     struct removal *removal)
+{
+	unsigned i;
+
+	if (!removal->n)
+		return KILN_OK;
+	if (write_tombstone(log, index, key))
+		return make_tombstones(log, removal);
+	for (i = 0; i < removal->n; i++)
+		if (removal->led_to[i].record.flags & LOG_OWN_FILE)
+			unlink_own_file(log, index, removal->led_to[i].number);
+	removal->n = 0;
+	return KILN_OK;
 }
 
 /* One slot.  KILN_MISS: nothing of the key is there (any more). */
 static enum kiln_status clear_slot(struct ki_log *log, struct log_index *index,
 				   const struct kiln_key *key, uint64_t slot,
-				   int *removed)
+				   struct removal *removal)
 {
 	enum kiln_status status = KILN_OK;
 	struct log_found found;
@@ -944,11 +1015,17 @@ static enum kiln_status clear_slot(struct ki_log *log, struct log_index *index,
 			status = KILN_MISS;
 		if (status)
 			return status;
-		if (found.view.record.flags & LOG_OWN_FILE)
-			unlink_own_file(log, index, found.view.number);
-		if (ki_log_word_swap(index, slot, found.word, 0))
-			*removed = 1;
+		if (removal->n == 2 * LOG_WORDS)
+			status = make_tombstones(log, removal);
+		if (!status && ki_log_word_swap(index, slot, found.word, 0)) {
+			removal->led_to[removal->n].record = found.view.record;
+			removal->led_to[removal->n].number = found.view.number;
+			removal->led_to[removal->n++].units = found.view.units;
+			removal->removed = 1;
+		}
 		ki_log_view_close(&found.view);
+		if (status)
+			return status;
 	}
 	return KILN_E_TIMEOUT;
 }
@@ -956,7 +1033,8 @@ static enum kiln_status clear_slot(struct ki_log *log, struct log_index *index,
 /* Clear every word of the key, tentative ones too, or one that is dead would
    be settled later.  LOG_AGAIN: the index was retired. */
 static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
-				    const struct kiln_key *key, int *removed)
+				    const struct kiln_key *key,
+				    struct removal *removal)
 {
 	enum kiln_status status;
 	uint64_t slots[2];
@@ -968,7 +1046,7 @@ static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
 	for (i = 0; i < 2 * LOG_WORDS; i++) {
 		status = clear_slot(log, index, key,
 				    slots[i / LOG_WORDS] + i % LOG_WORDS,
-				    removed);
+				    removal);
 		if (status != KILN_MISS)
 			return status;
 	}
@@ -979,10 +1057,11 @@ enum kiln_status ki_log_remove(struct kiln_tier *tier,
 			       const struct kiln_key *key)
 {
 	struct ki_log *log = (struct ki_log *)tier;
+	struct removal removal = { .n = 0 };
 	_Atomic uint64_t *stripe;
 	struct log_index *index;
 	enum kiln_status status = LOG_AGAIN;
-	int tries, removed = 0;
+	int tries;
 
 	if (log->readonly)
 		return KILN_E_READONLY;
@@ -993,13 +1072,15 @@ enum kiln_status ki_log_remove(struct kiln_tier *tier,
 			break;
 		ki_log_segments_sweep(log, index);
 		status = index->writable
-				 ? clear_words(log, index, key, &removed)
+				 ? clear_words(log, index, key, &removal)
 				 : KILN_E_READONLY;
-		if (!status && removed)
-			write_tombstone(log, index, key);
+		if (!status)
+			status = make_lasting(log, index, key, &removal);
 	}
+	if (status)
+		(void)make_tombstones(log, &removal);
 	ki_log_leave(log, stripe);
 	if (status == LOG_AGAIN)
 		return KILN_E_TIMEOUT;
-	return status ? status : removed ? KILN_OK : KILN_MISS;
+	return status ? status : removal.removed ? KILN_OK : KILN_MISS;
 }
