@@ -55,8 +55,8 @@ static inline void ki_memory_count_hit(struct ki_memory *memory,
 		atomic_fetch_add_explicit(&memory->hits, 1,
 					  memory_order_relaxed);
 	else
-		ki_memory_tick_at(memory,
-				  ki_memory_raise(&slot->hits[memory->owner], 1));
+		ki_memory_tick_at(
+			memory, ki_memory_raise(&slot->hits[memory->owner], 1));
 }
 
 /* A look at a store by a pinned slot, where ki_memory_counts_looks(). */
@@ -88,11 +88,11 @@ static inline enum kiln_status ki_memory_find(struct ki_memory *memory,
 					      struct ki_slot *slot,
 					      struct kiln_blob **out_blob)
 {
-	if (__builtin_expect(ki_table_is_by_lock(&memory->table) ||
-				     !ki_table_glance(
-					     atomic_load(&memory->table.slots),
+	if (__builtin_expect(
+		    ki_table_is_by_lock(&memory->table) ||
+			    !ki_table_glance(atomic_load(&memory->table.slots),
 					     key, slot, out_blob),
-			     0))
+		    0))
 		return KILN_MISS;
 	ki_memory_count_hit(memory, slot);
 	return KILN_OK;

@@ -173,6 +173,41 @@ static void bounds_are_never_exceeded(void **state)
 	}
 }
 
+/* Its entries lie in chunks, which count, and which go back. */
+static void a_large_table_keeps_its_bound_and_gives_back(void **state)
+{
+	struct ki_memory *memory =
+		memory_of((struct ki_memory_options){ .bytes_max = 16 << 20 });
+	struct ki_arena *arena = &memory->table.arena;
+	uint64_t bytes, n_entries, i, held = 0, n_wrong = 0, n_over = 0;
+	size_t idle, n_idle = 0;
+
+	for (i = 0; i < 60000; i++) {
+		put(memory, i, i, 8);
+		idle = ki_arena_idle(arena);
+		n_idle += idle > 0;
+		if (i % 64)
+			continue;
+		ki_memory_size(memory, &bytes, &n_entries);
+		n_over += bytes > (uint64_t)16 << 20;
+		n_wrong += idle > n_entries * 16 + KI_PAGES_HUGE;
+	}
+	assert_true(n_idle > 0);
+	assert_int_equal(n_over, 0);
+	assert_int_equal(n_wrong, 0);
+	ki_memory_size(memory, &bytes, &n_entries);
+	for (i = 0; i < 60000; i++)
+		held += get(memory, i) == i;
+	assert_int_equal(held, n_entries);
+	ki_memory_trim(memory, 0);
+	ki_memory_trim(memory, 0);
+	assert_int_equal(ki_arena_idle(arena), 0);
+	put(memory, 1, 1, 8);
+	assert_int_equal(ki_arena_idle(arena), 0);
+	assert_int_equal(get(memory, 1), 1);
+	ki_memory_free(memory);
+}
+
 static void a_value_larger_than_the_bound_is_not_kept(void **state)
 {
 	struct ki_memory *memory =
@@ -1176,6 +1211,7 @@ int main(void)
 		cmocka_unit_test(what_is_put_is_found),
 		cmocka_unit_test(equal_digests_never_mix_values_up),
 		cmocka_unit_test(bounds_are_never_exceeded),
+		cmocka_unit_test(a_large_table_keeps_its_bound_and_gives_back),
 		cmocka_unit_test(a_value_larger_than_the_bound_is_not_kept),
 		cmocka_unit_test(what_is_used_outlives_what_is_not),
 		cmocka_unit_test(exact_orders_are_exact),

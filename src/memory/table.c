@@ -168,6 +168,12 @@ static struct ki_table_garbage *collect_locked(struct ki_table *table,
 	return first;
 }
 
+static size_t bytes_of(size_t n_buckets)
+{
+	return sizeof(struct ki_table_slots) +
+	       n_buckets * sizeof(struct ki_bucket);
+}
+
 static void free_slots(struct ki_table_slots *slots)
 {
 	if (!slots)
@@ -182,10 +188,22 @@ static void free_slots(struct ki_table_slots *slots)
 			bucket = next;
 		}
 	}
-	free(slots);
+	if (slots->is_mapped)
+		ki_pages_free(slots, bytes_of(slots->n_buckets));
+	else
+		free(slots);
 }
 
-static void free_garbage(struct ki_table_garbage *garbage)
+static void free_entry(struct ki_table *table, struct ki_table_entry *entry)
+{
+	if (entry && entry->is_in_arena)
+		ki_arena_give_back(&table->arena, entry);
+	else
+		free(entry);
+}
+
+static void free_garbage(struct ki_table *table,
+			 struct ki_table_garbage *garbage)
 {
 	struct kiln_blob *blobs[FINISH_AT_ONCE];
 	size_t n = 0;
@@ -200,7 +218,7 @@ static void free_garbage(struct ki_table_garbage *garbage)
 			blobs[n++] = entry->blob;
 		else if (entry)
 			kiln_blob_unref(entry->blob);
-		free(entry);
+		free_entry(table, entry);
 		if (n == FINISH_AT_ONCE || (n && !garbage)) {
 			ki_slots_count_finish(blobs, n);
 			n = 0;
@@ -291,6 +309,8 @@ static void make_room_locked(struct ki_table *table, uint64_t bytes,
 	uint64_t n_old = old ? 1 : 0;
 	uint64_t old_bytes = old ? old->bytes : 0;
 
+	bytes += ki_arena_idle(&table->arena);
+
 	while (table->n_entries > n_old &&
 	       ((table->bytes_max &&
 		 table->bytes - old_bytes + bytes > table->bytes_max) ||
@@ -333,14 +353,18 @@ static int insert(struct ki_table_slots *slots, struct ki_table_entry *entry)
 
 static struct ki_table_slots *new_slots(size_t n_buckets)
 {
-	size_t bytes =
-		sizeof(struct ki_table_slots) + n_buckets * sizeof(struct ki_bucket);
+	size_t bytes = bytes_of(n_buckets);
 	struct ki_table_slots *slots =
-		aligned_alloc(_Alignof(struct ki_table_slots), bytes);
+		bytes > KI_PAGES_HUGE ? ki_pages_new(bytes) : NULL;
+	int is_mapped = slots != NULL;
 
 	if (!slots)
+		slots = aligned_alloc(_Alignof(struct ki_table_slots), bytes);
+	if (!slots)
 		return NULL;
-	memset(slots, 0, bytes);
+	if (!is_mapped)
+		memset(slots, 0, bytes);
+	slots->is_mapped = is_mapped;
 	slots->n_buckets = n_buckets;
 	slots->mask = (n_buckets - 1) * sizeof(struct ki_bucket);
 	slots->garbage.slots = slots;
@@ -376,14 +400,19 @@ static uint64_t cost(const struct kiln_key *key, const struct kiln_blob *blob)
 }
 
 /* NULL without memory.  Takes a reference to the blob. */
-static struct ki_table_entry *new_entry(const struct kiln_key *key,
+static struct ki_table_entry *new_entry(struct ki_table *table,
+					const struct kiln_key *key,
 					struct kiln_blob *blob)
 {
-	size_t size =
-		offsetof(struct ki_table_entry, record) + key->record.size;
-	struct ki_table_entry *entry = aligned_alloc(
-		_Alignof(struct ki_table_entry), (size + 63) & ~(size_t)63);
+	size_t size = (offsetof(struct ki_table_entry, record) +
+		       key->record.size + KI_ARENA_STEP - 1) /
+		      KI_ARENA_STEP * KI_ARENA_STEP;
+	struct ki_table_entry *entry = ki_arena_take(
+		&table->arena, size, atomic_load(&table->n_entries));
+	int is_in_arena = entry != NULL;
 
+	if (!entry)
+		entry = aligned_alloc(_Alignof(struct ki_table_entry), size);
 	if (!entry)
 		return NULL;
 	*entry = (struct ki_table_entry){
@@ -393,6 +422,7 @@ static struct ki_table_entry *new_entry(const struct kiln_key *key,
 		.record_size = (uint32_t)key->record.size,
 		.bytes = cost(key, blob),
 		.garbage = { .entry = entry },
+		.is_in_arena = is_in_arena,
 	};
 	memcpy(entry->record, key->record.data, key->record.size);
 	atomic_init(
@@ -452,7 +482,7 @@ static enum kiln_status put_nothing(struct ki_table *table,
 		status = KILN_EXISTS;
 	garbage = collect_locked(table, 1);
 	ki_mutex_unlock(&table->mutex);
-	free_garbage(garbage);
+	free_garbage(table, garbage);
 	return status;
 }
 
@@ -468,7 +498,7 @@ enum kiln_status ki_table_put(struct ki_table *table,
 	/* Even what is not kept would be garbage once it is made. */
 	if (!(atomic_load(&table->by_lock) & KI_TABLE_CROWDED) &&
 	    (!table->bytes_max || cost(key, blob) <= table->bytes_max))
-		entry = new_entry(key, blob);
+		entry = new_entry(table, key, blob);
 	if (!entry)
 		return put_nothing(table, key, how);
 	ki_mutex_lock(&table->mutex);
@@ -481,7 +511,7 @@ enum kiln_status ki_table_put(struct ki_table *table,
 	}
 	garbage = collect_locked(table, 1);
 	ki_mutex_unlock(&table->mutex);
-	free_garbage(garbage);
+	free_garbage(table, garbage);
 	return status == KILN_EXISTS ? status : KILN_OK;
 }
 
@@ -510,7 +540,7 @@ enum kiln_status ki_table_remove(struct ki_table *table,
 	}
 	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
-	free_garbage(garbage);
+	free_garbage(table, garbage);
 	return status;
 }
 
@@ -532,7 +562,7 @@ void ki_table_sweep(struct ki_table *table, ki_memory_keep_fn *keep, void *arg)
 	}
 	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
-	free_garbage(garbage);
+	free_garbage(table, garbage);
 }
 
 static int keep_none(void *arg, const struct kiln_blob *blob)
@@ -550,18 +580,19 @@ void ki_table_trim(struct ki_table *table, uint64_t bytes)
 	struct ki_table_garbage *garbage;
 
 	ki_mutex_lock(&table->mutex);
-	while (table->n_entries && table->bytes > bytes)
+	while (table->n_entries &&
+	       table->bytes + ki_arena_idle(&table->arena) > bytes)
 		drop_locked(table, victim_locked(table, NULL));
 	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
-	free_garbage(garbage);
+	free_garbage(table, garbage);
 }
 
 void ki_table_size(struct ki_table *table, uint64_t *out_bytes,
 		   uint64_t *out_entries)
 {
 	ki_mutex_lock(&table->mutex);
-	*out_bytes = table->bytes;
+	*out_bytes = table->bytes + ki_arena_idle(&table->arena);
 	*out_entries = table->n_entries;
 	ki_mutex_unlock(&table->mutex);
 }
@@ -586,6 +617,7 @@ enum kiln_status ki_table_init(struct ki_table *table,
 		    order == KI_MEMORY_LRU ? KI_TABLE_EXACT : 0);
 	atomic_init(&table->slots, slots);
 	ki_mutex_init(&table->mutex, KI_RANK_MEMORY);
+	ki_arena_init(&table->arena);
 	ki_list_init(&table->ring);
 	table->hand = &table->ring;
 	table->garbage_end = &table->garbage;
@@ -596,8 +628,10 @@ void ki_table_fini(struct ki_table *table) KI_NO_ANALYSIS
 {
 	struct ki_table_garbage *garbage;
 
-	if (!ki_mutex_try_lock(&table->mutex))
+	if (!ki_mutex_try_lock(&table->mutex) ||
+	    !ki_mutex_try_lock(&table->arena.mutex))
 		return;
+	ki_mutex_unlock(&table->arena.mutex);
 	while (table->n_entries)
 		drop_locked(table, ki_container(table->ring.next,
 						struct ki_table_entry, ring));
@@ -605,7 +639,8 @@ void ki_table_fini(struct ki_table *table) KI_NO_ANALYSIS
 	ki_slots_wait();
 	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
-	free_garbage(garbage);
+	free_garbage(table, garbage);
 	free_slots(atomic_load(&table->slots));
+	ki_arena_fini(&table->arena);
 	ki_mutex_fini(&table->mutex);
 }

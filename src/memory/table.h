@@ -12,6 +12,7 @@
 
 #include "base/list.h"
 #include "key/key.h"
+#include "memory/arena.h"
 #include "memory/memory.h"
 #include "memory/slots.h"
 #include "sys/sys.h"
@@ -36,6 +37,7 @@ struct ki_table_garbage {
 struct ki_table_slots {
 	uint64_t mask; /* of the bytes of all buckets */
 	size_t n_buckets;
+	int is_mapped; /* by ki_pages_new() */
 	struct ki_table_garbage garbage;
 	struct ki_bucket buckets[];
 };
@@ -53,6 +55,7 @@ struct ki_table_entry {
 	struct ki_list ring;
 	struct ki_table_garbage garbage;
 	/* Fixed. */
+	int is_in_arena;
 	_Alignas(64) uint64_t low;
 	uint64_t high;
 	struct kiln_blob *blob;
@@ -74,13 +77,14 @@ struct ki_table {
 	enum ki_memory_order order;
 	/* Atomic. */
 	struct ki_table_slots *_Atomic slots;
-	_Atomic unsigned by_lock; /* KI_TABLE_ bits; 0: look-ups go by pins */
+	_Atomic unsigned by_lock;   /* KI_TABLE_ bits; 0: look-ups go by pins */
+	_Atomic uint64_t n_entries; /* changes under mutex */
+	struct ki_arena arena;
 	/* Under mutex. */
 	struct ki_mutex mutex;
 	struct ki_list ring;  /* entries, oldest first */
 	struct ki_list *hand; /* where eviction goes on */
 	uint64_t bytes;
-	uint64_t n_entries;
 	uint64_t changes; /* removals and replacements */
 	/* Out of reach, to be let go together. */
 	struct ki_table_garbage *waiting;

@@ -317,4 +317,13 @@ void ki_thread_yield(void);
 int ki_process_barrier_prepare(void);
 int ki_process_barrier(void);
 
+/*
+ * Memory for large things: zeroed, at a multiple of KI_PAGES_HUGE, and as far
+ * as it goes in huge pages where the system has them to give.  NULL if there is
+ * no memory.
+ */
+#define KI_PAGES_HUGE ((size_t)2 << 20)
+void *ki_pages_new(size_t size);
+void ki_pages_free(void *pages, size_t size);
+
 #endif /* KI_SYS_SYS_H */
