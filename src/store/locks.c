@@ -30,7 +30,7 @@
 struct holder {
 	uint64_t digest_low;
 	uint64_t digest_high;
-	uint64_t process; /* where its number means something 32, number 32 */
+	uint64_t process; /* as in struct ki_process */
 	uint64_t start;
 };
 
@@ -114,44 +114,9 @@ void ki_unlock(const struct ki_sys *sys, struct ki_lock *lock)
 
 /* ---- Who holds build locks ------------------------------------------------ */
 
-/*
- * Numbers of processes mean something in one namespace of one machine, as long
- * as it runs: the file may be on a network, and namespaces have the same
- * numbers everywhere.  0: it cannot be known, or not at the moment; then nobody
- * is known to be dead.
- */
-static uint64_t self(struct ki_lock_file *file)
-{
-	const struct ki_sys *sys = file->sys;
-	uint64_t process = file->process, start, where[3] = { 0 };
-	struct ki_file_info info;
-
-	if (process)
-		return process;
-	start = ki_process_start(ki_process_id());
-	if (!start || ki_boot_id(sys, (uint8_t *)where) ||
-	    sys->stat(sys, "/proc/self/ns/pid", &info))
-		return 0;
-	where[2] = info.inode;
-	process = ki_xxh3_64(where, sizeof(where)) << 32 |
-		  (uint32_t)ki_process_id();
-	file->process_start = start;
-	file->process = process;
-	return process;
-}
-
 static uint64_t offset_of(const struct kiln_key *key)
 {
 	return key->digest_low % N_HOLDERS * sizeof(struct holder);
-}
-
-static int is_dead(struct ki_lock_file *file, const struct holder *holder)
-{
-	uint64_t me = self(file);
-
-	return me && holder->process && holder->process >> 32 == me >> 32 &&
-	       (uint32_t)holder->process <= INT32_MAX &&
-	       !ki_process_alive((int)(uint32_t)holder->process, holder->start);
 }
 
 /* Whether the table says that the one who holds the key's lock is dead. */
@@ -167,7 +132,9 @@ static int holder_is_dead(struct ki_lock_file *file, const struct kiln_key *key)
 	err = ki_pread_all(sys, fd, &holder, sizeof(holder), offset_of(key));
 	(void)sys->close(sys, fd);
 	return !err && holder.digest_low == key->digest_low &&
-	       holder.digest_high == key->digest_high && is_dead(file, &holder);
+	       holder.digest_high == key->digest_high &&
+	       ki_process_is_dead(sys, &file->self, holder.process,
+				  holder.start);
 }
 
 static void note_holder(struct ki_lock_file *file, int fd,
@@ -175,9 +142,10 @@ static void note_holder(struct ki_lock_file *file, int fd,
 {
 	struct holder holder = { .digest_low = key->digest_low,
 				 .digest_high = key->digest_high,
-				 .process = self(file) };
+				 .process = ki_process_name(file->sys,
+							    &file->self) };
 
-	holder.start = file->process_start;
+	holder.start = file->self.start;
 	(void)ki_pwrite_all(file->sys, fd, &holder, sizeof(holder),
 			    offset_of(key));
 }

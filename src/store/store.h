@@ -106,9 +106,8 @@ struct ki_lock_file {
 	const char *path;
 	const char *directory; /* to be made if it is gone; may be NULL */
 	uint32_t flags;	       /* KILN_OPEN_SHARED */
-	/* Atomic.  Filled in as needed. */
-	_Atomic uint64_t process;
-	_Atomic uint64_t process_start;
+	/* Atomic. */
+	struct ki_process self;
 };
 
 struct ki_lock {

@@ -173,6 +173,35 @@ int ki_boot_id(const struct ki_sys *sys, uint8_t out[16])
 	return n_digits ? 0 : -ENODATA;
 }
 
+uint64_t ki_process_name(const struct ki_sys *sys, struct ki_process *self)
+{
+	uint64_t name = self->name, start, where[3] = { 0 };
+	struct ki_file_info info;
+
+	if (name)
+		return name;
+	start = ki_process_start(ki_process_id());
+	if (!start || ki_boot_id(sys, (uint8_t *)where) ||
+	    sys->stat(sys, "/proc/self/ns/pid", &info))
+		return 0;
+	where[2] = info.inode;
+	name = ki_xxh3_64(where, sizeof(where)) << 32 |
+	       (uint32_t)ki_process_id();
+	self->start = start;
+	self->name = name;
+	return name;
+}
+
+int ki_process_is_dead(const struct ki_sys *sys, struct ki_process *self,
+		       uint64_t name, uint64_t start)
+{
+	uint64_t me = ki_process_name(sys, self);
+
+	return me && name && name >> 32 == me >> 32 &&
+	       (uint32_t)name <= INT32_MAX &&
+	       !ki_process_alive((int)(uint32_t)name, start);
+}
+
 static int read_number(const struct ki_sys *sys, const char *path,
 		       uint64_t *out_value)
 {

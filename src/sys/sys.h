@@ -206,6 +206,24 @@ int ki_process_id(void);
 uint64_t ki_process_start(int pid);
 /* Whether the process with this id and start time still runs. */
 int ki_process_alive(int pid, uint64_t start);
+
+/*
+ * A process by a name that can be left in files for others to ask about:
+ * numbers of processes mean something in one namespace of one machine, as long
+ * as it runs.  Zeros at first, then filled in as needed.
+ */
+struct ki_process {
+	/* Atomic. */
+	_Atomic uint64_t name; /* where its number means something 32, pid 32 */
+	_Atomic uint64_t start;
+};
+/* Of this one; 0: it cannot be known, or not at the moment. */
+uint64_t ki_process_name(const struct ki_sys *sys, struct ki_process *self);
+/* Whether the one that left this is gone.  Nobody is for those who do not know
+   where they are themselves, nor is one of another place. */
+int ki_process_is_dead(const struct ki_sys *sys, struct ki_process *self,
+		       uint64_t name, uint64_t start);
+
 uint32_t ki_user_id(void);
 uint32_t ki_group_id(void);
 /* Whether `gid` is a group of which only this user is a member. */

@@ -127,6 +127,31 @@ static void a_dead_process_is_not_alive(void **state)
 	assert_false(ki_process_alive(child, start));
 }
 
+static int stat_nothing(const struct ki_sys *table, const char *path,
+			struct ki_file_info *out_info)
+{
+	return -EACCES;
+}
+
+static void nobody_is_dead_for_who_cannot_know(void **state)
+{
+	const uint64_t elsewhere = (uint64_t)1 << 40;
+	struct ki_process self = { 0 }, lost = { 0 };
+	struct ki_sys table = ki_sys_posix;
+	uint64_t name = ki_process_name(sys, &self);
+
+	assert_int_equal((uint32_t)name, getpid());
+	assert_false(ki_process_is_dead(sys, &self, name, self.start));
+	assert_true(ki_process_is_dead(sys, &self, name, self.start + 1));
+	assert_false(ki_process_is_dead(sys, &self, name ^ elsewhere,
+					self.start + 1));
+	assert_false(ki_process_is_dead(sys, &self, 0, 1));
+
+	table.stat = stat_nothing;
+	assert_int_equal(ki_process_name(&table, &lost), 0);
+	assert_false(ki_process_is_dead(&table, &lost, name, self.start + 1));
+}
+
 static void reading_a_fifo_does_not_block(void **state)
 {
 	char *directory = harness_directory();
@@ -238,6 +263,7 @@ int main(void)
 		cmocka_unit_test(
 			a_fork_changes_the_generation_in_the_child_only),
 		cmocka_unit_test(a_dead_process_is_not_alive),
+		cmocka_unit_test(nobody_is_dead_for_who_cannot_know),
 		cmocka_unit_test(reading_a_fifo_does_not_block),
 		cmocka_unit_test(missing_parents_are_made),
 		cmocka_unit_test(a_new_name_takes_no_place_that_is_taken),

@@ -82,7 +82,7 @@ struct log_limits {
 };
 
 struct log_builder {
-	_Atomic uint64_t process;  /* namespace of pids 32, pid 32; 0: free */
+	_Atomic uint64_t process;  /* as in struct ki_process; 0: free */
 	_Atomic uint64_t start;	   /* clock ticks since boot */
 	_Atomic uint64_t begun_ns; /* monotonic; 0: builds nothing now */
 	_Atomic uint64_t handle;   /* tells those of a process apart */

@@ -94,51 +94,26 @@ void ki_log_build_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 
 /* ---- Who is building ------------------------------------------------- */
 
-/* In the index a process stands with its namespace of pids and its start.
-   Nobody has 0, which says that it cannot be known, or not at the moment. */
-static uint64_t self(struct ki_log *log)
-{
-	const struct ki_sys *sys = log->sys;
-	struct ki_file_info info;
-	uint64_t process = log->process, start;
-
-	if (process)
-		return process;
-	process = (uint64_t)ki_process_id();
-	start = ki_process_start((int)process);
-	if (!start || sys->stat(sys, "/proc/self/ns/pid", &info))
-		return 0;
-	process |= info.inode << 32;
-	log->process_start = start;
-	log->process = process;
-	return process;
-}
-
-/* Numbers of processes mean nothing in another namespace, nor to those who do
-   not know their own: those live. */
-static int is_alive(struct ki_log *log, uint64_t process, uint64_t start)
-{
-	uint64_t me = self(log);
-
-	return !me || process >> 32 != me >> 32 ||
-	       (uint32_t)process > INT32_MAX ||
-	       ki_process_alive((int)(uint32_t)process, start);
-}
-
 #define BUILD_NS_MAX ((uint64_t)600 * 1000000000)
 
 static int is_own_builder(const struct ki_log *log,
 			  const struct log_builder *builder)
 {
-	return builder->process == log->process &&
-	       builder->start == log->process_start &&
+	return builder->process == log->locks.self.name &&
+	       builder->start == log->locks.self.start &&
 	       builder->handle == (uintptr_t)log;
+}
+
+static int is_dead(struct ki_log *log, const struct log_builder *builder)
+{
+	return ki_process_is_dead(log->sys, &log->locks.self, builder->process,
+				  builder->start);
 }
 
 static struct log_builder *own_builder(struct ki_log *log,
 				       struct log_header *header)
 {
-	const uint64_t process = self(log);
+	const uint64_t process = ki_process_name(log->sys, &log->locks.self);
 	int i, second;
 
 	if (!process)
@@ -153,14 +128,13 @@ static struct log_builder *own_builder(struct ki_log *log,
 			struct log_builder *builder = &header->builders[i];
 			uint64_t other = builder->process;
 
-			if (other &&
-			    (!second || is_alive(log, other, builder->start)))
+			if (other && (!second || !is_dead(log, builder)))
 				continue;
 			if (!atomic_compare_exchange_strong(&builder->process,
 							    &other, process))
 				continue;
 			builder->begun_ns = 0;
-			builder->start = log->process_start;
+			builder->start = log->locks.self.start;
 			builder->handle = (uintptr_t)log;
 			return builder;
 		}
@@ -200,12 +174,10 @@ unsigned ki_log_builds_now(struct kiln_tier *tier)
 		index = NULL;
 	for (i = 0; index && i < LOG_BUILDERS; i++) {
 		struct log_builder *builder = &index->header->builders[i];
-		uint64_t process = builder->process;
 		uint64_t begun_ns = builder->begun_ns;
 
-		n += process && begun_ns && begun_ns <= now_ns &&
-		     now_ns - begun_ns < BUILD_NS_MAX &&
-		     is_alive(log, process, builder->start);
+		n += builder->process && begun_ns && begun_ns <= now_ns &&
+		     now_ns - begun_ns < BUILD_NS_MAX && !is_dead(log, builder);
 	}
 	ki_log_leave(log, stripe);
 	return n;
@@ -217,7 +189,7 @@ void ki_log_forget_builder(struct ki_log *log)
 	int i;
 
 	/* Who never asked who it is has built nothing. */
-	if (!log->process || !index || !ki_log_is_mapped(index) ||
+	if (!log->locks.self.name || !index || !ki_log_is_mapped(index) ||
 	    !index->writable)
 		return;
 	for (i = 0; i < LOG_BUILDERS; i++) {

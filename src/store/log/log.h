@@ -216,8 +216,6 @@ struct ki_log {
 	/* Asked for when they are needed first. */
 	_Atomic int knows_boot;
 	_Atomic uint64_t boot_id[2];
-	_Atomic uint64_t process; /* pid namespace 32, pid 32 */
-	_Atomic uint64_t process_start;
 	_Atomic int unplaced; /* enum log_unplaced */
 	_Atomic unsigned n_building;
 	_Atomic unsigned grow_pause;   /* puts until growing is tried again */
