@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "front/neo.h"
+
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char *const NONE[] = { NULL };
@@ -224,50 +226,12 @@ static const char *const OCLGRIND_PLACE[] = { "OCLGRIND_LOG",
 
 /* ---- Intel's NEO ----------------------------------------------------- */
 
-static const struct ki_part NEO_PARTS[] = {
-	{ KI_PART_LIBRARY,
-	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
-	  "libigc.so.",
-	  "",
-	  1 },
-	{ KI_PART_LIBRARY,
-	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
-	  "libigdfcl.so.",
-	  "",
-	  1 },
-	{ KI_PART_LIBRARY,
-	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
-	  "libopencl-clang.so.",
-	  "",
-	  0 },
-	{ KI_PART_LIBRARY,
-	  { "@/..", "@", "/usr/lib/x86_64-linux-gnu" },
-	  "libiga64.so.",
-	  "",
-	  0 },
-};
-static const char *const NEO_CODE[] = { "IGC_VISAOptions",
-					"IGC_VCOptions",
-					"IGC_VCApiOptions",
-					"IGC_EnableZEBinary",
-					"IGC_ForceOCLSIMDWidth",
-					"IGC_OCLSIMD16SelectionMask",
-					"IGC_DisableOCLSIMD16",
-					"IGC_TotalGRFNum",
-					"IGC_ForceFastestSIMD",
-					"FORCE_OPENCL_VERSION",
-					"ForceOCLVersion",
-					"OverrideGpuAddressSpace",
-					NULL };
 static const char *const NEO_PLACE[] = {
 	"NEO_CACHE_PERSISTENT", "NEO_CACHE_DIR",
 	"NEO_CACHE_MAX_SIZE",	"cl_cache_dir",
 	"XDG_CACHE_HOME",	"HOME",
 	"ZE_AFFINITY_MASK",	NULL
 };
-static const char *const NEO_REFUSED[] = { "NEOReadDebugKeys",
-					   "IGC_ShaderDumpEnable",
-					   "IGC_ShaderOverride", NULL };
 
 /* ---- The stand-in of the tests --------------------------------------- */
 
@@ -344,13 +308,13 @@ static const struct ki_cl_driver_row ROWS[] = {
 	  OCLGRIND_REFUSED,
 	  "/remapped",
 	  OCLGRIND_NEEDED },
-	{ { "neo", 1, 0, 0, NEO_CODE, NEO_PLACE },
+	{ { "neo", 1, 0, 0, ki_neo_code_variables, NEO_PLACE },
 	  "libigdrcl.so",
 	  "Intel(R) OpenCL HD Graphics",
-	  NEO_PARTS,
-	  LENGTH(NEO_PARTS),
+	  ki_neo_parts,
+	  KI_NEO_PARTS,
 	  NONE,
-	  NEO_REFUSED,
+	  ki_neo_refused_variables,
 	  NULL,
 	  NULL },
 	{ { "kiln-test", 1, 1, 0, TEST_CODE, TEST_PLACE },

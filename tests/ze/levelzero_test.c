@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The proxy driver in a program that nobody changed (calls.c), through the
+ * system's loader, over the stand-in.  What counts is that the program is told
+ * the same natively, cold and warm; what the driver was asked tells that warm
+ * was warm.
+ */
+
+#include "harness/harness.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#include "sys/sys.h"
+
+#define ARGUMENTS_MAX 32
+#define WAIT_NS	      ((uint64_t)20 * 1000 * 1000 * 1000)
+
+static const char *calls, *ours, *stand_in; /* paths */
+static char *spirv;
+
+/* ---- Running ------------------------------------------------------------------ */
+
+struct place {
+	char *directory; /* of one test */
+	char *output;
+	char *asked;
+	char *log;
+};
+
+struct asked {
+	unsigned n_spirv;
+	unsigned n_native;
+	unsigned n_fetch;
+};
+
+static struct place place_new(void)
+{
+	struct place place = { .directory = harness_directory() };
+
+	place.output = harness_path(place.directory, "output");
+	place.asked = harness_path(place.directory, "asked");
+	place.log = harness_path(place.directory, "log");
+	return place;
+}
+
+static void place_free(struct place *place)
+{
+	harness_remove(place->directory);
+	free(place->output);
+	free(place->asked);
+	free(place->log);
+	free(place->directory);
+}
+
+/* "NAME=VALUE NAME=VALUE". */
+static void set_all(const char *settings)
+{
+	char *copy = strdup(settings ? settings : ""), *each, *rest = copy;
+
+	while ((each = strsep(&rest, " ")))
+		if (strchr(each, '='))
+			putenv(strdup(each));
+	free(copy);
+}
+
+static void set_up(const struct place *place, const char *driver,
+		   const char *settings)
+{
+	char *store;
+
+	if (asprintf(&store, "log:%s/store", place->directory) < 0)
+		_exit(126);
+	setenv("HOME", place->directory, 1);
+	unsetenv("XDG_CACHE_HOME");
+	unsetenv("XDG_CONFIG_HOME");
+	unsetenv("KILN_DISABLE");
+	setenv("KILN_STORE", store, 1);
+	setenv("KILN_LOG", place->log, 1);
+	setenv("KILN_TRACE", "1", 1);
+	setenv("KILN_ZE_DRIVER", stand_in, 1);
+	setenv("ZE_ENABLE_ALT_DRIVERS", driver, 1);
+	setenv("KILN_TEST_ZE_CALLS", place->asked, 1);
+	setenv("KILN_TEST_ZE_QUICK", "1", 1);
+	set_all(settings);
+	if (getenv("REALLY"))
+		unsetenv("KILN_TEST_ZE_QUICK");
+}
+
+/* calls run OUTPUT SPIRV SCRIPT... */
+static void become(const struct place *place, const char *scripts)
+{
+	char *arguments[ARGUMENTS_MAX] = { (char *)(uintptr_t)calls, "run",
+					   place->output, spirv };
+	char *rest = strdup(scripts);
+	int n = 4;
+
+	while (n + 1 < ARGUMENTS_MAX && (arguments[n] = strsep(&rest, " ")))
+		n++;
+	execv(calls, arguments);
+	_exit(127);
+}
+
+/* How many entries the store has that can be listed. */
+static unsigned count_entries(const struct place *place)
+{
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_options options;
+	struct kiln_entry entry;
+	struct kiln *kiln;
+	unsigned n = 0;
+	char *url;
+
+	if (asprintf(&url, "log:%s/store", place->directory) < 0)
+		return 0;
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.flags = KILN_OPEN_READONLY;
+	if (!kiln_open(&options, &kiln)) {
+		while (!kiln_list(kiln, &cursor, &entry)) {
+			n++;
+			kiln_entry_fini(&entry);
+		}
+		kiln_close(kiln);
+	}
+	free(url);
+	return n;
+}
+
+/* The program holds still meanwhile: entries come beside it. */
+static void wait_for_entries(const struct place *place, unsigned n)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	uint64_t end = sys->monotonic_ns(sys) + WAIT_NS;
+
+	while (count_entries(place) < n && sys->monotonic_ns(sys) < end)
+		ki_thread_yield();
+}
+
+static void drain(int fd)
+{
+	char bytes[4096];
+
+	while (read(fd, bytes, sizeof(bytes)) > 0)
+		;
+}
+
+/* Run the program to its end, held until there are n entries.  What it wrote,
+   from malloc(); what the driver was asked. */
+static char *run(const struct place *place, const char *driver,
+		 const char *settings, const char *scripts, unsigned n_entries,
+		 struct asked *out_asked)
+{
+	int in[2], out[2], status = -1;
+	char *text, *line, *rest;
+	pid_t child;
+
+	unlink(place->output);
+	unlink(place->asked);
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	child = fork();
+	if (!child) {
+		dup2(in[0], STDIN_FILENO);
+		dup2(out[1], STDOUT_FILENO);
+		set_up(place, driver, settings);
+		become(place, scripts);
+	}
+	close(in[0]);
+	close(out[1]);
+	drain(out[0]);
+	if (n_entries)
+		wait_for_entries(place, n_entries);
+	close(in[1]);
+	waitpid(child, &status, 0);
+	close(out[0]);
+	assert_int_equal(status, 0);
+
+	*out_asked = (struct asked){ 0 };
+	rest = text = harness_read(place->asked, NULL);
+	while (rest && (line = strsep(&rest, "\n"))) {
+		out_asked->n_spirv += !strncmp(line, "spirv", 5);
+		out_asked->n_native += !strncmp(line, "native", 6);
+		out_asked->n_fetch += !strncmp(line, "fetch", 5);
+	}
+	free(text);
+	return harness_read(place->output, NULL);
+}
+
+/* ---- Cold and warm are alike ---------------------------------------------------- */
+
+struct row {
+	const char *name;
+	const char *scripts;
+	unsigned n_entries; /* after the cold run */
+	unsigned n_spirv;   /* that the driver compiles when warm */
+	unsigned n_native;  /* that it is given, when warm */
+	const char *settings;
+};
+
+static const struct row rows[] = {
+	{ "one module", "one", 1, 0, 1, NULL },
+	{ "flags, and empty flags", "flags", 2, 0, 2, NULL },
+	{ "constants, one of which is none", "constants", 3, 1, 3, NULL },
+	{ "several modules at once", "program", 3, 0, 3, NULL },
+	{ "a module that does not compile", "garbage", 0, 1, 0, NULL },
+	{ "what is no SPIR-V", "native", 1, 0, 3, NULL },
+	{ "an extension that nobody knows", "unknown", 0, 1, 0, NULL },
+	{ "three devices, two of them alike", "each-device", 2, 0, 3, NULL },
+	{ "wrong arguments", "wrong", 0, 0, 0, NULL },
+	{ "with and without a log", "without-log", 1, 0, 2, NULL },
+	{ "destroyed at once", "destroy-at-once", 1, 0, 1, NULL },
+	{ "destroyed with its context", "destroy-context", 1, 0, 1, NULL },
+	{ "several threads", "threads", 4, 0, 4, NULL },
+	{ "a forked child", "forked", 1, 1, 1, NULL },
+	{ "all in one program",
+	  "one flags constants garbage native unknown each-device wrong "
+	  "without-log threads program",
+	  11, 3, 21, NULL },
+	{ "compiled in earnest", "one constants program", 7, 1, 7, "REALLY=1" },
+};
+
+static void check_row(const struct row *row)
+{
+	struct place place = place_new();
+	char *native, *cold, *warm;
+	struct asked asked;
+
+	native = run(&place, stand_in, row->settings, row->scripts, 0, &asked);
+	cold = run(&place, ours, row->settings, row->scripts, row->n_entries,
+		   &asked);
+	assert_int_equal(count_entries(&place), row->n_entries);
+	warm = run(&place, ours, row->settings, row->scripts, 0, &asked);
+	assert_non_null(native);
+	assert_string_equal(cold, native);
+	assert_string_equal(warm, native);
+	assert_int_equal(asked.n_spirv, row->n_spirv);
+	assert_int_equal(asked.n_native, row->n_native);
+	free(native);
+	free(cold);
+	free(warm);
+	place_free(&place);
+}
+
+static void a_program_is_told_the_same_cold_and_warm(void **state)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		print_message("# %s\n", rows[i].name);
+		check_row(&rows[i]);
+	}
+}
+
+/* ---- What the store has is not always good --------------------------------------- */
+
+static void a_refused_binary_is_built_again_and_replaced(void **state)
+{
+	struct place place = place_new();
+	char *native, *text;
+	struct asked asked;
+
+	native = run(&place, stand_in, NULL, "one", 0, &asked);
+	free(run(&place, ours, NULL, "one", 1, &asked));
+	text = run(&place, ours, "KILN_TEST_ZE_REFUSE=1", "one", 1, &asked);
+	assert_string_equal(text, native);
+	assert_int_equal(asked.n_native, 1);
+	assert_int_equal(asked.n_spirv, 1);
+	free(text);
+	text = run(&place, ours, NULL, "one", 0, &asked);
+	assert_string_equal(text, native);
+	assert_int_equal(asked.n_spirv, 0);
+	free(text);
+	free(native);
+	place_free(&place);
+}
+
+/* ---- What must lead to another entry, or to none ---------------------------------- */
+
+struct other {
+	const char *name;
+	const char *settings;
+	unsigned n_entries; /* after a run with them, over one without */
+};
+
+static const struct other others[] = {
+	{ "a variable that changes code", "KILN_TEST_ZE_CODE=x", 2 },
+	{ "a variable of the compiler that nobody knows", "IGC_Surprise=1", 1 },
+	{ "a variable that switches on a tool", "KILN_TEST_ZE_TOOL=1", 1 },
+	{ "caching is off", "KILN_DISABLE=1", 1 },
+	{ "a wrong setting", "KILN_MEMORY=much", 1 },
+};
+
+static void what_may_change_code_is_no_hit(void **state)
+{
+	struct place place = place_new();
+	char *native, *text;
+	struct asked asked;
+	size_t i;
+
+	free(run(&place, ours, NULL, "one", 1, &asked));
+	for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		print_message("# %s\n", others[i].name);
+		native = run(&place, stand_in, others[i].settings, "one", 0,
+			     &asked);
+		text = run(&place, ours, others[i].settings, "one",
+			   others[i].n_entries, &asked);
+		assert_string_equal(text, native);
+		assert_int_equal(asked.n_spirv, 1);
+		assert_int_equal(asked.n_native, 0);
+		free(native);
+		free(text);
+	}
+	assert_int_equal(count_entries(&place), 2);
+	place_free(&place);
+}
+
+/* ---- Entries ------------------------------------------------------------------------ */
+
+static void an_entry_is_the_drivers_binary_with_its_log(void **state)
+{
+	struct place place = place_new();
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_options options;
+	struct kiln_field kind;
+	struct kiln_entry entry;
+	struct asked asked;
+	struct kiln *kiln;
+	const void *data;
+	char *url;
+	size_t size;
+
+	free(run(&place, ours, NULL, "one", 1, &asked));
+	assert_int_equal(asked.n_fetch, 2); /* the program's, and ours */
+	assert_true(asprintf(&url, "log:%s/store", place.directory) > 0);
+	kiln_options_init(&options);
+	options.store_url = url;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	assert_int_equal(kiln_list(kiln, &cursor, &entry), KILN_OK);
+	assert_int_equal(kiln_record_find(kiln_blob_data(entry.record),
+					  kiln_blob_size(entry.record), "kind",
+					  &kind),
+			 KILN_OK);
+	assert_memory_equal(kind.data, "levelzero module 1", kind.size);
+	assert_int_equal(kiln_metadata_find(kiln_blob_data(entry.metadata),
+					    kiln_blob_size(entry.metadata),
+					    KILN_META_FRONT, &data, &size),
+			 KILN_OK);
+	assert_int_equal(size, 9);
+	assert_memory_equal(data, "levelzero", 9);
+	assert_int_equal(kiln_metadata_find(kiln_blob_data(entry.metadata),
+					    kiln_blob_size(entry.metadata),
+					    KILN_META_BUILD_LOG, &data, &size),
+			 KILN_OK);
+	assert_string_equal(data, "copied for tgllp, options ''\n");
+	kiln_entry_fini(&entry);
+	kiln_close(kiln);
+	free(url);
+	place_free(&place);
+}
+
+/* ---- Without a driver --------------------------------------------------------------- */
+
+static void a_driver_that_is_not_there_is_as_if_it_were_not_named(void **state)
+{
+	struct place place = place_new();
+	static const char *const drivers[] = { "libnothing.so", NULL };
+	int statuses[2], i;
+	pid_t child;
+
+	for (i = 0; i < 2; i++) {
+		child = fork();
+		if (!child) {
+			set_up(&place, drivers[i] ? drivers[i] : ours,
+			       "KILN_ZE_DRIVER=libnothing.so");
+			become(&place, "one");
+		}
+		waitpid(child, &statuses[i], 0);
+	}
+	assert_int_equal(WEXITSTATUS(statuses[0]), 3);
+	assert_int_equal(statuses[1], statuses[0]);
+	place_free(&place);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_program_is_told_the_same_cold_and_warm),
+		cmocka_unit_test(a_refused_binary_is_built_again_and_replaced),
+		cmocka_unit_test(what_may_change_code_is_no_hit),
+		cmocka_unit_test(an_entry_is_the_drivers_binary_with_its_log),
+		cmocka_unit_test(
+			a_driver_that_is_not_there_is_as_if_it_were_not_named),
+	};
+	char *directory, *command;
+	int status;
+
+	assert_int_equal(argc, 4);
+	calls = argv[1];
+	ours = argv[2];
+	stand_in = argv[3];
+	directory = harness_directory();
+	spirv = harness_path(directory, "add.spv");
+	assert_true(asprintf(&command, "%s spirv %s >/dev/null", calls, spirv) >
+		    0);
+	assert_int_equal(system(command), 0);
+	status = cmocka_run_group_tests(tests, NULL, NULL);
+	harness_remove(directory);
+	return status;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Modules.  A native binary is "KZE1", the device's id, how many parts, and of
+ * each its size and what the compiler made.  A module from a binary has an
+ * empty log; one that was compiled has what the compiler said.
+ */
+
+#include "standin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAGIC	     0x31455a4bu
+#define HEADER_BYTES 12
+
+enum { SPIRV_MAGIC = 0x07230203, OP_SPEC_CONSTANT = 50, OP_DECORATE = 71 };
+
+struct _ze_module_handle_t {
+	struct bytes binary;
+};
+struct _ze_module_build_log_handle_t {
+	struct bytes text;
+};
+
+static int is_on(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value && strcmp(value, "0") != 0;
+}
+
+/* ---- Specialization ---------------------------------------------------------- */
+
+/* A real driver has the compiler do this. */
+static void specialize(uint32_t *words, size_t n, uint32_t id, uint32_t value)
+{
+	uint32_t target = 0, size;
+	size_t i;
+
+	for (i = 5; i < n; i += size) {
+		uint32_t code = words[i] & 0xffff;
+
+		size = words[i] >> 16;
+		if (!size || i + size > n)
+			return;
+		if (code == OP_DECORATE && size == 4 && words[i + 2] == 1 &&
+		    words[i + 3] == id)
+			target = words[i + 1];
+		if (code == OP_SPEC_CONSTANT && target &&
+		    words[i + 2] == target)
+			words[i + 3] = value;
+	}
+}
+
+static void *specialized(const void *il, size_t size,
+			 const ze_module_constants_t *constants)
+{
+	uint32_t *copy = malloc(size + 1), i;
+
+	if (!copy)
+		abort();
+	memcpy(copy, il, size);
+	for (i = 0; constants && i < constants->numConstants; i++)
+		specialize(copy, size / 4, constants->pConstantIds[i],
+			   *(const uint32_t *)constants->pConstantValues[i]);
+	return copy;
+}
+
+/* ---- Making ------------------------------------------------------------------- */
+
+static ze_result_t add_part(const struct _ze_device_handle_t *device,
+			    const void *il, size_t size, const char *flags,
+			    const ze_module_constants_t *constants,
+			    struct bytes *binary, struct bytes *log)
+{
+	const char *code = getenv("KILN_TEST_ZE_CODE");
+	struct bytes part = { 0 };
+	void *copy = specialized(il, size, constants);
+	int failed;
+
+	note("spirv", size);
+	failed = compile(copy, size, flags, device->target, &part, log);
+	free(copy);
+	if (!failed && code)
+		bytes_add(&part, code, strlen(code));
+	if (!failed) {
+		bytes_add_u32(binary, (uint32_t)part.size);
+		bytes_add(binary, part.data, part.size);
+	}
+	free(part.data);
+	return failed ? ZE_RESULT_ERROR_MODULE_BUILD_FAILURE
+		      : ZE_RESULT_SUCCESS;
+}
+
+static ze_result_t from_spirv(const struct _ze_device_handle_t *device,
+			      const ze_module_desc_t *desc,
+			      struct bytes *binary, struct bytes *log)
+{
+	const ze_module_program_exp_desc_t *program = desc->pNext;
+	ze_result_t result = ZE_RESULT_SUCCESS;
+	uint32_t i;
+
+	if (program &&
+	    program->stype != ZE_STRUCTURE_TYPE_MODULE_PROGRAM_EXP_DESC)
+		program = NULL;
+	bytes_add_u32(binary, MAGIC);
+	bytes_add_u32(binary, device->id);
+	bytes_add_u32(binary, program ? program->count : 1);
+	if (!program)
+		return add_part(device, desc->pInputModule, desc->inputSize,
+				desc->pBuildFlags, desc->pConstants, binary,
+				log);
+	for (i = 0; i < program->count && !result; i++)
+		result = add_part(
+			device, program->pInputModules[i],
+			program->inputSizes[i],
+			program->pBuildFlags ? program->pBuildFlags[i] : NULL,
+			program->pConstants ? program->pConstants[i] : NULL,
+			binary, log);
+	return result;
+}
+
+static ze_result_t from_native(const struct _ze_device_handle_t *device,
+			       const ze_module_desc_t *desc,
+			       struct bytes *binary)
+{
+	uint32_t header[3];
+
+	note("native", desc->inputSize);
+	if (desc->inputSize < HEADER_BYTES || is_on("KILN_TEST_ZE_REFUSE"))
+		return ZE_RESULT_ERROR_INVALID_NATIVE_BINARY;
+	memcpy(header, desc->pInputModule, sizeof(header));
+	if (header[0] != MAGIC || header[1] != device->id)
+		return ZE_RESULT_ERROR_INVALID_NATIVE_BINARY;
+	bytes_add(binary, desc->pInputModule, desc->inputSize);
+	return ZE_RESULT_SUCCESS;
+}
+
+/* The log is made in all cases, as NEO does. */
+static ze_result_t create(ze_context_handle_t context,
+			  ze_device_handle_t handle,
+			  const ze_module_desc_t *desc,
+			  ze_module_handle_t *out_module,
+			  ze_module_build_log_handle_t *out_log)
+{
+	const struct _ze_device_handle_t *device = device_of(handle);
+	struct bytes binary = { 0 }, log = { 0 };
+	ze_result_t result;
+
+	if (!device)
+		return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+	if (!desc || !out_module)
+		return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+	if (!desc->pInputModule && !desc->pNext)
+		return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+	result = desc->format == ZE_MODULE_FORMAT_NATIVE
+			 ? from_native(device, desc, &binary)
+			 : from_spirv(device, desc, &binary, &log);
+	if (!result) {
+		*out_module = calloc(1, sizeof(**out_module));
+		(*out_module)->binary = binary;
+		binary = (struct bytes){ 0 };
+	}
+	if (out_log) {
+		*out_log = calloc(1, sizeof(**out_log));
+		(*out_log)->text = log;
+		log = (struct bytes){ 0 };
+	}
+	free(binary.data);
+	free(log.data);
+	return result;
+}
+
+static ze_result_t destroy(ze_module_handle_t module)
+{
+	/* Whoever reads it afterwards is to be seen. */
+	memset(module->binary.data, 0xdd, module->binary.size);
+	free(module->binary.data);
+	free(module);
+	return ZE_RESULT_SUCCESS;
+}
+
+static ze_result_t get_binary(ze_module_handle_t module, size_t *size,
+			      uint8_t *data)
+{
+	if (data) {
+		note("fetch", module->binary.size);
+		memcpy(data, module->binary.data, module->binary.size);
+	}
+	*size = module->binary.size;
+	return ZE_RESULT_SUCCESS;
+}
+
+void fill_modules(ze_module_dditable_t *table)
+{
+	table->pfnCreate = create;
+	table->pfnDestroy = destroy;
+	table->pfnGetNativeBinary = get_binary;
+}
+
+/* ---- Logs ---------------------------------------------------------------------- */
+
+static ze_result_t log_destroy(ze_module_build_log_handle_t log)
+{
+	free(log->text.data);
+	free(log);
+	return ZE_RESULT_SUCCESS;
+}
+
+static ze_result_t log_string(ze_module_build_log_handle_t log, size_t *size,
+			      char *text)
+{
+	if (text) {
+		if (log->text.size)
+			memcpy(text, log->text.data, log->text.size);
+		text[log->text.size] = '\0';
+	}
+	*size = log->text.size + 1;
+	return ZE_RESULT_SUCCESS;
+}
+
+void fill_logs(ze_module_build_log_dditable_t *table)
+{
+	table->pfnDestroy = log_destroy;
+	table->pfnGetString = log_string;
+}
