@@ -469,7 +469,7 @@ static uint32_t find_place(struct store *store, uint64_t *out_slot)
 	struct kiln_key *key = test_key(KEY);
 	struct log_found found = { 0 };
 
-	assert_int_equal(ki_log_find(log, log->index, key, &found), KILN_OK);
+	assert_int_equal(ki_log_find(log, store_index(store), key, &found), KILN_OK);
 	ki_log_view_close(&found.view);
 	kiln_key_free(key);
 	ki_log_leave(log, stripe);
@@ -479,9 +479,7 @@ static uint32_t find_place(struct store *store, uint64_t *out_slot)
 
 static uint32_t newest_of(struct store *store)
 {
-	struct ki_log *log = (struct ki_log *)store->tier;
-
-	return (uint32_t)log->index->header->next_number - 1;
+	return (uint32_t)store_index(store)->header->next_number - 1;
 }
 
 static int has_segment(struct store *store, uint32_t number)
@@ -641,7 +639,7 @@ static void let_rest(const char *path, time_t seconds)
 /* As a full bucket would take it. */
 static void lose_word(struct store *store)
 {
-	struct log_index *index = ((struct ki_log *)store->tier)->index;
+	struct log_index *index = store_index(store);
 	uint64_t slot;
 
 	(void)find_place(store, &slot);
@@ -802,7 +800,7 @@ static void no_two_records_have_one_place_in_the_order(void **state)
 
 	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
 	store_reopen(&store);
-	header = ((struct ki_log *)store.tier)->index->header;
+	header = store_index(&store)->header;
 	header->tail = log_tail_word(log_tail_segment(header->tail), 0);
 	assert_int_equal(store_put(&store, KEY, LARGE, KILN_PUT_REPLACE),
 			 KILN_OK);
@@ -821,12 +819,12 @@ static uint64_t looked_at; /* where in its file the record lies */
 
 static void grow(struct store *store)
 {
-	struct log_index *index = ((struct ki_log *)store->tier)->index;
+	struct log_index *index = store_index(store);
 	uint64_t n_buckets = index->n_buckets;
 
 	index->header->n_entries = n_buckets * LOG_WORDS;
 	assert_int_equal(store_put(store, next_key++, SMALL, 0), KILN_OK);
-	index = ((struct ki_log *)store->tier)->index;
+	index = store_index(store);
 	assert_int_equal(index->n_buckets, 2 * n_buckets);
 }
 
@@ -848,7 +846,7 @@ static ssize_t look_held_up(const struct ki_sys *sys, int fd, void *data,
 /* A word of another key with this one's tag: each look reads its record. */
 static void add_a_word_to_look_at(struct store *store)
 {
-	struct log_index *index = ((struct ki_log *)store->tier)->index;
+	struct log_index *index = store_index(store);
 	struct kiln_key *key = test_key(KEY);
 	uint64_t slots[2], slot = 0, word;
 

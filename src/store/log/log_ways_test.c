@@ -19,7 +19,7 @@
 
 static struct log_index *index_of(struct store *store)
 {
-	return ((struct ki_log *)store->tier)->index;
+	return store_index(store);
 }
 
 static enum kiln_status get_blob(struct store *store, unsigned number,
@@ -74,6 +74,7 @@ static void guests_and_shared_stores_check_every_hit(void **state)
 		struct kiln_blob *blob = NULL;
 
 		assert_int_equal(store_put(&store, 1, 1000, 0), KILN_OK);
+		(void)index_of(&other);
 		assert_int_equal(store_get(&other, 1, 1000), KILN_OK);
 		flip_value(&store, 1, 1000);
 		assert_int_equal(get_blob(&other, 1, &blob), rows[i].status);
@@ -120,6 +121,7 @@ static void values_are_mapped_or_read_as_was_asked_for(void **state)
 		struct store other = store_beside(&store, rows[i].flags);
 		struct kiln_blob *blob;
 
+		(void)index_of(&other); /* the first look maps nothing */
 		assert_int_equal(get_blob(&other, 1, &blob), KILN_OK);
 		assert_int_equal(is_in_a_segment(kiln_blob_data(blob)),
 				 rows[i].is_mapped);
