@@ -49,7 +49,7 @@ struct table {
 };
 
 extern const struct table table_kiln, table_map, table_khash, table_lfht,
-	table_tbb, table_cuckoo;
+	table_tbb, table_cuckoo, table_bare;
 
 /* ---- What the peers keep ------------------------------------------------- */
 
