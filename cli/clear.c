@@ -25,9 +25,7 @@ static int print(const struct ki_command *command,
 
 	ki_bytes_init(&out);
 	if (ki_given(command, KI_OPTION_JSON)) {
-		ki_json_begin(&json, &out);
-		ki_json_object(&json, NULL);
-		ki_json_number(&json, "schema", 1);
+		ki_out_json(&out, &json);
 		ki_json_number(&json, "entries_removed", removed->n_entries);
 		ki_json_number(&json, "hidden_removed", removed->n_hidden);
 		ki_json_number(&json, "bytes_freed", removed->bytes);

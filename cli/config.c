@@ -27,9 +27,7 @@ static void print_json(struct ki_bytes *out, const struct kiln_config *config,
 	struct ki_json json;
 	unsigned i;
 
-	ki_json_begin(&json, out);
-	ki_json_object(&json, NULL);
-	ki_json_number(&json, "schema", 1);
+	ki_out_json(out, &json);
 	ki_json_array(&json, "settings");
 	for (i = 0; i < KILN_N_SETTINGS; i++) {
 		const char *value = kiln_config_value(config, i);

@@ -412,9 +412,7 @@ static void print_json(struct ki_bytes *out, const struct doctor *doctor)
 	struct ki_json json;
 	int i;
 
-	ki_json_begin(&json, out);
-	ki_json_object(&json, NULL);
-	ki_json_number(&json, "schema", 1);
+	ki_out_json(out, &json);
 	ki_json_bool(&json, "works", works(doctor));
 	ki_json_array(&json, "checks");
 	for (i = 0; i < doctor->n; i++) {

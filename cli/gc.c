@@ -48,9 +48,7 @@ static void print_json(struct ki_bytes *out,
 {
 	struct ki_json json;
 
-	ki_json_begin(&json, out);
-	ki_json_object(&json, NULL);
-	ki_json_number(&json, "schema", 1);
+	ki_out_json(out, &json);
 	ki_json_number(&json, "bytes_before", report->bytes_before);
 	ki_json_number(&json, "bytes_after", report->bytes_after);
 	ki_json_number(&json, "bytes_freed", freed(report));

@@ -27,9 +27,7 @@ static void print_json(struct ki_bytes *out, const char *directory,
 {
 	struct ki_json json;
 
-	ki_json_begin(&json, out);
-	ki_json_object(&json, NULL);
-	ki_json_number(&json, "schema", 1);
+	ki_out_json(out, &json);
 	ki_json_string(&json, "kind", info->kind);
 	ki_json_string(&json, "directory", directory);
 	ki_json_number(&json, "bytes", info->bytes);

@@ -158,9 +158,7 @@ int ki_verb_ls(const struct ki_command *command)
 	if (status)
 		goto out;
 	if (is_json) {
-		ki_json_begin(&json, &out);
-		ki_json_object(&json, NULL);
-		ki_json_number(&json, "schema", 1);
+		ki_out_json(&out, &json);
 		ki_json_string(&json, "store", settings.options.store_url);
 		ki_json_array(&json, "entries");
 	}

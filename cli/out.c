@@ -61,6 +61,13 @@ int ki_out_write(struct ki_bytes *text, int status)
 
 /* ---- The terminal --------------------------------------------------------- */
 
+void ki_out_json(struct ki_bytes *out, struct ki_json *out_json)
+{
+	ki_json_begin(out_json, out);
+	ki_json_object(out_json, NULL);
+	ki_json_number(out_json, "schema", 1);
+}
+
 int ki_out_columns(void)
 {
 	const char *text = getenv("COLUMNS");

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "base/bytes.h"
+#include "base/json.h"
 
 /* "kiln: MESSAGE" made harmless and a newline, to standard error. */
 void ki_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -22,6 +23,10 @@ void ki_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * not possible.  A reader that has gone away is no failure.
  */
 int ki_out_write(struct ki_bytes *text, int status);
+
+/* Begin what --json says: an object, with the number of its schema.  The caller
+   ends it. */
+void ki_out_json(struct ki_bytes *out, struct ki_json *out_json);
 
 /* Columns of the terminal (COLUMNS goes first); 0: no limit. */
 int ki_out_columns(void);

@@ -21,9 +21,7 @@ static void print_json(struct ki_bytes *out, const struct kiln_entry *entry,
 	struct ki_json json;
 	size_t position = 0;
 
-	ki_json_begin(&json, out);
-	ki_json_object(&json, NULL);
-	ki_json_number(&json, "schema", 1);
+	ki_out_json(out, &json);
 	ki_entry_json_open(&json, "entry", view);
 	ki_json_array(&json, "fields");
 	while (kiln_record_next(kiln_blob_data(entry->record),

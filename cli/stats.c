@@ -27,9 +27,7 @@ static void print_json(struct ki_bytes *out, const struct picture *picture)
 	struct ki_json json;
 	unsigned i;
 
-	ki_json_begin(&json, out);
-	ki_json_object(&json, NULL);
-	ki_json_number(&json, "schema", 1);
+	ki_out_json(out, &json);
 	ki_json_string(&json, "store", picture->settings->options.store_url);
 	ki_json_string(&json, "kind", info->kind ? info->kind : "");
 	ki_json_number(&json, "entries", info->n_entries);

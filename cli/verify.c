@@ -46,9 +46,7 @@ static void print_json(struct ki_bytes *out, unsigned flags,
 {
 	struct ki_json json;
 
-	ki_json_begin(&json, out);
-	ki_json_object(&json, NULL);
-	ki_json_number(&json, "schema", 1);
+	ki_out_json(out, &json);
 	ki_json_number(&json, "entries", report->n_entries);
 	ki_json_number(&json, "bytes", report->bytes);
 	ki_json_number(&json, "damaged", report->n_damaged);

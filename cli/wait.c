@@ -31,9 +31,7 @@ static int print(const struct ki_command *command,
 
 	ki_bytes_init(&out);
 	if (ki_given(command, KI_OPTION_JSON)) {
-		ki_json_begin(&json, &out);
-		ki_json_object(&json, NULL);
-		ki_json_number(&json, "schema", 1);
+		ki_out_json(&out, &json);
 		ki_json_number(&json, "done", n_done);
 		ki_json_number(&json, "failed", report->n_failed);
 		ki_json_number(&json, "skipped", report->n_skipped);

@@ -214,9 +214,7 @@ static void tell_json(struct ki_bytes *out, struct kiln *kiln,
 {
 	struct ki_json json;
 
-	ki_json_begin(&json, out);
-	ki_json_object(&json, NULL);
-	ki_json_number(&json, "schema", 1);
+	ki_out_json(out, &json);
 	ki_entry_json(&json, "entry", view);
 	if (other)
 		ki_entry_json(&json, "other", other);
