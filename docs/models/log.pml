@@ -11,6 +11,7 @@
  *	REPLACERS n	replacing puts of key 0
  *	OTHERS n	create-only puts of key 1, which shares the buckets
  *	REMOVERS n, ROLLERS n, GROWERS n, WIPERS n, READERS n
+ *	LOSERS n	the index is damaged, and made anew from the records
  *	KILLS n		how many may die on the way
  *	STOPS n		how many may be stopped for good while they hold byte 0
  *	BEFORE		an entry of key 0 is there from the start
@@ -24,6 +25,9 @@
  * taken to work), the medium, large files, and time limits: a lock is waited for
  * until it comes or its holder is stopped, so that waiting for ever would be
  * seen as a deadlock.
+ *
+ * At the end of each the judge also asks what an index would lead to that was
+ * made anew from the records then.
  *
  * One step of the model is one access to what processes share.
  */
@@ -49,6 +53,9 @@
 #ifndef WIPERS
 #define WIPERS 0
 #endif
+#ifndef LOSERS
+#define LOSERS 0
+#endif
 #ifndef READERS
 #define READERS 0
 #endif
@@ -68,11 +75,17 @@
 #define UNITS	 2	/* records that a segment holds */
 #endif
 #define PLACES	 ((SEGMENTS + 1) * UNITS)
+#define PUTS	 (CREATORS + REPLACERS + OTHERS)
+#if REMOVERS > 0 && PUTS > 0
+#define BESIDE	/* puts run beside a remove */
+#endif
+#ifndef TRIES
 #define TRIES	 16
+#endif
 
 /* Where nobody rolls, grows or wipes, all that a word leads to stands still, and
    looking at it with the word is one access. */
-#if UNITS > 2 && ROLLERS + GROWERS + WIPERS == 0
+#if UNITS > 2 && ROLLERS + GROWERS + WIPERS + LOSERS == 0
 #define TOGETHER atomic
 #else
 #define TOGETHER
@@ -84,26 +97,35 @@
 #define IS_TENTATIVE(word)     ((word) % 2)
 #define SEGMENT(place)	       ((place) / UNITS)
 #define ORDER(word)	       origin[PLACE(word)]
+#define IS_REPLACING(word)     (flags[ORDER(word)] & REPLACES)
 
 typedef Index {
 	byte word[SLOTS];
 	byte tail;	/* the next place; 0: closed */
 	byte min_live;	/* segments before are dead */
-	byte retired;	/* 0, GROWN, WIPED */
+	byte retired;	/* 0, GROWN, WIPED, LOST */
 };
 #define GROWN 1
 #define WIPED 2
+#define LOST  3	/* GROWN to those who read it, but the next is another store */
 
+Index lost;		/* for the judge */
 Index indexes[3];	/* each store and each growth takes the next */
 byte current = 0;	/* what the path leads to */
 byte n_indexes = 1;
 
 bit whole[PLACES];	/* a record was written here */
 byte key_of[PLACES];
-bit replaces[PLACES];	/* by a replacing put */
+byte flags[PLACES];	/* of the record, below */
 byte origin[PLACES];	/* its order: the place where its put wrote it */
 bit file[SEGMENTS + 1];	/* the path leads to it */
 byte next_number = 2;
+
+/* Flags. */
+#define REPLACES  1
+#define COPY	  2
+#define TOMBSTONE 4
+#define VOID	  8	/* nobody finds it any more */
 
 bit structure = 0;	/* byte 0 */
 
@@ -119,7 +141,13 @@ byte n_given_up = 0;	/* TIMEOUT: nothing was promised */
 byte n_dropped = 0;	/* entries of key 0 that eviction let go */
 byte was_read = 0;	/* origin of what a look-up of key 0 found */
 bit is_wiped = 0;	/* a wipe is over */
-bit is_removed = 0;	/* a remove of key 0 is over, no put began since */
+bit is_removed = 0;	/* a remove of key 0 is over */
+bit is_buried = 0;	/* it found something */
+#ifdef BESIDE
+byte writer[PLACES];	/* which put wrote it */
+bit is_taken[PUTS + 1];	/* what could be found of this put was removed */
+byte was_put_in[PUTS + 1];	/* the index where it was put last */
+#endif
 byte n_running = 0;
 
 #define IS_LIVE(ix, w) \
@@ -131,7 +159,8 @@ byte n_running = 0;
 /* What verifies: a whole record of this key whose file can be opened. */
 #define IS_OF(w, k) (file[SEGMENT(PLACE(w))] && IS_OPEN_OF(w, k))
 /* The same for those who have all files open. */
-#define IS_OPEN_OF(w, k) (MAY_BE_OF(w, k) && whole[PLACE(w)])
+#define IS_OPEN_OF(w, k) (MAY_BE_OF(w, k) && IS_SOUND(PLACE(w)))
+#define IS_SOUND(place)	 (whole[place] && !(flags[place] & VOID))
 
 /* ---- Put ------------------------------------------------------------------ */
 
@@ -245,7 +274,7 @@ inline evict(ix)
 			r_did = 0;
 			if
 			:: true -> skip
-			:: !IS_TENTATIVE(r_word) && whole[PLACE(r_word)] ->
+			:: !IS_TENTATIVE(r_word) && IS_SOUND(PLACE(r_word)) ->
 				r_place = 0;
 				atomic {
 					if
@@ -265,10 +294,18 @@ inline evict(ix)
 						key_of[PLACE(r_word)];
 					origin[r_place] =
 						origin[PLACE(r_word)];
+					flags[r_place] =
+						flags[PLACE(r_word)] | COPY;
 					whole[r_place] = 1;
 					MAY_DIE;
 					swap(ix, r_slot, r_word,
-					     WORD(r_place, 0), r_did)
+					     WORD(r_place, 0), r_did);
+					/* What was replaced meanwhile. */
+					if
+					:: r_did -> skip
+					:: else ->
+						flags[r_place] = COPY | VOID
+					fi
 				:: else -> skip
 				fi
 			fi;
@@ -315,12 +352,22 @@ inline evict(ix)
 	file[r_old] = 0
 }
 
+#ifdef BESIDE
+#define NOTE_WRITER(place) writer[place] = rank
+#define NOTE_INDEX	   was_put_in[rank] = ix
+#define IS_TAKEN(w)	   is_taken[writer[ORDER(w)]]
+#else
+#define NOTE_WRITER(place) skip
+#define NOTE_INDEX	   skip
+#define IS_TAKEN(w)	   (REMOVERS > 0)
+#endif
+
 /* Reserve and write; place 0: not now. */
-inline write_record(ix, k, is_replacing, place)
+inline write_record(ix, k, what, place)
 {
 	place = 0;
 #ifdef IN_TURN
-	n_begun >= rank;
+	n_begun >= rank || what == TOMBSTONE;
 #endif
 	atomic {
 		if
@@ -331,7 +378,7 @@ inline write_record(ix, k, is_replacing, place)
 #ifdef IN_TURN
 			;
 			if
-			:: n_begun == rank -> n_begun++
+			:: n_begun == rank && what != TOMBSTONE -> n_begun++
 			:: else -> skip
 			fi
 #endif
@@ -346,9 +393,10 @@ inline write_record(ix, k, is_replacing, place)
 		assert(!whole[place]);
 		atomic {
 			key_of[place] = k;
-			replaces[place] = is_replacing;
+			flags[place] = what;
 			origin[place] = place;
-			whole[place] = 1
+			whole[place] = 1;
+			NOTE_WRITER(place)
 		}
 	fi
 }
@@ -430,7 +478,20 @@ inline scan(ix, k, place)
 			fi;
 			slot++
 		fi }
-	od
+	od;
+	is_out = (own != SLOTS)
+}
+
+/* What is written is of no use; where a word leads to it, it stays. */
+inline forget(place)
+{
+	if
+	:: place != 0 && !is_out -> flags[place] = flags[place] | VOID
+	:: else -> skip
+	fi;
+	place = 0;
+	published = 0;
+	is_over = 0
 }
 
 /* Into a free or dead slot, else one of another key's: what is there goes. */
@@ -451,6 +512,10 @@ inline publish(ix, k, fresh)
 	:: unused == SLOTS && w != 0 && key_of[PLACE(w)] == k -> did = 0
 	:: else -> atomic {
 		swap(ix, own, w, fresh, did);
+		if
+		:: did -> NOTE_INDEX
+		:: else -> skip
+		fi;
 		if
 		:: did && IS_LIVE(ix, w) && !IS_TENTATIVE(w) && k != 0 &&
 		   key_of[PLACE(w)] == 0 -> n_dropped++
@@ -481,7 +546,9 @@ inline create(ix, k, place, answer)
 	:: answer != 0 -> break
 	:: answer == 0 && looks == LOOKS ->
 		if
-		:: published -> swap(ix, published_at, WORD(place, 1), 0, did)
+		:: is_out ->
+			swap(ix, published_at, WORD(place, 1), 0, did);
+			is_out = !did
 		:: else -> skip
 		fi;
 		answer = GIVE_UP
@@ -496,7 +563,7 @@ inline create(ix, k, place, answer)
 		:: own != SLOTS && IS_TENTATIVE(own_word) && settled != SLOTS ->
 			swap(ix, own, own_word, 0, did);
 			if
-			:: did -> answer = EXISTS
+			:: did -> is_out = 0; answer = EXISTS
 			:: else -> skip
 			fi
 		:: settled == SLOTS && higher != SLOTS ->
@@ -524,8 +591,7 @@ inline create(ix, k, place, answer)
 			fi
 		:: own == SLOTS && settled == SLOTS && lowest == SLOTS &&
 		   published ->
-			published = 0;
-			place = 0;
+			forget(place);
 			answer = AGAIN
 		:: own == SLOTS && settled == SLOTS && lowest == SLOTS &&
 		   !published ->
@@ -533,6 +599,7 @@ inline create(ix, k, place, answer)
 			if
 			:: did ->
 				published = 1;
+				is_out = 1;
 				published_at = own;
 				seen = own;
 				seen_word = WORD(place, 1)
@@ -551,7 +618,7 @@ inline replace(ix, k, place, answer)
 {
 	answer = 0;
 	looks = 0;
-	published = 0;
+	was_out = 0;	/* in this index */
 	do
 	:: answer != 0 -> break
 	:: answer == 0 && looks == LOOKS -> answer = GIVE_UP
@@ -566,36 +633,54 @@ inline replace(ix, k, place, answer)
 		:: else -> skip
 		fi;
 		if
-		:: published && own == SLOTS -> answer = OK
-		:: !(published && own == SLOTS) && newer != SLOTS ->
+		:: was_out && own == SLOTS -> is_over = 1; answer = OK
+		:: !(was_out && own == SLOTS) && newer != SLOTS ->
 			did = 1;
 			if
 			:: own != SLOTS ->
-				published = 1;
+				was_out = 1;
 				swap(ix, own, own_word, 0, did)
 			:: else -> skip
 			fi;
 			if
 			:: did ->
-				place = 0;
-				published = 0;
-				answer = (replaces[ORDER(newer_word)] ->
+				is_out = 0;
+				forget(place);
+				answer = (IS_REPLACING(newer_word) ->
 					  OK : AGAIN)
 			:: else -> skip
 			fi
-		:: own != SLOTS && newer == SLOTS && settled == SLOTS ->
-			answer = OK
-		:: own != SLOTS && newer == SLOTS && settled != SLOTS ->
-			published = 1;
-			swap(ix, settled, settled_word, 0, did)
-		:: own == SLOTS && newer == SLOTS && !published &&
-		   settled != SLOTS ->
-			swap(ix, settled, settled_word, WORD(place, 0), did);
-			published = did
-		:: own == SLOTS && newer == SLOTS && !published &&
-		   settled == SLOTS ->
+		:: newer == SLOTS && settled == SLOTS &&
+		   (own != SLOTS || (!was_out && is_over)) -> answer = OK
+		:: own == SLOTS && newer == SLOTS && settled == SLOTS &&
+		   !was_out && !is_over ->
 			publish(ix, k, WORD(place, 0));
-			published = did
+			if
+			:: did -> was_out = 1; published = 1; is_out = 1
+			:: else -> skip
+			fi
+		:: !(was_out && own == SLOTS) && newer == SLOTS &&
+		   settled != SLOTS &&
+		   SEGMENT(PLACE(settled_word)) > SEGMENT(place) ->
+			/* It was carried: ours would go before it. */
+			forget(place);
+			answer = AGAIN
+		:: own != SLOTS && newer == SLOTS && settled != SLOTS &&
+		   SEGMENT(PLACE(settled_word)) <= SEGMENT(place) ->
+			was_out = 1;
+			swap(ix, settled, settled_word, 0, did)
+		:: own == SLOTS && !was_out && newer == SLOTS &&
+		   settled != SLOTS &&
+		   SEGMENT(PLACE(settled_word)) <= SEGMENT(place) ->
+			atomic {
+				swap(ix, settled, settled_word, WORD(place, 0),
+				     did);
+				if
+				:: did -> was_out = 1; published = 1;
+					  is_out = 1; is_over = 0; NOTE_INDEX
+				:: else -> skip
+				fi
+			}
 		fi
 	od
 }
@@ -640,10 +725,27 @@ inline check_live(ix, k, place, answer)
 	scan(ix, k, place);
 	if
 	:: own != SLOTS -> skip
-	:: else ->
-		place = 0;
-		published = 0;
-		answer = AGAIN
+	:: else -> forget(place); answer = AGAIN
+	fi
+}
+
+/* Published again in the next index; but what was out and is gone was replaced
+   or removed, and then only takes the place of what is older. */
+inline follow(ix, k, is_replacing, place, answer)
+{
+	if
+	:: answer == OK && place != 0 ->
+		scan(ix, k, place);
+		if
+		:: own == SLOTS -> is_over = 1
+		:: else -> skip
+		fi
+	:: else -> skip
+	fi;
+	if
+	:: is_over && (!is_replacing || indexes[ix].retired != GROWN) ->
+		answer = OK
+	:: else -> answer = AGAIN
 	fi
 }
 
@@ -663,40 +765,53 @@ inline put(k, is_replacing)
 		:: indexes[ix].retired -> mend(ix)
 		:: else ->
 			if
-			:: place == 0 -> write_record(ix, k, is_replacing, place)
+			:: is_replacing || published -> skip
+			:: else ->
+				find(ix, k, slot, w, 0);
+				if
+				:: w != 0 -> answer = EXISTS
+				:: else -> skip
+				fi
+			fi;
+			if
+			:: answer == AGAIN && place == 0 ->
+				write_record(ix, k,
+					     (is_replacing -> REPLACES : 0),
+					     place)
 			:: else -> skip
 			fi;
 			if
-			:: place == 0 || (!published &&
-			   SEGMENT(place) < indexes[ix].min_live) ->
-				place = 0
+			:: answer != AGAIN -> skip
+			:: answer == AGAIN && (place == 0 || (!published &&
+			   SEGMENT(place) < indexes[ix].min_live)) ->
+				forget(place)
 			:: else ->
 				if
 				:: is_replacing -> replace(ix, k, place, answer)
 				:: else -> create(ix, k, place, answer)
 				fi;
 				if
-				:: indexes[ix].retired ->
-					/* Published again in the next. */
-					if
-					:: indexes[ix].retired == WIPED ->
-						place = 0;
-						published = 0
-					:: else -> skip
-					fi;
-					if
-					:: answer == OK || answer == EXISTS ->
-						answer = AGAIN
-					:: else -> skip
-					fi
+				:: (answer == OK || answer == EXISTS) &&
+				   indexes[ix].retired ->
+					follow(ix, k, is_replacing, place,
+					       answer)
 				:: else ->
 					if
 					:: answer == OK && place != 0 &&
-					   SEGMENT(place) <
+					   !is_over && SEGMENT(place) <
 					   indexes[ix].min_live ->
 						check_live(ix, k, place, answer)
+					:: answer == EXISTS || answer == GIVE_UP ->
+						forget(place)
 					:: else -> skip
 					fi
+				fi;
+				/* Those are of another store. */
+				if
+				:: indexes[ix].retired > GROWN ->
+					place = 0;
+					published = 0
+				:: else -> skip
 				fi
 			fi
 		fi
@@ -709,7 +824,7 @@ proctype putter(byte k; bit is_replacing; byte rank)
 	byte settled, settled_word, lowest, lowest_word, higher, higher_word;
 	byte unused, unused_word, seen, seen_word, published_at;
 	byte newer, newer_word;
-	bit published;
+	bit published, was_out, is_out, is_over;
 	byte r_new, r_old, r_slot, r_word, r_place;
 	bit did, r_did, holds;
 
@@ -723,6 +838,14 @@ proctype putter(byte k; bit is_replacing; byte rank)
 		:: answer == EXISTS && k == 0 -> n_exists++
 		:: answer == EXISTS && k == 1 -> skip
 		fi
+#ifdef IN_TURN
+		;
+		/* It may have taken none. */
+		if
+		:: n_begun == rank -> n_begun++
+		:: else -> skip
+		fi
+#endif
 	};
 dead:	leave_structure();
 stopped:
@@ -808,47 +931,178 @@ stopped:
 }
 
 /* Clear every word of the key, slot by slot; again where the index was retired. */
+inline clear_words(ix)
+{
+	slot = 0;
+	do
+	:: slot == SLOTS -> break
+	:: else ->
+		w = indexes[ix].word[slot];
+		if
+		:: IS_LIVE(ix, w) && IS_OF(w, 0) -> atomic {
+			swap(ix, slot, w, 0, did);
+			has_removed = has_removed || did;
+#ifdef BESIDE
+			/* Not what was carried over before its put has seen
+			   that: which publishes it again. */
+			if
+			:: did && !IS_TENTATIVE(w) && !indexes[ix].retired &&
+			   was_put_in[writer[ORDER(w)]] == ix ->
+				is_taken[writer[ORDER(w)]] = 1
+			:: else -> skip
+			fi
+#endif
+			}
+		:: else ->
+			if
+			:: indexes[ix].word[slot] == w -> slot++
+			:: else -> skip
+			fi
+		fi
+	od
+}
+
+/* So that an index made anew does not find it. */
+inline write_tombstone(ix)
+{
+	place = 0;
+	tries = 0;
+	do
+	:: place != 0 || tries == 2 || indexes[ix].retired -> break
+	:: else ->
+		tries++;
+		write_record(ix, 0, TOMBSTONE, place)
+	od
+}
+
 proctype remover()
 {
-	byte ix, slot, w;
-	bit did, again;
+	byte ix, slot, w, place, tries;
+	byte r_new, r_old, r_slot, r_word, r_place;
+	bit did, r_did, holds, has_removed;
+	byte rank = PUTS;	/* no put's */
 
-	/* Only a remove that begins after all puts promises anything. */
 	do
-	:: again = 0;
-	   ix = current;
-	   slot = 0;
-	   do
-	   :: slot == SLOTS -> break
-	   :: else ->
-	      w = indexes[ix].word[slot];
-	      if
-	      :: IS_LIVE(ix, w) && IS_OF(w, 0) -> swap(ix, slot, w, 0, did)
-	      :: else ->
-		 if
-		 :: indexes[ix].word[slot] == w -> slot++
-		 :: else -> skip
-		 fi
-	      fi
-	   od;
-	   again = indexes[ix].retired != 0;
+	:: ix = current;
+	   clear_words(ix);
 	   if
-	   :: again -> skip
+	   :: has_removed && !indexes[ix].retired -> write_tombstone(ix)
+	   :: else -> skip
+	   fi;
+	   if
+	   :: indexes[ix].retired -> skip
 	   :: else -> break
 	   fi
 	od;
-	is_removed = 1;
+	atomic { is_removed = 1; is_buried = has_removed }
+dead:	leave_structure();
+stopped:
+	n_running--
+}
+
+/* What one record did, done again, in an index of our own in which each key has
+   a slot.  What was carried over is what the index led to. */
+#define COUNTS(place)	(flags[place] & (REPLACES + COPY))
+inline replay(index, place)
+{
+	l_key = key_of[place];
+	if
+	:: !IS_SOUND(place) || !file[SEGMENT(place)] || l_key >= SLOTS -> skip
+	:: else ->
+		l_word = index.word[l_key];
+		if
+		:: flags[place] & TOMBSTONE ->
+			if
+			:: l_word != 0 && ORDER(l_word) < origin[place] ->
+				index.word[l_key] = 0
+			:: else -> skip
+			fi;
+			if
+			:: l_removed[l_key] < origin[place] ->
+				l_removed[l_key] = origin[place]
+			:: else -> skip
+			fi
+		:: else ->
+			if
+			:: origin[place] < l_removed[l_key] -> skip
+			:: else ->
+				if
+				:: l_word == 0 ||
+				   (COUNTS(place) &&
+				    (!COUNTS(PLACE(l_word)) ||
+				     ORDER(l_word) <= origin[place])) ||
+				   (!COUNTS(place) &&
+				    !COUNTS(PLACE(l_word)) &&
+				    origin[place] < ORDER(l_word)) ->
+					index.word[l_key] = WORD(place, 0)
+				:: else -> skip
+				fi
+			fi
+		fi
+	fi
+}
+
+/* Segment by segment. */
+inline replay_all(index)
+{
+	l_place = UNITS;
+	do
+	:: l_place == PLACES -> break
+	:: else ->
+		d_step {
+			replay(index, l_place);
+			l_key = 0;
+			l_word = 0;
+			l_place++
+		}
+	od
+}
+
+/* Who finds that the index is damaged, says so to those who have it, and makes
+   another. */
+proctype loser()
+{
+	byte ix, next, l_place, l_key, l_word;
+	byte l_removed[SLOTS];
+	bit holds;
+
+	take_structure();
+	ix = current;
+	if
+	:: !holds || indexes[ix].retired || n_indexes == 3 -> skip
+	:: else ->
+		atomic { next = n_indexes; n_indexes++ }
+		indexes[ix].retired = LOST;
+		replay_all(indexes[next]);
+		l_place = 1;
+		d_step {
+			do
+			:: file[l_place] || l_place == SEGMENTS -> break
+			:: else -> l_place++
+			od;
+			indexes[next].min_live = l_place;
+			next_number = SEGMENTS;
+			do
+			:: file[next_number] || next_number == 0 -> break
+			:: else -> next_number--
+			od;
+			next_number++
+		}
+		current = next
+	fi;
+	leave_structure();
 	n_running--
 }
 
 proctype reader(byte k)
 {
 	byte ix, slot, w;
-	bit was_replaced, was_wiped;
+	bit was_replaced, was_wiped, was_removed;
 
 	/* What it has mapped, unless that says that it was replaced. */
 	was_replaced = n_replaced > 0;
 	was_wiped = is_wiped;
+	was_removed = is_removed;
 	ix = 0;
 	if
 	:: indexes[ix].retired -> ix = current
@@ -871,9 +1125,11 @@ proctype reader(byte k)
 			fi;
 			/* What was there before a replacing put is over. */
 			assert(!was_replaced || CREATORS ||
-			       replaces[ORDER(w)]);
+			       IS_REPLACING(w));
 			/* So is what was there before a wipe. */
-			assert(!was_wiped || CREATORS || REPLACERS)
+			assert(!was_wiped || CREATORS || REPLACERS);
+			/* And what was removed. */
+			assert(!was_removed || !IS_TAKEN(w))
 		}
 	:: else -> skip
 	fi;
@@ -883,7 +1139,8 @@ proctype reader(byte k)
 /* ---- Begin and end ----------------------------------------------------------- */
 
 init {
-	byte slot, w, n;
+	byte slot, w, n, found, l_place, l_key, l_word;
+	byte l_removed[SLOTS];
 
 	atomic {
 		indexes[0].min_live = 1;
@@ -893,7 +1150,11 @@ init {
 		whole[UNITS] = 1;
 		key_of[UNITS] = 0;
 		indexes[0].word[0] = WORD(UNITS, 0);
-		indexes[0].tail = UNITS + 1;
+		indexes[0].tail = (UNITS > 1 -> UNITS + 1 : 0);
+		origin[UNITS] = UNITS;
+#ifdef BESIDE
+		writer[UNITS] = PUTS;
+#endif
 #endif
 #ifdef CROWD
 		whole[UNITS] = 1;
@@ -909,10 +1170,11 @@ init {
 		   :: else -> n_running++; run putter(0, 0, n); n++ od;
 		n = 0;
 		do :: n == REPLACERS -> break
-		   :: else -> n_running++; run putter(0, 1, n); n++ od;
+		   :: else -> n_running++; run putter(0, 1, CREATORS + n); n++ od;
 		n = 0;
 		do :: n == OTHERS -> break
-		   :: else -> n_running++; run putter(1, 0, n); n++ od;
+		   :: else -> n_running++; run putter(1, 0, CREATORS + REPLACERS + n);
+		n++ od;
 		n = 0;
 		do :: n == ROLLERS -> break
 		   :: else -> n_running++; run roller(); n++ od;
@@ -925,6 +1187,9 @@ init {
 		n = 0;
 		do :: n == REMOVERS -> break
 		   :: else -> n_running++; run remover(); n++ od;
+		n = 0;
+		do :: n == LOSERS -> break
+		   :: else -> n_running++; run loser(); n++ od;
 		n = 0;
 		do :: n == READERS -> break
 		   :: else -> n_running++; run reader(0); n++ od
@@ -963,18 +1228,32 @@ init {
 #endif
 #if CREATORS > 0 && REPLACERS == 0
 #ifndef BEFORE
-	/* One of them wins, unless one died: then its entry may be the one. */
-	assert(n_created > 0 || n_given_up || n_killed);
+	/* One of them wins, unless one died or the index was lost: then its
+	   entry may be the one. */
+	assert(n_created > 0 || n_given_up || n_killed || LOSERS);
 #endif
 	assert(w == 0 || was_read == 0 || was_read == ORDER(w) ||
-	       REMOVERS || WIPERS || n_dropped);
+	       REMOVERS || WIPERS || LOSERS || n_dropped);
 #endif
 	/* Those who were told that it is there find it, if nothing let it go,
 	   whoever died. */
 	assert(!(n_created + n_replaced + n_exists > 0) || w != 0 || REMOVERS ||
 	       WIPERS || n_dropped);
 	/* Nor is there what was before a replacing put. */
-	assert(!n_replaced || w == 0 || CREATORS || replaces[ORDER(w)]);
-	/* What was removed does not come back (no put runs beside removers). */
-	assert(!is_removed || w == 0 || CREATORS || REPLACERS);
+	assert(!n_replaced || w == 0 || CREATORS || IS_REPLACING(w));
+	/* What was removed does not come back. */
+	assert(!is_removed || w == 0 || !IS_TAKEN(w));
+
+	/* Were the index lost now, what would one made anew lead to? */
+	found = w;
+	lost.word[0] = 0;
+	replay_all(lost);
+	w = lost.word[0];
+	/* Nothing that was removed, wiped or replaced. */
+	assert(!is_buried || w == 0 || n_stopped || !IS_TAKEN(w));
+	assert(!is_wiped || w == 0 || CREATORS || REPLACERS);
+	assert(!n_replaced || w == 0 || CREATORS || IS_REPLACING(w));
+	/* What this one leads to, but for puts that were not done. */
+	assert(found == 0 || n_killed || n_stopped || n_given_up ||
+	       CREATORS || (REMOVERS && w == 0) || ORDER(w) == ORDER(found))
 }

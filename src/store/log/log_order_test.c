@@ -901,6 +901,50 @@ static void what_was_removed_before_the_index_grew_stays_away(void **state)
 	}
 }
 
+/* ---- Removed while the index was made anew --------------------------------- */
+
+/* The words are cleared, the tombstone is about to be written. */
+static uint64_t made_anew_by_then(const struct ki_sys *sys)
+{
+	if (is_armed) {
+		struct ki_log *log = (struct ki_log *)other.tier;
+
+		is_armed = 0;
+		memset(&log->index->header->fixed, 0, sizeof(struct log_fixed));
+		memset(&log->index->header->fixed_again, 0,
+		       sizeof(struct log_fixed));
+		store_close(&other);
+		store_open(&other);
+		assert_int_equal(store_get(&other, KEY, SMALL), KILN_OK);
+	}
+	return ki_sys_posix.realtime_ns(&ki_sys_posix);
+}
+
+static void what_was_removed_while_the_index_was_made_stays_away(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	size_t size;
+
+	store_close(&store);
+	sys.realtime_ns = made_anew_by_then;
+	store.options.sys = &sys;
+	store_open(&store);
+	other = store_beside(&store, 0);
+	store_close(&other);
+	other.options.sys = &ki_sys_posix;
+	store_open(&other);
+	assert_int_equal(store_put(&other, KEY + 1, SMALL, 0), KILN_OK);
+	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+	is_armed = 1;
+	assert_int_equal(store_remove(&store, KEY), KILN_OK);
+	assert_false(is_armed);
+	assert_int_equal(store_get_any(&store, KEY, &size), KILN_MISS);
+	assert_int_equal(store_get_any(&other, KEY, &size), KILN_MISS);
+	store_close(&other);
+	store_free(&store);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -927,6 +971,8 @@ int main(void)
 			what_a_large_one_replaced_stays_away_when_that_goes),
 		cmocka_unit_test(a_put_whose_file_was_taken_writes_anew),
 		cmocka_unit_test(no_two_records_have_one_place_in_the_order),
+		cmocka_unit_test(
+			what_was_removed_while_the_index_was_made_stays_away),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

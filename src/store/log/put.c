@@ -1076,6 +1076,9 @@ enum kiln_status ki_log_remove(struct kiln_tier *tier,
 				 : KILN_E_READONLY;
 		if (!status)
 			status = make_lasting(log, index, key, &removal);
+		/* Made anew before that was there? */
+		if (!status && ki_log_is_retired(index))
+			status = LOG_AGAIN;
 	}
 	if (status)
 		(void)make_tombstones(log, &removal);
