@@ -469,7 +469,8 @@ static uint32_t find_place(struct store *store, uint64_t *out_slot)
 	struct kiln_key *key = test_key(KEY);
 	struct log_found found = { 0 };
 
-	assert_int_equal(ki_log_find(log, store_index(store), key, &found), KILN_OK);
+	assert_int_equal(ki_log_find(log, store_index(store), key, &found),
+			 KILN_OK);
 	ki_log_view_close(&found.view);
 	kiln_key_free(key);
 	ki_log_leave(log, stripe);
