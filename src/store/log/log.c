@@ -206,14 +206,26 @@ static enum kiln_status switch_locked(struct ki_log *log,
 	return KILN_OK;
 }
 
-/* Look where the path leads, and follow.  Opening need not map. */
+static int is_other_version(const struct ki_log *log,
+			    const struct log_index *index)
+{
+	const struct log_fixed *fixed =
+		index ? ki_log_fixed(index->header) : NULL;
+
+	return log->user_version && fixed &&
+	       fixed->user_version != log->user_version;
+}
+
+/* Look where the path leads, and follow.  Opening need not map.  KILN_E_FORMAT
+   and no index: it is of another user version by now, which only opening
+   wipes. */
 static enum kiln_status follow(struct ki_log *log, int *out_damaged)
 {
 	const struct ki_sys *sys = log->sys;
 	struct log_index *index, *next = NULL;
 	struct ki_file_info info;
 	enum kiln_status status = KILN_OK;
-	int is_used, err;
+	int is_used, is_other = 0, err;
 
 	*out_damaged = 0;
 	ki_mutex_lock(&log->mutex);
@@ -224,6 +236,12 @@ static enum kiln_status follow(struct ki_log *log, int *out_damaged)
 	    info.device != index->device) {
 		status = ki_log_index_open(log, log->is_open, &next,
 					   out_damaged);
+		is_other =
+			!status && log->is_open && is_other_version(log, next);
+		if (is_other) {
+			ki_log_index_close(next);
+			next = NULL;
+		}
 		if (!status || status == KILN_MISS) {
 			err = switch_locked(log, next);
 			if (err) {
@@ -231,6 +249,8 @@ static enum kiln_status follow(struct ki_log *log, int *out_damaged)
 				status = (enum kiln_status)err;
 			}
 		}
+		if (!status && is_other)
+			status = KILN_E_FORMAT;
 	}
 	if (!status)
 		log->checked_ns = sys->coarse_ns(sys);
@@ -253,6 +273,13 @@ static int is_held_up(const struct ki_log *log)
 	return log->index && ki_log_is_retired(log->index);
 }
 
+/* Opening is, with a look now and then: others may have made it, and be at work
+   in it so much that we never get the lock.  Repairs lie on a put's way. */
+static int is_worth_a_wait(const struct ki_log *log)
+{
+	return !log->is_open || !log->index;
+}
+
 /*
  * Follow the path; where there is nothing to follow, or something that a dead
  * process left half-way, put it right.
@@ -261,13 +288,16 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 {
 	enum kiln_status status = KILN_OK;
 	const char *why;
-	int tries, damaged, has_index;
+	int tries, damaged, waits;
 
 	for (tries = 0; tries < LOG_TRIES; tries++) {
 		status = follow(log, &damaged);
-		has_index = log->is_open && log->index;
+		waits = is_worth_a_wait(log);
 		if (purpose <= LOG_READ || log->readonly)
-			return damaged ? KILN_MISS : status;
+			return damaged || (status == KILN_E_FORMAT &&
+					   !log->index)
+				       ? KILN_MISS
+				       : status;
 		if (status == KILN_OK && !needs_care(log, log->index))
 			return KILN_OK;
 		if (status == KILN_MISS && purpose != LOG_WRITE)
@@ -280,13 +310,10 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 			if (status == KILN_E_OWNER)
 				return status;
 		}
-		/* Repairs lie on a put's way.  Opening is worth a wait, with a
-		   look now and then: others may have made it, and be at work
-		   in it so much that we never get the lock. */
-		status = ki_log_make(log, has_index ? LOG_ROLL_TIMEOUT_MS
-						    : LOG_CHANGE_TIMEOUT_MS /
-							      LOG_TRIES);
-		if (status == KILN_E_TIMEOUT && !has_index &&
+		status = ki_log_make(log,
+				     waits ? LOG_CHANGE_TIMEOUT_MS / LOG_TRIES
+					   : LOG_ROLL_TIMEOUT_MS);
+		if (status == KILN_E_TIMEOUT && waits &&
 		    !(is_held_up(log) && tries > 0))
 			continue;
 		/* Someone may be removing the directory at this moment. */
@@ -549,16 +576,6 @@ static enum kiln_status check_place(struct ki_log *log, int is_local)
 	return kind == KI_FS_LOCAL ? KILN_OK : KILN_E_UNSUPPORTED;
 }
 
-static int is_other_version(const struct ki_log *log)
-{
-	struct log_index *index = log->index;
-	const struct log_fixed *fixed =
-		index ? ki_log_fixed(index->header) : NULL;
-
-	return log->user_version && fixed &&
-	       fixed->user_version != log->user_version;
-}
-
 enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 				   struct kiln_tier **out_tier)
 {
@@ -580,7 +597,7 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 		status = KILN_OK;
 	if (status == KILN_MISS)
 		status = log->readonly ? KILN_OK : KILN_E_IO;
-	if (!status && is_other_version(log)) {
+	if (!status && is_other_version(log, log->index)) {
 		status = log->readonly
 				 ? KILN_E_READONLY
 				 : ki_log_make(log, LOG_CHANGE_TIMEOUT_MS);

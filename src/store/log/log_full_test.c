@@ -17,7 +17,7 @@
 
 static struct log_index *index_of(struct store *store)
 {
-	return ((struct ki_log *)store->tier)->index;
+	return store_index(store);
 }
 
 /* ---- Full buckets ------------------------------------------------------ */

@@ -122,6 +122,36 @@ static void another_user_version_wipes(void **state)
 	store_free(&a);
 }
 
+/* Nor does one that is open follow, or wipe in turn. */
+static void a_handle_stays_out_of_another_user_version(void **state)
+{
+	struct store a = store_new(8 << 20, 0), b;
+
+	store_close(&a);
+	a.options.user_version = 7;
+	store_open(&a);
+	assert_int_equal(store_put(&a, 1, 100, 0), KILN_OK);
+	b = store_beside(&a, 0);
+	store_close(&b);
+	b.options.user_version = 8;
+	store_open(&b);
+	assert_int_equal(store_put(&b, 2, 100, 0), KILN_OK);
+	assert_int_equal(store_get(&a, 1, 100), KILN_MISS);
+	assert_int_equal(store_get(&a, 2, 100), KILN_MISS);
+	assert_int_equal(store_put(&a, 3, 100, 0), KILN_E_FORMAT);
+	assert_int_equal(store_remove(&a, 2), KILN_E_FORMAT);
+	assert_int_equal(a.tier->ops->wipe(a.tier), KILN_E_FORMAT);
+	assert_int_equal(store_get(&b, 2, 100), KILN_OK);
+	assert_int_equal(store_get(&b, 3, 100), KILN_MISS);
+	/* Until it is opened anew, and then the other does. */
+	store_reopen(&a);
+	assert_int_equal(store_put(&a, 4, 100, 0), KILN_OK);
+	assert_int_equal(store_get(&b, 2, 100), KILN_MISS);
+	assert_int_equal(store_get(&b, 4, 100), KILN_MISS);
+	store_close(&b);
+	store_free(&a);
+}
+
 /* S17 */
 static void a_newer_format_is_left_alone(void **state)
 {
@@ -1065,6 +1095,7 @@ int main(void)
 		cmocka_unit_test(a_directory_that_vanishes_is_made_again),
 		cmocka_unit_test(a_segment_removed_by_hand_is_a_miss),
 		cmocka_unit_test(another_user_version_wipes),
+		cmocka_unit_test(a_handle_stays_out_of_another_user_version),
 		cmocka_unit_test(a_newer_format_is_left_alone),
 		cmocka_unit_test(places_that_are_not_ours_are_refused),
 		cmocka_unit_test(foreign_things_under_our_names_are_left_alone),

@@ -443,7 +443,9 @@ static enum kiln_status repair_locked(struct ki_log *log,
 		return wipe_locked(log, index, log->user_version);
 	if (log->user_version && fixed &&
 	    fixed->user_version != log->user_version)
-		return wipe_locked(log, index, log->user_version);
+		return log->is_open
+			       ? KILN_E_FORMAT
+			       : wipe_locked(log, index, log->user_version);
 	header->retired = 0;
 	if (log_number_is_sound(header->min_live))
 		return KILN_OK;
