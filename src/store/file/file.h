@@ -159,11 +159,14 @@ enum kiln_status ki_file_settings_set(struct ki_file_store *store,
 /* What a file counts for. */
 uint64_t ki_file_charge(const struct ki_file_info *info);
 
+#define KI_FILE_BOOTS 64
+
 struct ki_file_usage {
 	uint64_t total;
 	uint64_t pending; /* of it, large files being written */
 	uint64_t epoch;
 	int64_t swept_ns;
+	uint32_t boots[KI_FILE_BOOTS]; /* that have counted, latest first */
 };
 
 /* The file of the total, open and, where there are locks, locked. */

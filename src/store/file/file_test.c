@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "key/key.h"
+#include "store/file/file.h"
 #include "store/store.h"
 
 #define HOUR_NS ((int64_t)3600 * 1000000000)
@@ -317,6 +318,39 @@ static void a_lost_account_is_counted_anew(void **state)
 	free(directory);
 }
 
+/* S49: a power loss brought back what `usage` said long before. */
+static void after_another_boot_all_is_counted_first(void **state)
+{
+	char *directory = harness_directory();
+	char *usage = harness_path(directory, "kiln.files/usage");
+	const uint64_t bytes_max = (uint64_t)1 << 20;
+	struct kiln_tier *tier =
+		open_store(&ki_sys_posix, directory, bytes_max, 0);
+	static char value[10000];
+	size_t size;
+	char *early;
+
+	assert_int_equal(put(tier, 0, value, sizeof(value), 0), KILN_OK);
+	early = harness_read(usage, &size);
+	for (unsigned n = 1; n < 60; n++)
+		assert_int_equal(put(tier, n, value, sizeof(value), 0),
+				 KILN_OK);
+	tier->ops->close(tier);
+	harness_write(usage, early, size);
+
+	tier = open_store(&ki_sys_posix, directory, bytes_max, 0);
+	((struct ki_file_store *)tier)->writer.boot ^= 1;
+	for (unsigned n = 60; n < 120; n++) {
+		assert_int_equal(put(tier, n, value, sizeof(value), 0),
+				 KILN_OK);
+		assert_true(harness_disk_bytes(directory) <= bytes_max);
+	}
+	tier->ops->close(tier);
+	free(early);
+	free(usage);
+	free(directory);
+}
+
 /* S31: what a network file system may answer. */
 static int no_locks(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
 		    uint64_t offset, uint64_t size)
@@ -470,6 +504,7 @@ int main(void)
 		cmocka_unit_test(an_entry_unused_for_too_long_is_gone),
 		cmocka_unit_test(a_dead_writers_temporary_is_swept),
 		cmocka_unit_test(a_lost_account_is_counted_anew),
+		cmocka_unit_test(after_another_boot_all_is_counted_first),
 		cmocka_unit_test(
 			without_locks_and_links_all_but_single_flight_works),
 		cmocka_unit_test(a_stale_handle_is_a_miss),

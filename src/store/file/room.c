@@ -30,6 +30,11 @@
  * number of writers of large ones.  Without locks two processes may add at once
  * and one addition is lost until the next sweep.
  *
+ * After a power loss the total may be older than the files it counts.  So it
+ * says which boots have counted, of all machines that have the store, and the
+ * first one to reserve room in another sweeps.  The list is lost along with the
+ * total: what came back is older than both.
+ *
  * Last use is the file's modification time, which a hit renews (file.c): it
  * comes from the file server's clock, so it is one clock for all.
  */
@@ -45,7 +50,8 @@
 #include "base/status.h"
 #include "store/evict.h"
 
-#define USAGE_BYTES   48
+#define USAGE_BYTES   (48 + 4 * KI_FILE_BOOTS)
+#define SUM_AT	      (USAGE_BYTES - 8)
 #define CHUNKS	      256
 #define BLOCK_BYTES   4096
 #define TOTAL_UNKNOWN UINT64_MAX
@@ -69,13 +75,17 @@ uint64_t ki_file_charge(const struct ki_file_info *info)
 static void encode(const struct ki_file_usage *usage,
 		   uint8_t bytes[USAGE_BYTES])
 {
+	size_t i;
+
 	memcpy(bytes, magic, sizeof(magic));
 	ki_put_u32(bytes + 4, KI_FILE_VERSION);
 	ki_put_u64(bytes + 8, usage->total);
 	ki_put_u64(bytes + 16, usage->pending);
 	ki_put_u64(bytes + 24, usage->epoch);
 	ki_put_u64(bytes + 32, (uint64_t)usage->swept_ns);
-	ki_put_u64(bytes + 40, ki_xxh3_64(bytes, 40));
+	for (i = 0; i < KI_FILE_BOOTS; i++)
+		ki_put_u32(bytes + 40 + 4 * i, usage->boots[i]);
+	ki_put_u64(bytes + SUM_AT, ki_xxh3_64(bytes, SUM_AT));
 }
 
 static struct ki_file_usage read_usage(const struct ki_sys *sys, int fd)
@@ -83,17 +93,40 @@ static struct ki_file_usage read_usage(const struct ki_sys *sys, int fd)
 	struct ki_file_usage usage = { .total = TOTAL_UNKNOWN,
 				       .swept_ns = INT64_MIN };
 	uint8_t bytes[USAGE_BYTES];
+	size_t i;
 
 	if (ki_pread_all(sys, fd, bytes, sizeof(bytes), 0) ||
 	    memcmp(bytes, magic, sizeof(magic)) != 0 ||
 	    ki_get_u32(bytes + 4) != KI_FILE_VERSION ||
-	    ki_get_u64(bytes + 40) != ki_xxh3_64(bytes, 40))
+	    ki_get_u64(bytes + SUM_AT) != ki_xxh3_64(bytes, SUM_AT))
 		return usage;
 	usage.total = ki_get_u64(bytes + 8);
 	usage.pending = ki_get_u64(bytes + 16);
 	usage.epoch = ki_get_u64(bytes + 24);
 	usage.swept_ns = (int64_t)ki_get_u64(bytes + 32);
+	for (i = 0; i < KI_FILE_BOOTS; i++)
+		usage.boots[i] = ki_get_u32(bytes + 40 + 4 * i);
 	return usage;
+}
+
+/* Whether somebody has counted since this system was started. */
+static int knows_boot(const struct ki_file_usage *usage, uint32_t boot)
+{
+	size_t i;
+
+	for (i = 0; i < KI_FILE_BOOTS; i++)
+		if (usage->boots[i] == boot)
+			return 1;
+	return !boot; /* who cannot know asks for nothing */
+}
+
+static void note_boot(struct ki_file_usage *usage, uint32_t boot)
+{
+	if (knows_boot(usage, boot))
+		return;
+	memmove(usage->boots + 1, usage->boots,
+		(KI_FILE_BOOTS - 1) * sizeof(usage->boots[0]));
+	usage->boots[0] = boot;
 }
 
 static int write_usage(const struct ki_sys *sys, struct ki_file_access *access)
@@ -472,11 +505,11 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 	if (!status && sweep.total + need > limit)
 		status = KILN_E_FULL;
 	report->left = sweep.total;
-	access->usage =
-		(struct ki_file_usage){ .total = sweep.total,
-					.pending = pending,
-					.epoch = access->usage.epoch + 1,
-					.swept_ns = sweep.now_ns };
+	access->usage.total = sweep.total;
+	access->usage.pending = pending;
+	access->usage.epoch++;
+	access->usage.swept_ns = sweep.now_ns;
+	note_boot(&access->usage, store->writer.boot);
 	err = write_usage(store->sys, access);
 	if (err && !status)
 		status = ki_status_from_errno(err);
@@ -584,7 +617,8 @@ static enum kiln_status speak_for(const struct ki_file_store *store,
 
 	if (need > limit)
 		return KILN_E_TOO_LARGE;
-	if (usage->total > limit || *chunk > limit - usage->total) {
+	if (usage->total > limit || *chunk > limit - usage->total ||
+	    !knows_boot(usage, store->writer.boot)) {
 		status = sweep_locked(store, settings, access, need, &report);
 		if (status)
 			return status;
