@@ -331,7 +331,7 @@ static inline void drop_uncounted(struct ki_slot *slot, struct kiln_blob *blob)
 	struct kiln_blob *holder = blob->arg;
 
 	if (blob->release != release_holder ||
-	    slot->n_handles >= KI_HANDLES_KEPT ||
+	    slot->n_handles + 1 > KI_HANDLES_KEPT ||
 	    atomic_load_explicit(&blob->refs, memory_order_acquire) != 1) {
 		ki_blob_drop(blob, 1);
 		return;

@@ -254,6 +254,24 @@ static void our_threads_block_all_signals(void **state)
 	assert_true(blocked);
 }
 
+static void pages_are_zeroed_and_lie_where_huge_ones_can(void **state)
+{
+	static const size_t sizes[] = { 1, 4096, KI_PAGES_HUGE,
+					2 * KI_PAGES_HUGE + 64 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		unsigned char *pages = ki_pages_new(sizes[i]);
+
+		assert_non_null(pages);
+		assert_int_equal((uintptr_t)pages % KI_PAGES_HUGE, 0);
+		assert_int_equal(pages[0] | pages[sizes[i] - 1], 0);
+		pages[0] = pages[sizes[i] - 1] = 1;
+		ki_pages_free(pages, sizes[i]);
+	}
+	ki_pages_free(NULL, 1);
+	assert_null(ki_pages_new((size_t)1 << 60));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +287,7 @@ int main(void)
 		cmocka_unit_test(a_new_name_takes_no_place_that_is_taken),
 		cmocka_unit_test(a_new_name_stands_though_the_old_one_stays),
 		cmocka_unit_test(our_threads_block_all_signals),
+		cmocka_unit_test(pages_are_zeroed_and_lie_where_huge_ones_can),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
