@@ -79,7 +79,8 @@ static int directory_of(const char *url, char out[KI_PATH_MAX])
 
 static int is_known_kind(const char *url)
 {
-	return !strncmp(url, "log:", 4) || !strncmp(url, "file:", 5);
+	return !strncmp(url, "log:", 4) || !strncmp(url, "file:", 5) ||
+	       !strncmp(url, "neo:", 4);
 }
 
 static int use_store(struct ki_settings *settings, const char *url)
@@ -87,7 +88,7 @@ static int use_store(struct ki_settings *settings, const char *url)
 	if (!is_known_kind(url) || directory_of(url, settings->directory) ||
 	    ki_path_join(settings->own_spool, settings->directory, "spool")) {
 		ki_complain("--store: '%s' is no store; use log:DIR, "
-			    "log:DIR#NAME or file:DIR",
+			    "log:DIR#NAME, file:DIR or neo:DIR[#flat|#tree]",
 			    url);
 		return KI_EXIT_USAGE;
 	}

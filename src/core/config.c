@@ -142,7 +142,8 @@ static int is_store(const char *text)
 {
 	const char *directory = strchr(text, ':');
 
-	return (!strncmp(text, "log:", 4) || !strncmp(text, "file:", 5)) &&
+	return (!strncmp(text, "log:", 4) || !strncmp(text, "file:", 5) ||
+		!strncmp(text, "neo:", 4)) &&
 	       is_rooted(directory + 1);
 }
 
@@ -178,8 +179,8 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 	case STORE:
 		return is_store(text) ? NULL
 				      : "is not a store; use log:DIR, "
-					"log:DIR#NAME or file:DIR, with DIR "
-					"from the root";
+					"log:DIR#NAME, file:DIR or neo:DIR, "
+					"with DIR from the root";
 	}
 	return NULL;
 }

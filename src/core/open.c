@@ -35,6 +35,7 @@ struct kind {
 static const struct kind kinds[] = {
 	{ "log:", ki_store_log_open, 1, 1 },
 	{ "file:", ki_store_file_open, 0, 0 },
+	{ "neo:", ki_store_neo_open, 0, 1 },
 	{ NULL, NULL, 0, 0 },
 };
 
@@ -131,7 +132,8 @@ static const char *parse_url(const char *url, struct place *out_place)
 
 	out_place->kind = find_kind(url);
 	if (!out_place->kind)
-		return "expected log:DIR[#NAME] or file:DIR";
+		return "expected log:DIR[#NAME], file:DIR or "
+		       "neo:DIR[#flat|#tree]";
 	directory = url + strlen(out_place->kind->prefix);
 	if (out_place->kind->has_name)
 		name = strrchr(directory, '#');

@@ -35,6 +35,10 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 enum kiln_status ki_store_file_open(const struct ki_store_options *options,
 				    struct kiln_tier **out_tier);
 
+/* `name`: "flat" or "tree", the layout; NULL: by what is there. */
+enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
+				   struct kiln_tier **out_tier);
+
 /* ---- Shared parts (publish.c, directory.c, counters.c, locks.c) ---------- */
 
 /*

@@ -17,24 +17,50 @@
 #define POLL_NS_MIN 1000000u
 #define POLL_NS_MAX 50000000u
 
+/* 0, or -ETIMEDOUT when there is no time left for another try. */
+static int pause_until(const struct ki_sys *sys, uint64_t deadline_ns,
+		       uint64_t *pause)
+{
+	uint64_t now = deadline_ns ? sys->monotonic_ns(sys) : 0;
+
+	if (now >= deadline_ns)
+		return -ETIMEDOUT;
+	if (*pause > deadline_ns - now)
+		*pause = deadline_ns - now;
+	sys->sleep_ns(sys, *pause);
+	*pause = *pause * 2 < POLL_NS_MAX ? *pause * 2 : POLL_NS_MAX;
+	return 0;
+}
+
 int ki_lock_until(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
 		  uint64_t offset, uint64_t size, uint64_t deadline_ns)
 {
 	uint64_t pause = POLL_NS_MIN;
 
 	for (;;) {
-		uint64_t now;
 		int err = sys->try_lock(sys, fd, kind, offset, size);
 
 		if (err != -EAGAIN)
 			return err;
-		now = deadline_ns ? sys->monotonic_ns(sys) : 0;
-		if (now >= deadline_ns)
-			return -ETIMEDOUT;
-		if (pause > deadline_ns - now)
-			pause = deadline_ns - now;
-		sys->sleep_ns(sys, pause);
-		pause = pause * 2 < POLL_NS_MAX ? pause * 2 : POLL_NS_MAX;
+		err = pause_until(sys, deadline_ns, &pause);
+		if (err)
+			return err;
+	}
+}
+
+int ki_flock_until(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
+		   uint64_t deadline_ns)
+{
+	uint64_t pause = POLL_NS_MIN;
+
+	for (;;) {
+		int err = sys->try_flock(sys, fd, kind);
+
+		if (err != -EAGAIN)
+			return err;
+		err = pause_until(sys, deadline_ns, &pause);
+		if (err)
+			return err;
 	}
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -183,6 +184,7 @@ static int info_of(int result, const struct stat *st,
 		.n_links = st->st_nlink,
 		.mtime_ns = nanoseconds(st->st_mtim),
 		.ctime_ns = nanoseconds(st->st_ctim),
+		.atime_ns = nanoseconds(st->st_atim),
 		.mode = st->st_mode,
 		.uid = st->st_uid,
 		.gid = st->st_gid,
@@ -289,6 +291,18 @@ static int posix_touch(const struct ki_sys *sys, const char *path)
 		       utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW))
 		       ? -errno
 		       : 0;
+}
+
+static int posix_set_access_time(const struct ki_sys *sys, int fd, int64_t ns)
+{
+	const int64_t rest = (ns % 1000000000 + 1000000000) % 1000000000;
+	const struct timespec times[2] = {
+		{ .tv_sec = (time_t)((ns - rest) / 1000000000),
+		  .tv_nsec = (long)rest },
+		{ .tv_nsec = UTIME_OMIT },
+	};
+
+	return TEMP_FAILURE_RETRY(futimens(fd, times)) ? -errno : 0;
 }
 
 /* ---- Directories ----------------------------------------------------------- */
@@ -419,6 +433,14 @@ static int posix_unlock(const struct ki_sys *sys, int fd, uint64_t offset,
 	return set_lock(fd, F_UNLCK, offset, size);
 }
 
+static int posix_try_flock(const struct ki_sys *sys, int fd,
+			   enum ki_lock_kind kind)
+{
+	const int operation = kind == KI_LOCK_SHARED ? LOCK_SH : LOCK_EX;
+
+	return TEMP_FAILURE_RETRY(flock(fd, operation | LOCK_NB)) ? -errno : 0;
+}
+
 static int posix_file_system(const struct ki_sys *sys, const char *path,
 			     enum ki_file_system *out_kind)
 {
@@ -516,6 +538,7 @@ const struct ki_sys ki_sys_posix = {
 	.rmdir = posix_rmdir,
 	.chmod = posix_chmod,
 	.touch = posix_touch,
+	.set_access_time = posix_set_access_time,
 	.opendir = posix_opendir,
 	.readdir = posix_readdir,
 	.lstat_in = posix_lstat_in,
@@ -525,6 +548,7 @@ const struct ki_sys ki_sys_posix = {
 	.populate = posix_populate,
 	.try_lock = posix_try_lock,
 	.unlock = posix_unlock,
+	.try_flock = posix_try_flock,
 	.file_system = posix_file_system,
 	.monotonic_ns = posix_monotonic_ns,
 	.coarse_ns = posix_coarse_ns,

@@ -27,6 +27,7 @@ struct ki_file_info {
 	uint64_t n_links;
 	int64_t mtime_ns; /* since 1970 */
 	int64_t ctime_ns;
+	int64_t atime_ns;
 	uint32_t mode; /* S_IFMT and permissions */
 	uint32_t uid;
 	uint32_t gid;
@@ -93,6 +94,8 @@ struct ki_sys {
 	int (*chmod)(const struct ki_sys *sys, const char *path, unsigned mode);
 	/* Set the modification time to the file system's own now. */
 	int (*touch)(const struct ki_sys *sys, const char *path);
+	/* Set the time of last access, and leave that of modification. */
+	int (*set_access_time)(const struct ki_sys *sys, int fd, int64_t ns);
 
 	int (*opendir)(const struct ki_sys *sys, const char *path,
 		       struct ki_dir **out_dir);
@@ -127,6 +130,13 @@ struct ki_sys {
 			enum ki_lock_kind kind, uint64_t offset, uint64_t size);
 	int (*unlock)(const struct ki_sys *sys, int fd, uint64_t offset,
 		      uint64_t size);
+
+	/*
+	 * The other kind, flock(2), for files that others lock by it: of the
+	 * whole file, also the open file's own, ended by closing.  -EAGAIN.
+	 */
+	int (*try_flock)(const struct ki_sys *sys, int fd,
+			 enum ki_lock_kind kind);
 
 	int (*file_system)(const struct ki_sys *sys, const char *path,
 			   enum ki_file_system *out_kind);
@@ -176,6 +186,8 @@ int ki_path_join(char out[KI_PATH_MAX], const char *directory,
  */
 int ki_lock_until(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
 		  uint64_t offset, uint64_t size, uint64_t deadline_ns);
+int ki_flock_until(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
+		   uint64_t deadline_ns);
 
 /*
  * A descriptor that holds a lock must not survive in a forked child, which

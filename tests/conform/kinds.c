@@ -2,11 +2,15 @@
 
 #include "conform/kinds.h"
 
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bytes.h"
 #include "store/log/log.h"
+
+static uint64_t neo_bytes; /* of a walk */
 
 static uint64_t log_rolls(struct kiln_tier *tier)
 {
@@ -18,11 +22,57 @@ static uint64_t log_grown(struct kiln_tier *tier)
 	return ((struct ki_log *)tier)->index->header->n_grown;
 }
 
+/* Sizes, not blocks, of entries and records: of the file format that it is. */
+static int add_size(const char *path, const struct stat *st, int type,
+		    struct FTW *place)
+{
+	const char *base = path + place->base, *dot = strrchr(base, '.');
+
+	if (type == FTW_F && dot &&
+	    (!strcmp(dot, ".cl_cache") || !strcmp(dot, ".l0_cache") ||
+	     !strcmp(dot, ".ocloc_cache") || !strcmp(base, "kiln.records")))
+		neo_bytes += (uint64_t)st->st_size;
+	return 0;
+}
+
+static uint64_t neo_disk_bytes(const char *directory)
+{
+	neo_bytes = 0;
+	if (nftw(directory, add_size, 8, FTW_PHYS))
+		abort();
+	return neo_bytes;
+}
+
+static enum kiln_status open_tree(const struct ki_store_options *options,
+				  struct kiln_tier **out_tier)
+{
+	struct ki_store_options tree = *options;
+
+	tree.name = "tree";
+	return ki_store_neo_open(&tree, out_tier);
+}
+
 const struct kind kinds[] = {
-	{ "log", ki_store_log_open, 1, log_rolls, log_grown },
-	{ "file", ki_store_file_open, 1, NULL, NULL },
-	{ "double", double_open, 0, NULL, NULL },
-	{ NULL, NULL, 0, NULL, NULL },
+	{ .name = "log",
+	  .open = ki_store_log_open,
+	  .persists = 1,
+	  .n_rolls = log_rolls,
+	  .n_grown = log_grown },
+	{ .name = "file", .open = ki_store_file_open, .persists = 1 },
+	{ .name = "neo",
+	  .open = ki_store_neo_open,
+	  .persists = 1,
+	  .disk_bytes = neo_disk_bytes,
+	  .is_alone = 1,
+	  .evicts = 3 },
+	{ .name = "neo-tree",
+	  .open = open_tree,
+	  .persists = 1,
+	  .disk_bytes = neo_disk_bytes,
+	  .is_alone = 1,
+	  .evicts = 3 },
+	{ .name = "double", .open = double_open },
+	{ .name = NULL },
 };
 
 const struct kind *kind_find(const char *name)

@@ -18,6 +18,13 @@ struct kind {
 	/* How often it has done so, over all processes.  NULL: it never does. */
 	uint64_t (*n_rolls)(struct kiln_tier *tier);
 	uint64_t (*n_grown)(struct kiln_tier *tier);
+	/* What the files of a directory take, as the kind's bound counts.  NULL:
+	   harness_disk_bytes(). */
+	uint64_t (*disk_bytes)(const char *directory);
+	int is_alone; /* one store in a directory, whatever its name */
+	/* How much of the bound one eviction sets free, at most: 1 / this.  0: an
+	   8th. */
+	unsigned evicts;
 };
 
 extern const struct kind kinds[]; /* the last one has no name */

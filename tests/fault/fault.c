@@ -163,6 +163,10 @@ FORWARD(try_lock,
 	(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
 	 uint64_t offset, uint64_t size),
 	(real, fd, kind, offset, size))
+FORWARD(try_flock, (const struct ki_sys *sys, int fd, enum ki_lock_kind kind),
+	(real, fd, kind))
+FORWARD(set_access_time, (const struct ki_sys *sys, int fd, int64_t ns),
+	(real, fd, ns))
 FORWARD(unlock,
 	(const struct ki_sys *sys, int fd, uint64_t offset, uint64_t size),
 	(real, fd, offset, size))
@@ -276,6 +280,8 @@ void fault_begin(struct fault *fault, int err)
 	INTERPOSE(&fault->sys, fault, populate);
 	INTERPOSE(&fault->sys, fault, try_lock);
 	INTERPOSE(&fault->sys, fault, unlock);
+	INTERPOSE(&fault->sys, fault, try_flock);
+	INTERPOSE(&fault->sys, fault, set_access_time);
 	INTERPOSE(&fault->sys, fault, file_system);
 	INTERPOSE(&fault->sys, fault, random);
 }

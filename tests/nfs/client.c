@@ -433,6 +433,15 @@ static int nfs_unlock(const struct ki_sys *sys, int fd, uint64_t offset,
 				       : real->unlock(real, fd, offset, size);
 }
 
+static int nfs_try_flock(const struct ki_sys *sys, int fd,
+			 enum ki_lock_kind kind)
+{
+	const struct nfs_client *client = (const struct nfs_client *)sys;
+
+	return client->quirks.no_locks ? -ENOLCK
+				       : real->try_flock(real, fd, kind);
+}
+
 static int nfs_file_system(const struct ki_sys *sys, const char *path,
 			   enum ki_file_system *out_kind)
 {
@@ -461,6 +470,7 @@ void nfs_begin(struct nfs_client *client, const char *server,
 	INTERPOSE(&client->sys, nfs, touch);
 	INTERPOSE(&client->sys, nfs, try_lock);
 	INTERPOSE(&client->sys, nfs, unlock);
+	INTERPOSE(&client->sys, nfs, try_flock);
 	INTERPOSE(&client->sys, nfs, file_system);
 	client->sys.punch_hole = nfs_fallocate;
 }

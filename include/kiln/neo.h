@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KILN_NEO_H
+#define KILN_NEO_H
+
+/*
+ * Names in the cache directory of Intel's compute runtime ("NEO"): for tools
+ * that want to know which file a driver would look for.  A store neo:DIR does
+ * not need them: its own entries are named by the same hash over kiln's key
+ * record, and found by kiln.records, never by a guessed name.
+ *
+ * The hash has 64 bits and frames nothing: different builds may have one name.
+ * docs/formats/neo.md says so in detail.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kiln/api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The hash -------------------------------------------------------------- */
+
+struct kiln_neo_state {
+	uint32_t a;
+	uint32_t high;
+	uint32_t low;
+};
+
+KILN_API void kiln_neo_begin(struct kiln_neo_state *state);
+/* One piece: its last 1 to 3 bytes are hashed by themselves, so pieces are not
+   the same as their concatenation.  NULL is passed over. */
+KILN_API void kiln_neo_add(struct kiln_neo_state *state, const void *data,
+			   size_t size);
+KILN_API uint64_t kiln_neo_end(const struct kiln_neo_state *state);
+
+/* ---- What a driver hashes ---------------------------------------------------- */
+
+/* The order of the fields changed with these releases. */
+enum kiln_neo_release {
+	KILN_NEO_22_43 = 0, /* up to 23.34: no compiler, no constants */
+	KILN_NEO_24_13 = 1, /* from 23.35: compiler and constants */
+	KILN_NEO_24_26 = 2, /* and the version of the hardware's IP */
+	KILN_NEO_26_32 = 3, /* and the compiler's registry keys */
+};
+
+/* As the driver's structure lies in memory, without padding. */
+struct kiln_neo_platform {
+	uint32_t product;
+	uint32_t pch_product;
+	uint32_t display_core;
+	uint32_t render_core;
+	uint32_t platform_type;
+	uint16_t device_id;
+	uint16_t revision_id;
+	uint16_t pch_device_id;
+	uint16_t pch_revision_id;
+	uint32_t gt_type;
+};
+
+struct kiln_neo_fields {
+	size_t size; /* sizeof(struct kiln_neo_fields) */
+	enum kiln_neo_release release;
+	const char *igc_revision;
+	size_t igc_revision_size;
+	uint64_t igc_library_size;
+	int64_t igc_library_mtime; /* seconds */
+	const void *igc_registry_keys;
+	size_t igc_registry_keys_size;
+	const void *input;
+	size_t input_size;
+	const char *options;
+	size_t options_size;
+	const char *internal_options;
+	size_t internal_options_size;
+	const uint32_t *constant_ids;
+	const uint64_t *constant_values;
+	size_t n_constants;
+	struct kiln_neo_platform platform;
+	uint64_t feature_hash; /* of the feature table */
+	uint64_t workaround_hash;
+	uint32_t ip_version;
+};
+
+/* The hash of a build; 0 if `size` is not of this structure. */
+KILN_API uint64_t kiln_neo_hash(const struct kiln_neo_fields *fields);
+
+/* ---- Names ------------------------------------------------------------------- */
+
+#define KILN_NEO_OPENCL	    ".cl_cache"
+#define KILN_NEO_LEVEL_ZERO ".l0_cache"
+#define KILN_NEO_OCLOC	    ".ocloc_cache"
+
+enum kiln_neo_layout {
+	KILN_NEO_DETECT = 0, /* by what is there; an empty one is flat */
+	KILN_NEO_FLAT = 1,   /* releases 23.22 to 26.04 */
+	KILN_NEO_TREE = 2,   /* from 26.05: two levels of directories */
+};
+
+#define KILN_NEO_NAME_BYTES 40
+
+/* "0123456789abcdef.cl_cache", in the tree "0/1/0123456789abcdef.cl_cache".
+   Returns `out`; NULL if it does not fit. */
+KILN_API const char *kiln_neo_name(uint64_t hash, const char *extension,
+				   enum kiln_neo_layout layout,
+				   char out[KILN_NEO_NAME_BYTES]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KILN_NEO_H */

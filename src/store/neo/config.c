@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * config.file: eight bytes, the sum of the sizes of all entries, under flock(2).
+ * Whoever writes an entry holds the lock from before it looks at the sum until
+ * after it has written the new one, so among kiln and the originals one writes at
+ * a time.
+ *
+ * The originals believe what they read, and count only if they have made the
+ * file.  Here a sum is doubted, and the directory counted, if the file is new or
+ * short, if the sum cannot be one, if it passes the limit, or if it is less than
+ * what kiln.records knows of: who dies between rename and sum leaves that.
+ */
+
+#include "store/neo/neo.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+#define CONFIG_BYTES 8
+#define TRIES_MAX    8
+#define SUM_MAX	     ((uint64_t)INT64_MAX)
+
+static int create_config(const struct ki_neo *neo)
+{
+	const struct ki_sys *sys = neo->sys;
+	const int is_shared = !!(neo->flags & KILN_OPEN_SHARED);
+	int err = 0,
+	    fd = sys->open(sys, neo->config_path,
+			   KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
+				   KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
+			   0664);
+
+	if (fd >= 0 && is_shared)
+		err = sys->chmod(sys, neo->config_path, 0660);
+	if (!err)
+		return fd;
+	(void)sys->close(sys, fd);
+	return err;
+}
+
+/* The file, made if it is not there. */
+static int open_config(const struct ki_neo *neo)
+{
+	const struct ki_sys *sys = neo->sys;
+	int fd = -ENOENT;
+
+	for (int tries = 0; tries < TRIES_MAX && fd == -ENOENT; tries++) {
+		fd = sys->open(sys, neo->config_path,
+			       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
+			       0);
+		if (fd != -ENOENT)
+			break;
+		fd = create_config(neo);
+		if (fd == -EEXIST)
+			fd = -ENOENT;
+		else if (fd == -ENOENT && ki_neo_make_directories(neo, ""))
+			break;
+	}
+	return fd;
+}
+
+/* -ESTALE: it has no name any more, and so is no lock. */
+static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
+{
+	const struct ki_sys *sys = neo->sys;
+	uint8_t bytes[CONFIG_BYTES];
+	struct ki_file_info info;
+	int err = sys->fstat(sys, account->fd, &info);
+
+	if (err)
+		return err;
+	if (!info.n_links)
+		return -ESTALE;
+	account->now_ns = (int64_t)sys->realtime_ns(sys);
+	account->is_sure = info.size >= CONFIG_BYTES;
+	account->noted = UINT64_MAX;
+	if (!account->is_sure)
+		return 0;
+	err = ki_pread_all(sys, account->fd, bytes, sizeof(bytes), 0);
+	if (!err)
+		account->total = account->noted = ki_get_u64(bytes);
+	return err;
+}
+
+static int lock_config(const struct ki_neo *neo, uint64_t deadline_ns,
+		       struct ki_neo_account *account)
+{
+	const struct ki_sys *sys = neo->sys;
+	int err = -ESTALE;
+
+	for (int tries = 0; tries < TRIES_MAX && err == -ESTALE; tries++) {
+		*account = (struct ki_neo_account){ .fd = open_config(neo) };
+		if (account->fd < 0)
+			return account->fd;
+		ki_fork_close_add(&account->place, account->fd);
+		err = ki_flock_until(sys, account->fd, KI_LOCK_EXCLUSIVE,
+				     deadline_ns);
+		if (!err)
+			err = read_sum(neo, account);
+		if (!err)
+			return 0;
+		ki_fork_close_remove(&account->place);
+		(void)sys->close(sys, account->fd);
+	}
+	return err;
+}
+
+static int is_plausible(struct ki_neo *neo, uint64_t total)
+{
+	const uint64_t limit = ki_neo_limit(neo);
+
+	return total <= SUM_MAX && (!limit || total <= limit) &&
+	       total >= ki_records_totals(neo->records).bytes_files;
+}
+
+enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
+				      struct ki_neo_account *account)
+{
+	const struct ki_sys *sys = neo->sys;
+	const uint64_t deadline_ns = sys->monotonic_ns(sys) + wait_ns;
+	int err;
+
+	/* Who comes late has used up its time here, and tries once. */
+	ki_mutex_lock(&neo->writer);
+	err = lock_config(neo, deadline_ns, account);
+	if (!err) {
+		err = ki_neo_refresh(neo);
+		if (err >= 0) {
+			account->is_sure = account->is_sure &&
+					   is_plausible(neo, account->total);
+			return KILN_OK;
+		}
+		ki_fork_close_remove(&account->place);
+		(void)sys->close(sys, account->fd);
+	}
+	ki_mutex_unlock(&neo->writer);
+	return ki_status_from_errno(err);
+}
+
+enum kiln_status ki_neo_account_end(struct ki_neo *neo,
+				    struct ki_neo_account *account)
+{
+	const struct ki_sys *sys = neo->sys;
+	uint8_t bytes[CONFIG_BYTES];
+	int err = 0;
+
+	ki_put_u64(bytes, account->total);
+	/* Who is in doubt leaves the next one in doubt. */
+	if (account->is_sure && account->total != account->noted)
+		err = ki_pwrite_all(sys, account->fd, bytes, sizeof(bytes), 0);
+	ki_fork_close_remove(&account->place);
+	(void)sys->close(sys, account->fd);
+	ki_neo_note_generation(neo);
+	ki_mutex_unlock(&neo->writer);
+	return ki_status_from_errno(err);
+}
+
+uint64_t ki_neo_account_peek(const struct ki_neo *neo)
+{
+	const struct ki_sys *sys = neo->sys;
+	uint8_t bytes[CONFIG_BYTES] = { 0 };
+	int fd = sys->open(sys, neo->config_path,
+			   KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+
+	if (fd < 0)
+		return 0;
+	if (ki_pread_all(sys, fd, bytes, sizeof(bytes), 0))
+		memset(bytes, 0, sizeof(bytes));
+	(void)sys->close(sys, fd);
+	return ki_get_u64(bytes);
+}

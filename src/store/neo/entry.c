@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One entry: a file that holds the value and nothing else, and a record of it.
+ *
+ * Whose a file is, its inode tells: whoever publishes makes another one.  Of
+ * kiln's inode with another size or time, or with other bytes than the record's
+ * checksum says, somebody has written into: damaged, a miss, and removed.  A file
+ * of another inode belongs to who made it and is not touched.
+ */
+
+#include "store/neo/neo.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/blob.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+#define RENEW_NS  ((int64_t)60 * 1000000000)
+#define OLDER_MAX 4
+
+enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
+				 const struct ki_file_info *info)
+{
+	if (info->inode != found->inode)
+		return KI_NEO_TAKEN;
+	return info->size == found->file_size &&
+			       info->mtime_ns == found->mtime_ns
+		       ? KI_NEO_THERE
+		       : KI_NEO_DAMAGED;
+}
+
+enum ki_neo_state ki_neo_state(const struct ki_neo *neo,
+			       const struct ki_record_found *found,
+			       struct ki_file_info *out_info)
+{
+	if (ki_neo_look(neo, found->name, out_info))
+		return KI_NEO_GONE;
+	return ki_neo_compare(found, out_info);
+}
+
+/* ---- Reading ----------------------------------------------------------------------- */
+
+/* The mount may not keep times of access, or a day late.  A clock that was
+   ahead has left some that never come. */
+static void set_last_use(const struct ki_neo *neo, int fd,
+			 const struct ki_file_info *info)
+{
+	const struct ki_sys *sys = neo->sys;
+	const int64_t now_ns = (int64_t)sys->realtime_ns(sys);
+	const int64_t age_ns = now_ns - info->atime_ns;
+
+	if (age_ns > RENEW_NS || age_ns < -RENEW_NS)
+		(void)sys->set_access_time(sys, fd, now_ns);
+}
+
+static enum kiln_status read_value(const struct ki_neo *neo, int fd,
+				   const struct ki_record_found *found,
+				   struct kiln_blob **out_value)
+{
+	struct kiln_blob *blob;
+	void *data;
+	int err;
+
+	if (found->value_size > SIZE_MAX / 2)
+		return KILN_E_TOO_LARGE;
+	blob = ki_blob_new((size_t)found->value_size, &data);
+	if (!blob)
+		return KILN_E_NO_MEMORY;
+	err = ki_pread_all(neo->sys, fd, data, (size_t)found->value_size, 0);
+	if (!err &&
+	    ki_xxh3_64(data, (size_t)found->value_size) == found->value_check) {
+		*out_value = blob;
+		return KILN_OK;
+	}
+	kiln_blob_unref(blob);
+	return err && err != -ENODATA ? ki_status_from_errno(err)
+				      : KILN_E_FORMAT;
+}
+
+enum kiln_status ki_neo_load(const struct ki_neo *neo,
+			     const struct ki_record_found *found, int note_use,
+			     enum ki_neo_state *out_state,
+			     struct kiln_blob **out_value,
+			     struct ki_file_info *out_info)
+{
+	const struct ki_sys *sys = neo->sys;
+	enum kiln_status status;
+	char path[KI_PATH_MAX];
+	int fd, err = ki_neo_path(neo, found->name, path);
+
+	*out_state = KI_NEO_GONE;
+	if (err)
+		return KILN_MISS;
+	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -ENXIO)
+		return KILN_MISS;
+	if (fd < 0)
+		return ki_status_from_errno(fd);
+	status = ki_status_from_errno(sys->fstat(sys, fd, out_info));
+	if (status)
+		goto out;
+	status = KILN_MISS;
+	*out_state = S_ISREG(out_info->mode) ? ki_neo_compare(found, out_info)
+					     : KI_NEO_TAKEN;
+	if (*out_state == KI_NEO_DAMAGED)
+		status = KILN_E_FORMAT;
+	if (*out_state != KI_NEO_THERE)
+		goto out;
+	status = read_value(neo, fd, found, out_value);
+	if (status == KILN_E_FORMAT)
+		*out_state = KI_NEO_DAMAGED;
+	if (!status && note_use)
+		set_last_use(neo, fd, out_info);
+out:
+	(void)sys->close(sys, fd);
+	return status;
+}
+
+/* ---- Finding --------------------------------------------------------------------------- */
+
+enum kiln_status ki_neo_find_present(struct ki_neo *neo,
+				     const struct kiln_key *key,
+				     struct ki_record_found *out_found,
+				     enum ki_neo_state *out_state)
+{
+	struct ki_file_info info;
+	enum kiln_status status =
+		ki_records_find(neo->records, key, 0, out_found, NULL);
+
+	*out_state = KI_NEO_GONE;
+	if (status)
+		return status;
+	*out_state = ki_neo_state(neo, out_found, &info);
+	if (*out_state == KI_NEO_THERE || *out_state == KI_NEO_DAMAGED)
+		return KILN_OK;
+	for (unsigned older = 1;
+	     *out_state == KI_NEO_TAKEN && older < OLDER_MAX; older++) {
+		struct ki_record_found before;
+
+		if (ki_records_find(neo->records, key, older, &before, NULL))
+			break;
+		if (ki_neo_compare(&before, &info) == KI_NEO_TAKEN)
+			continue;
+		*out_state = ki_neo_compare(&before, &info);
+		*out_found = before;
+		return KILN_OK;
+	}
+	return KILN_MISS;
+}

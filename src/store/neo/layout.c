@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Which files are entries, and where they lie.
+ *
+ * Only the end of a base name tells an entry; the originals look for the
+ * extension anywhere in a path, and so take config.file for an entry where the
+ * directory's own name has it.  Whether it is a file at all is for lstat to say:
+ * a link is never followed, and one that leads nowhere stops nothing.
+ */
+
+#include "store/neo/neo.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "key/key.h"
+
+#define N_DIGITS 16
+
+static const char digits[] = "0123456789abcdef";
+static const char temporary_prefix[] = "cl_cache.";
+#define TEMPORARY_LETTERS 6
+
+static int ends_in(const char *name, size_t size, const char *suffix)
+{
+	const size_t suffix_size = strlen(suffix);
+
+	return size > suffix_size &&
+	       !memcmp(name + size - suffix_size, suffix, suffix_size);
+}
+
+enum ki_neo_kind ki_neo_kind_of(enum kiln_neo_layout layout, const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	const char *base = slash ? slash + 1 : name;
+	const size_t size = strlen(base);
+
+	if (ends_in(base, size, KILN_NEO_OPENCL) ||
+	    ends_in(base, size, KILN_NEO_LEVEL_ZERO))
+		return KI_NEO_ENTRY;
+	if (ends_in(base, size, KILN_NEO_OCLOC))
+		return layout == KILN_NEO_TREE ? KI_NEO_ENTRY
+					       : KI_NEO_UNCOUNTED;
+	if (!slash &&
+	    size == sizeof(temporary_prefix) - 1 + TEMPORARY_LETTERS &&
+	    !memcmp(base, temporary_prefix, sizeof(temporary_prefix) - 1))
+		return KI_NEO_TEMPORARY;
+	return KI_NEO_FOREIGN;
+}
+
+int ki_neo_path(const struct ki_neo *neo, const char *name,
+		char out[KI_PATH_MAX])
+{
+	return ki_path_join(out, neo->directory, name);
+}
+
+int ki_neo_look(const struct ki_neo *neo, const char *name,
+		struct ki_file_info *out_info)
+{
+	char path[KI_PATH_MAX];
+	int err = ki_neo_path(neo, name, path);
+
+	if (!err)
+		err = neo->sys->lstat(neo->sys, path, out_info);
+	if (err == -ENOTDIR || (!err && !S_ISREG(out_info->mode)))
+		err = -ENOENT;
+	return err;
+}
+
+void ki_neo_name_key(const struct ki_neo *neo, const struct kiln_key *key,
+		     const void *metadata, size_t metadata_size,
+		     char out[KILN_NEO_NAME_BYTES])
+{
+	const char *extension = KILN_NEO_OPENCL;
+	struct kiln_neo_state state;
+	const void *front;
+	size_t size;
+
+	if (metadata_size &&
+	    !kiln_metadata_find(metadata, metadata_size, KILN_META_FRONT,
+				&front, &size) &&
+	    size == 9 && !memcmp(front, "levelzero", 9))
+		extension = KILN_NEO_LEVEL_ZERO;
+	kiln_neo_begin(&state);
+	kiln_neo_add(&state, key->record.data, key->record.size);
+	(void)kiln_neo_name(kiln_neo_end(&state) & neo->name_mask, extension,
+			    neo->layout, out);
+}
+
+/* ---- Directories ------------------------------------------------------------------ */
+
+static int is_digit(const char *name)
+{
+	return *name && !name[1] && strchr(digits, *name) != NULL;
+}
+
+static int is_directory(const struct ki_sys *sys, const char *path)
+{
+	struct ki_file_info info;
+
+	return !sys->lstat(sys, path, &info) && S_ISDIR(info.mode);
+}
+
+enum kiln_neo_layout ki_neo_detect(const struct ki_sys *sys,
+				   const char *directory)
+{
+	char path[KI_PATH_MAX], name[2] = { 0 };
+
+	for (unsigned i = 0; i < N_DIGITS; i++) {
+		name[0] = digits[i];
+		if (!ki_path_join(path, directory, name) &&
+		    is_directory(sys, path))
+			return KILN_NEO_TREE;
+	}
+	return KILN_NEO_FLAT;
+}
+
+static int make_directory(const struct ki_neo *neo, const char *path)
+{
+	const struct ki_sys *sys = neo->sys;
+	int err = sys->mkdir(sys, path, 0775);
+
+	if (!err && (neo->flags & KILN_OPEN_SHARED))
+		err = sys->chmod(sys, path, 02770);
+	return err == -EEXIST ? 0 : err;
+}
+
+int ki_neo_make_directories(const struct ki_neo *neo, const char *name)
+{
+	char path[KI_PATH_MAX];
+	const char *why = NULL;
+	int err;
+
+	if (ki_directory_check(neo->sys, neo->directory, neo->flags, 1, &why))
+		return -EACCES;
+	err = ki_neo_path(neo, name, path);
+	for (size_t i = neo->directory_size + 1; !err && path[i]; i++) {
+		if (path[i] != '/')
+			continue;
+		path[i] = '\0';
+		err = make_directory(neo, path);
+		path[i] = '/';
+	}
+	return err;
+}
+
+/* ---- Walking ----------------------------------------------------------------------- */
+
+struct walk {
+	const struct ki_neo *neo;
+	ki_neo_visit_fn *visit;
+	void *arg;
+};
+
+/* All of one directory: the root "", or "a/b/". */
+static int walk_one(const struct walk *walk, const char *prefix,
+		    unsigned *out_fans)
+{
+	const struct ki_sys *sys = walk->neo->sys;
+	const int is_root = !*prefix;
+	char path[KI_PATH_MAX], name[KI_RECORDS_NAME_MAX + 1];
+	struct ki_dir *dir;
+	const char *base;
+	int more, err = ki_neo_path(walk->neo, prefix, path);
+
+	if (!err && !is_root && !is_directory(sys, path))
+		return 0;
+	if (!err)
+		err = sys->opendir(sys, path, &dir);
+	/* What is not there or not ours to read holds nothing for us. */
+	if (err)
+		return err == -ENOENT || (!is_root && err == -EACCES) ? 0 : err;
+	while ((more = sys->readdir(sys, dir, &base)) > 0) {
+		enum ki_neo_kind kind;
+		int n = snprintf(name, sizeof(name), "%s%s", prefix, base);
+
+		if (n < 0 || (size_t)n >= sizeof(name))
+			continue;
+		if (out_fans && is_digit(base))
+			*out_fans |= 1u << (strchr(digits, *base) - digits);
+		kind = ki_neo_kind_of(walk->neo->layout, name);
+		if (kind == KI_NEO_FOREIGN)
+			continue;
+		err = walk->visit(walk->arg, name, kind,
+				  is_root &&
+					  walk->neo->layout == KILN_NEO_TREE);
+		if (err)
+			break;
+	}
+	sys->closedir(sys, dir);
+	return err ? err : more;
+}
+
+int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg)
+{
+	const struct walk walk = { neo, visit, arg };
+	unsigned fans = 0;
+	int err = walk_one(&walk, "", &fans);
+
+	if (neo->layout != KILN_NEO_TREE)
+		return err;
+	for (unsigned i = 0; !err && i < N_DIGITS; i++) {
+		char prefix[] = { digits[i], '/', '\0', '\0', '\0' };
+
+		if (!(fans & 1u << i))
+			continue;
+		for (unsigned j = 0; !err && j < N_DIGITS; j++) {
+			prefix[2] = digits[j];
+			prefix[3] = '/';
+			err = walk_one(&walk, prefix, NULL);
+		}
+	}
+	return err;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The tier over a directory of Intel's compute runtime, which its driver may use
+ * at the same time: docs/formats/neo.md.
+ *
+ * An entry is found by its record (records.h), never by a guessed name, and
+ * handed out only if the whole key record is the same and the file, its size and
+ * its bytes are those recorded.  Readers take no lock; what a driver wrote itself
+ * is never handed out.
+ *
+ * No descriptor outlives a call but that of kiln.records, which guests do not
+ * keep either, and those of build locks.
+ */
+
+#include "store/neo/neo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/blob.h"
+#include "base/status.h"
+#include "key/key.h"
+
+#define CHECK_NS  ((uint64_t)1000000000)
+#define SECOND_NS ((int64_t)1000000000)
+#define TRIES_MAX 8
+
+struct kiln_tier_lock {
+	struct ki_lock lock;
+};
+
+static struct ki_neo *neo_of(struct kiln_tier *tier)
+{
+	return (struct ki_neo *)tier;
+}
+
+void ki_neo_say(const struct ki_neo *neo, enum kiln_log_level level,
+		const char *path, const char *what)
+{
+	char line[KI_PATH_MAX + 128];
+
+	if (!neo->log)
+		return;
+	snprintf(line, sizeof(line), "%s: %s", path, what);
+	neo->log(neo->log_arg, level, line);
+}
+
+uint64_t ki_neo_limit(struct ki_neo *neo)
+{
+	const uint64_t own = __atomic_load_n(&neo->bytes_max, __ATOMIC_ACQUIRE);
+	const uint64_t noted = ki_records_settings(neo->records).bytes_max;
+
+	if (noted == UINT64_MAX || !noted)
+		return own;
+	return own && own < noted ? own : noted;
+}
+
+void ki_neo_note_generation(struct ki_neo *neo)
+{
+	const uint64_t generation =
+		ki_records_settings(neo->records).generation;
+
+	if (generation != __atomic_load_n(&neo->generation, __ATOMIC_RELAXED))
+		__atomic_store_n(&neo->generation, generation,
+				 __ATOMIC_RELEASE);
+}
+
+int ki_neo_refresh(struct ki_neo *neo)
+{
+	int changed = ki_records_refresh(neo->records);
+
+	ki_neo_note_generation(neo);
+	return changed;
+}
+
+/* At most once a second, whether somebody wiped it. */
+static void follow_others(struct ki_neo *neo)
+{
+	uint64_t now = neo->sys->coarse_ns(neo->sys);
+	uint64_t then = __atomic_load_n(&neo->checked_ns, __ATOMIC_RELAXED);
+
+	if (now - then >= CHECK_NS &&
+	    __atomic_compare_exchange_n(&neo->checked_ns, &then, now, 0,
+					__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		(void)ki_neo_refresh(neo);
+}
+
+/* ---- Get ----------------------------------------------------------------------------- */
+
+static int is_expired(const struct ki_neo *neo, const struct ki_file_info *info)
+{
+	const int64_t used_ns = info->atime_ns > info->mtime_ns
+					? info->atime_ns
+					: info->mtime_ns;
+	const int64_t age_ns =
+		(int64_t)neo->sys->realtime_ns(neo->sys) - used_ns;
+
+	return neo->age_max_s && age_ns > 0 &&
+	       (uint64_t)(age_ns / SECOND_NS) >= neo->age_max_s;
+}
+
+/* By one record: as ki_neo_load(). */
+static enum kiln_status load_by(struct ki_neo *neo, const struct kiln_key *key,
+				unsigned older, enum ki_neo_state *out_state,
+				struct kiln_blob **out_value,
+				struct kiln_blob **out_metadata)
+{
+	struct kiln_blob *value, *metadata = NULL;
+	struct ki_record_found found;
+	struct ki_file_info info;
+	enum kiln_status status =
+		ki_records_find(neo->records, key, older, &found,
+				out_metadata ? &metadata : NULL);
+
+	*out_state = KI_NEO_GONE;
+	if (status)
+		return status;
+	status = ki_neo_load(neo, &found, !ki_neo_is_readonly(neo), out_state,
+			     &value, &info);
+	if (!status && is_expired(neo, &info)) {
+		kiln_blob_unref(value);
+		status = KILN_MISS;
+		*out_state = KI_NEO_THERE;
+	}
+	if (status) {
+		kiln_blob_unref(metadata);
+		return status;
+	}
+	value->place = __atomic_load_n(&neo->generation, __ATOMIC_ACQUIRE);
+	*out_value = value;
+	if (out_metadata)
+		*out_metadata = metadata;
+	return KILN_OK;
+}
+
+/*
+ * A record and its file are looked at one after another, so a replacement may
+ * come between: then there is a newer record, or the one before it holds.
+ */
+static enum kiln_status neo_get(struct kiln_tier *tier,
+				const struct kiln_key *key,
+				struct kiln_blob **out_value,
+				struct kiln_blob **out_metadata)
+{
+	struct ki_neo *neo = neo_of(tier);
+	enum kiln_status status = KILN_MISS;
+	enum ki_neo_state state = KI_NEO_GONE;
+	unsigned older = 0;
+
+	follow_others(neo);
+	for (int tries = 0; tries < TRIES_MAX; tries++) {
+		status = load_by(neo, key, older, &state, out_value,
+				 out_metadata);
+		if (status != KILN_MISS || state == KI_NEO_THERE)
+			break;
+		if (ki_neo_refresh(neo) > 0)
+			older = 0;
+		else if (state == KI_NEO_TAKEN)
+			older++;
+		else
+			break;
+	}
+	if (status == KILN_E_FORMAT)
+		ki_neo_drop_damaged(neo, key);
+	return status;
+}
+
+/* ---- Locks and counters -------------------------------------------------------------------- */
+
+static enum kiln_status neo_lock(struct kiln_tier *tier,
+				 const struct kiln_key *key,
+				 uint32_t timeout_ms,
+				 struct kiln_tier_lock **out_lock)
+{
+	struct ki_neo *neo = neo_of(tier);
+	struct kiln_tier_lock *lock;
+	int err;
+
+	if (ki_neo_is_readonly(neo))
+		return KILN_E_UNSUPPORTED;
+	lock = malloc(sizeof(*lock));
+	if (!lock)
+		return KILN_E_NO_MEMORY;
+	err = ki_lock_build(&neo->locks, key, timeout_ms, &lock->lock);
+	if (!err) {
+		*out_lock = lock;
+		return KILN_OK;
+	}
+	free(lock);
+	return err == -ETIMEDOUT ? KILN_E_TIMEOUT : KILN_E_UNSUPPORTED;
+}
+
+static void neo_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
+{
+	ki_unlock(neo_of(tier)->sys, &lock->lock);
+	free(lock);
+}
+
+static enum kiln_status neo_count(struct kiln_tier *tier,
+				  const uint64_t deltas[KILN_N_COUNTERS])
+{
+	struct ki_neo *neo = neo_of(tier);
+
+	return ki_neo_is_readonly(neo)
+		       ? KILN_E_READONLY
+		       : ki_counters_add(neo->sys, neo->stats_path, deltas);
+}
+
+static enum kiln_status neo_counters(struct kiln_tier *tier,
+				     struct kiln_store_counters *out_counters)
+{
+	struct ki_neo *neo = neo_of(tier);
+
+	return ki_counters_read(neo->sys, neo->stats_path, out_counters);
+}
+
+static enum kiln_status neo_zero_counters(struct kiln_tier *tier)
+{
+	struct ki_neo *neo = neo_of(tier);
+
+	if (ki_neo_is_readonly(neo))
+		return KILN_E_READONLY;
+	return ki_counters_zero(neo->sys, neo->stats_path);
+}
+
+/* ---- Open and close --------------------------------------------------------------------------- */
+
+static int neo_is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
+{
+	return blob->place ==
+	       __atomic_load_n(&neo_of(tier)->generation, __ATOMIC_ACQUIRE);
+}
+
+static void neo_close(struct kiln_tier *tier)
+{
+	struct ki_neo *neo = neo_of(tier);
+
+	ki_records_close(neo->records);
+	ki_neo_plan_end(&neo->plan);
+	ki_mutex_fini(&neo->writer);
+	free(neo->directory);
+	free(neo->config_path);
+	free(neo->lock_path);
+	free(neo->stats_path);
+	free(neo);
+}
+
+static const struct kiln_tier_ops neo_ops = {
+	.version = KILN_TIER_VERSION,
+	.name = "neo",
+	.get = neo_get,
+	.put = ki_neo_put,
+	.remove = ki_neo_remove,
+	.wipe = ki_neo_wipe,
+	.list = ki_neo_list,
+	.verify = ki_neo_verify,
+	.gc = ki_neo_gc,
+	.set_limit = ki_neo_set_limit,
+	.info = ki_neo_info,
+	.lock = neo_lock,
+	.unlock = neo_unlock,
+	.count = neo_count,
+	.counters = neo_counters,
+	.zero_counters = neo_zero_counters,
+	.close = neo_close,
+};
+
+/* "flat", "tree", or NULL: by what is there. */
+static int parse_layout(const char *name, enum kiln_neo_layout *out_layout)
+{
+	if (!name)
+		*out_layout = KILN_NEO_DETECT;
+	else if (!strcmp(name, "flat"))
+		*out_layout = KILN_NEO_FLAT;
+	else if (!strcmp(name, "tree"))
+		*out_layout = KILN_NEO_TREE;
+	else
+		return 0;
+	return 1;
+}
+
+static char *join(const char *directory, const char *name)
+{
+	char path[KI_PATH_MAX];
+
+	return ki_path_join(path, directory, name) ? NULL : strdup(path);
+}
+
+static struct ki_neo *new_neo(const struct ki_store_options *options)
+{
+	struct ki_neo *neo = calloc(1, sizeof(*neo));
+
+	if (!neo)
+		return NULL;
+	neo->tier.ops = &neo_ops;
+	neo->tier.generation = &neo->generation;
+	neo->tier.is_live = neo_is_live;
+	neo->sys = options->sys;
+	neo->flags = options->flags;
+	neo->user_version = options->user_version;
+	neo->age_max_s = options->age_max_s;
+	neo->bytes_max = options->bytes_max;
+	neo->log = options->log;
+	neo->log_arg = options->log_arg;
+	neo->name_mask = UINT64_MAX;
+	neo->looks_max = KI_NEO_LOOKS;
+	neo->step_max = KI_NEO_STEP;
+	neo->fork_generation = ki_fork_generation();
+	ki_mutex_init(&neo->writer, KI_RANK_STORE);
+	neo->directory = strdup(options->directory);
+	neo->directory_size = strlen(options->directory);
+	neo->config_path = join(options->directory, "config.file");
+	neo->lock_path = join(options->directory, "kiln.lock");
+	neo->stats_path = join(options->directory, "kiln.stats");
+	if (!neo->directory || !neo->config_path || !neo->lock_path ||
+	    !neo->stats_path) {
+		neo_close(&neo->tier);
+		return NULL;
+	}
+	neo->locks.sys = options->sys;
+	neo->locks.path = neo->lock_path;
+	neo->locks.directory = neo->directory;
+	neo->locks.flags = options->flags;
+	return neo;
+}
+
+static enum kiln_status open_directory(struct ki_neo *neo)
+{
+	const char *why = NULL;
+	enum kiln_status status =
+		ki_directory_check(neo->sys, neo->directory, neo->flags,
+				   !ki_neo_is_readonly(neo), &why);
+
+	if (status && why)
+		ki_neo_say(neo, KILN_LOG_ERROR, neo->directory, why);
+	return status == KILN_MISS ? KILN_E_IO : status;
+}
+
+/* Elsewhere a mapping may not show what others write. */
+static uint32_t records_flags(const struct ki_neo *neo)
+{
+	enum ki_file_system kind = KI_FS_UNKNOWN;
+
+	(void)neo->sys->file_system(neo->sys, neo->directory, &kind);
+	return kind == KI_FS_LOCAL ? neo->flags : neo->flags | KILN_OPEN_GUEST;
+}
+
+static enum kiln_status open_records(struct ki_neo *neo)
+{
+	char path[KI_PATH_MAX];
+	struct ki_records_options options = { .sys = neo->sys,
+					      .path = path,
+					      .flags = records_flags(neo) };
+	int err = ki_neo_path(neo, "kiln.records", path);
+	enum kiln_status status =
+		err ? ki_status_from_errno(err)
+		    : ki_records_open(&options, &neo->records);
+
+	if (!status)
+		neo->generation = ki_records_settings(neo->records).generation;
+	return status;
+}
+
+enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
+				   struct kiln_tier **out_tier)
+{
+	enum kiln_neo_layout layout;
+	enum kiln_status status;
+	struct ki_neo *neo;
+	int err;
+
+	if (!parse_layout(options->name, &layout) ||
+	    strlen(options->directory) + KI_RECORDS_NAME_MAX >= KI_PATH_MAX)
+		return KILN_E_INVALID;
+	neo = new_neo(options);
+	if (!neo)
+		return KILN_E_NO_MEMORY;
+	err = neo->sys->random(neo->sys, &neo->random, sizeof(neo->random));
+	neo->random |= 1;
+	status = ki_status_from_errno(err);
+	if (!status)
+		status = open_directory(neo);
+	neo->layout = layout == KILN_NEO_DETECT
+			      ? ki_neo_detect(neo->sys, neo->directory)
+			      : layout;
+	if (!status)
+		status = open_records(neo);
+	if (!status)
+		status = ki_neo_adopt_user_version(neo);
+	if (status)
+		neo_close(&neo->tier);
+	else
+		*out_tier = &neo->tier;
+	return status;
+}

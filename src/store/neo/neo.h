@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_STORE_NEO_NEO_H
+#define KI_STORE_NEO_NEO_H
+
+/*
+ * The inside of store/neo; docs/formats/neo.md has the bytes.
+ *
+ *	DIRECTORY/config.file			the total, and the lock (config.c)
+ *	          <16 digits>.cl_cache		entries, flat,
+ *	          a/b/<16 digits>.cl_cache	or in a tree (layout.c)
+ *	          cl_cache.XXXXXX		an entry being written
+ *	          kiln.records			what entries of kiln's lack
+ *	          kiln.lock kiln.stats		build locks, counters
+ *
+ * neo.c is the tier, put.c what it stores, evict.c makes room and counts,
+ * upkeep.c whatever looks at all entries, hash.c the names.
+ */
+
+#include <errno.h>
+
+#include <kiln/neo.h>
+
+#include "base/bytes.h"
+#include "store/records.h"
+#include "store/store.h"
+
+/* Files that one store removes, where the limit does not ask for more. */
+#define KI_NEO_STEP 256
+/* Files that one store looks at. */
+#define KI_NEO_LOOKS 4096
+
+#define KI_NEO_PUT_NS  ((uint64_t)100 * 1000000)
+#define KI_NEO_TOOL_NS ((uint64_t)2000 * 1000000)
+
+/* A file that may have to go, as it was when it was looked at. */
+struct ki_neo_file {
+	uint64_t name; /* offset into the plan's names */
+	uint64_t size;
+	uint64_t inode;
+	int64_t atime_ns;
+	int64_t mtime_ns;
+	int is_leftover; /* of the flat layout, in a tree: goes first */
+};
+
+/*
+ * All files of the directory in the order in which they go, as far as they have
+ * been looked at:
+ *
+ *	gone | looked at, sorted if `is_sorted` | not looked at, in any order
+ *	     ^ next                             ^ n_known              n ^
+ */
+struct ki_neo_plan {
+	struct ki_bytes names;
+	struct ki_neo_file *files;
+	size_t n, capacity;
+	size_t next, n_known;
+	int is_active;
+	int is_sorted;
+	uint64_t begun_ns;
+};
+
+struct ki_neo {
+	struct kiln_tier tier;
+	/* Fixed after open. */
+	const struct ki_sys *sys;
+	char *directory;
+	size_t directory_size;
+	char *config_path;
+	char *lock_path;
+	char *stats_path;
+	uint32_t flags;
+	uint32_t user_version;
+	uint64_t age_max_s;
+	enum kiln_neo_layout layout;
+	uint64_t name_mask; /* of the hash; tests make names meet */
+	size_t looks_max;   /* KI_NEO_LOOKS; tests have small directories */
+	size_t step_max;    /* KI_NEO_STEP; SIZE_MAX: all at once */
+	struct ki_records *records;
+	uint64_t fork_generation;
+	kiln_log_fn *log;
+	void *log_arg;
+	struct ki_lock_file locks; /* the file lock_path leads to */
+	/* Atomic, by __atomic builtins. */
+	uint64_t generation; /* what tier.generation points to */
+	uint64_t checked_ns; /* when it was last looked at */
+	uint64_t bytes_max;  /* this handle's own; 0: none */
+	/* Held by who has, or waits for, the lock of config.file. */
+	struct ki_mutex writer;
+	struct ki_neo_plan plan;
+	uint64_t random; /* names of temporaries */
+};
+
+static inline int ki_neo_is_readonly(const struct ki_neo *neo)
+{
+	return !!(neo->flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER));
+}
+
+void ki_neo_say(const struct ki_neo *neo, enum kiln_log_level level,
+		const char *path, const char *what);
+
+/* The limit that holds now: this handle's or the directory's, the lower. */
+uint64_t ki_neo_limit(struct ki_neo *neo);
+
+/* Take over what other processes did to kiln.records: 1 if anything, 0,
+   -errno. */
+int ki_neo_refresh(struct ki_neo *neo);
+void ki_neo_note_generation(struct ki_neo *neo);
+
+/* ---- Names (layout.c) --------------------------------------------------------- */
+
+enum ki_neo_kind {
+	KI_NEO_FOREIGN,
+	KI_NEO_ENTRY,	  /* counted by the originals of this layout */
+	KI_NEO_UNCOUNTED, /* .ocloc_cache in the flat one */
+	KI_NEO_TEMPORARY,
+};
+
+/* What the base name of a path says. */
+enum ki_neo_kind ki_neo_kind_of(enum kiln_neo_layout layout, const char *name);
+
+/* DIRECTORY/NAME into `out`, -ENAMETOOLONG. */
+int ki_neo_path(const struct ki_neo *neo, const char *name,
+		char out[KI_PATH_MAX]);
+
+/* What lies there; never KILN_NEO_DETECT. */
+enum kiln_neo_layout ki_neo_detect(const struct ki_sys *sys,
+				   const char *directory);
+
+/* The name of a key's entry. */
+void ki_neo_name_key(const struct ki_neo *neo, const struct kiln_key *key,
+		     const void *metadata, size_t metadata_size,
+		     char out[KILN_NEO_NAME_BYTES]);
+
+/* Make the directories of a name, and the store's own if it is gone. */
+int ki_neo_make_directories(const struct ki_neo *neo, const char *name);
+
+/* Called with every name that is not foreign, relative to the directory.  Not
+   0 ends the walk.  What it is, only lstat can tell. */
+typedef int ki_neo_visit_fn(void *arg, const char *name, enum ki_neo_kind kind,
+			    int is_leftover);
+/* 0, -errno, or what a visit returned.  No directory: 0. */
+int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg);
+
+/* A regular file of that name, no link followed: 0, -ENOENT for all else. */
+int ki_neo_look(const struct ki_neo *neo, const char *name,
+		struct ki_file_info *out_info);
+
+/* ---- The account (config.c) ----------------------------------------------------- */
+
+/* config.file, open and locked. */
+struct ki_neo_account {
+	int fd;
+	struct ki_fork_close place;
+	int is_sure; /* else the directory has to be counted */
+	uint64_t total;
+	uint64_t noted; /* what the file says */
+	int64_t now_ns; /* about, by the file system's clock */
+};
+
+/*
+ * Wait for the lock until the deadline and read the total; kiln.records is up
+ * to date then.  TIMEOUT, READONLY, IO, OWNER, FORMAT, NO_MEMORY.  If KILN_OK,
+ * ki_neo_account_end() must follow: it writes a total that has changed.
+ */
+enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
+				      struct ki_neo_account *account)
+	KI_ACQUIRE(neo->writer) KI_NO_ANALYSIS;
+enum kiln_status ki_neo_account_end(struct ki_neo *neo,
+				    struct ki_neo_account *account)
+	KI_RELEASE(neo->writer) KI_NO_ANALYSIS;
+
+/* What config.file says, without a lock.  0 if it says nothing. */
+uint64_t ki_neo_account_peek(const struct ki_neo *neo);
+
+/* Of unsigned totals. */
+static inline uint64_t ki_neo_less(uint64_t total, uint64_t bytes)
+{
+	return total > bytes ? total - bytes : 0;
+}
+
+/* ---- Room (evict.c), under the account's lock ------------------------------------- */
+
+struct ki_neo_report {
+	uint64_t n_evicted;
+	uint64_t n_expired;
+	uint64_t n_temporaries;
+	uint64_t n_dropped; /* records of files that are no more */
+};
+
+/*
+ * Count all files, drop the records of those that are no more, remove orphan
+ * temporaries.
+ */
+enum kiln_status ki_neo_count(struct ki_neo *neo,
+			      struct ki_neo_account *account,
+			      struct ki_neo_report *report);
+
+/* Have `need` bytes fit: FULL, IO, NO_MEMORY. */
+enum kiln_status ki_neo_make_room(struct ki_neo *neo,
+				  struct ki_neo_account *account, uint64_t need,
+				  struct ki_neo_report *report);
+
+/* Count, and remove what was not used since, then until `bytes_max` (0: the
+   limit) holds. */
+enum kiln_status ki_neo_clean(struct ki_neo *neo,
+			      struct ki_neo_account *account,
+			      uint64_t bytes_max, uint64_t age_max_s,
+			      struct ki_neo_report *report);
+
+void ki_neo_plan_end(struct ki_neo_plan *plan);
+
+/* ---- One entry (entry.c) ------------------------------------------------------------ */
+
+/* What became of the file that a record names. */
+enum ki_neo_state {
+	KI_NEO_THERE,
+	KI_NEO_GONE,
+	KI_NEO_TAKEN,	/* another file has the name */
+	KI_NEO_DAMAGED, /* it is kiln's, and not what it was */
+};
+enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
+				 const struct ki_file_info *info);
+enum ki_neo_state ki_neo_state(const struct ki_neo *neo,
+			       const struct ki_record_found *found,
+			       struct ki_file_info *out_info);
+
+/*
+ * Read the file of a record, checked.  *out_state says how it is; the status is
+ * KILN_OK if it is there and whole, KILN_MISS, KILN_E_FORMAT if it is damaged, or
+ * why it cannot be read.  `note_use` sets its time of last use if that is old.
+ */
+enum kiln_status ki_neo_load(const struct ki_neo *neo,
+			     const struct ki_record_found *found, int note_use,
+			     enum ki_neo_state *out_state,
+			     struct kiln_blob **out_value,
+			     struct ki_file_info *out_info);
+
+/* The record whose file is there: of the newest, or the one before it in a
+   replacement.  KILN_OK, KILN_MISS, COLLISION, IO, NO_MEMORY.  With KILN_MISS
+   and *out_state not GONE, *out_found is the newest. */
+enum kiln_status ki_neo_find_present(struct ki_neo *neo,
+				     const struct kiln_key *key,
+				     struct ki_record_found *out_found,
+				     enum ki_neo_state *out_state);
+
+enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
+			    const void *metadata, size_t metadata_size,
+			    const void *value, size_t value_size,
+			    unsigned flags);
+enum kiln_status ki_neo_remove(struct kiln_tier *tier,
+			       const struct kiln_key *key);
+enum kiln_status ki_neo_wipe(struct kiln_tier *tier);
+/* The same of kiln's own entries, under another version of the user. */
+enum kiln_status ki_neo_adopt_user_version(struct ki_neo *neo);
+
+/* Drop an entry whose file is damaged, if the lock is to be had. */
+void ki_neo_drop_damaged(struct ki_neo *neo, const struct kiln_key *key);
+
+/* ---- All entries (upkeep.c) ---------------------------------------------------------- */
+
+enum kiln_status ki_neo_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
+			     struct kiln_entry *out_entry);
+enum kiln_status ki_neo_verify(struct kiln_tier *tier, unsigned flags,
+			       kiln_progress_fn *progress, void *arg,
+			       struct kiln_verify_report *out_report);
+enum kiln_status ki_neo_gc(struct kiln_tier *tier,
+			   const struct kiln_gc_options *options,
+			   kiln_progress_fn *progress, void *arg,
+			   struct kiln_gc_report *out_report);
+enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
+enum kiln_status ki_neo_info(struct kiln_tier *tier,
+			     struct kiln_store_info *out_info);
+
+#endif /* KI_STORE_NEO_NEO_H */

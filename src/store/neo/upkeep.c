@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Whatever looks at all entries: those of kiln's by their records.
+ */
+
+#include "store/neo/neo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* ---- Listing ------------------------------------------------------------------------ */
+
+static void fill_entry(const struct ki_record_found *found,
+		       const struct ki_file_info *info,
+		       struct kiln_entry *entry)
+{
+	memcpy(entry->digest, found->digest, KILN_DIGEST_BYTES);
+	entry->value_size = found->value_size;
+	entry->stored_size = info->size + found->bytes;
+	entry->referenced = info->atime_ns > info->mtime_ns;
+}
+
+enum kiln_status ki_neo_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
+			     struct kiln_entry *out_entry)
+{
+	struct ki_neo *neo = (struct ki_neo *)tier;
+	int err = cursor->place[0] ? 0 : ki_neo_refresh(neo);
+
+	if (err < 0)
+		return ki_status_from_errno(err);
+	for (;;) {
+		struct kiln_entry entry = { { 0 } };
+		struct ki_record_found found;
+		struct ki_file_info info;
+		enum kiln_status status =
+			ki_records_next(neo->records, &cursor->place[0], &found,
+					&entry.record, &entry.metadata);
+
+		if (status)
+			return status;
+		if (ki_neo_state(neo, &found, &info) == KI_NEO_THERE) {
+			fill_entry(&found, &info, &entry);
+			*out_entry = entry;
+			return KILN_OK;
+		}
+		kiln_blob_unref(entry.record);
+		kiln_blob_unref(entry.metadata);
+	}
+}
+
+/* ---- Verify --------------------------------------------------------------------------- */
+
+struct verification {
+	struct ki_neo *neo;
+	int repair;
+	kiln_progress_fn *progress;
+	void *arg;
+	uint64_t total;
+	uint64_t done;
+	struct kiln_verify_report report;
+};
+
+static void name_damaged(const struct ki_record_found *found,
+			 struct kiln_verify_report *report)
+{
+	struct kiln_damaged *named;
+
+	if (report->n_named == KILN_DAMAGED_MAX)
+		return;
+	named = &report->named[report->n_named++];
+	named->has_digest = 1;
+	memcpy(named->digest, found->digest, sizeof(named->digest));
+	snprintf(named->file, sizeof(named->file), "%.95s", found->name);
+}
+
+static void repair(struct verification *verification,
+		   const struct kiln_blob *record)
+{
+	struct kiln_key *key;
+
+	if (kiln_key_from_record(kiln_blob_data(record), kiln_blob_size(record),
+				 &key))
+		return;
+	if (!ki_neo_remove(&verification->neo->tier, key))
+		verification->report.n_repaired++;
+	kiln_key_free(key);
+}
+
+static enum kiln_status verify_entry(struct verification *verification,
+				     const struct ki_record_found *found,
+				     const struct kiln_blob *record)
+{
+	struct kiln_verify_report *report = &verification->report;
+	struct kiln_blob *value = NULL;
+	struct ki_file_info info;
+	enum ki_neo_state state;
+	enum kiln_status status =
+		ki_neo_load(verification->neo, found, 0, &state, &value, &info);
+
+	kiln_blob_unref(value);
+	if (status == KILN_E_NO_MEMORY)
+		return status;
+	if (!status) {
+		report->n_entries++;
+		report->bytes += found->file_size + found->bytes;
+	} else if (status == KILN_MISS) {
+		report->n_gone++;
+	} else {
+		report->n_damaged++;
+		name_damaged(found, report);
+		if (verification->repair && status == KILN_E_FORMAT)
+			repair(verification, record);
+	}
+	return KILN_OK;
+}
+
+static enum kiln_status verify_all(struct verification *verification)
+{
+	struct ki_neo *neo = verification->neo;
+	struct ki_record_found found;
+	enum kiln_status status;
+	uint64_t serial = 0;
+
+	verification->total = ki_records_totals(neo->records).bytes_files;
+	for (;;) {
+		struct kiln_blob *record = NULL;
+
+		status = ki_records_next(neo->records, &serial, &found, &record,
+					 NULL);
+		if (status)
+			break;
+		status = verify_entry(verification, &found, record);
+		kiln_blob_unref(record);
+		if (status)
+			break;
+		verification->done += found.file_size;
+		if (verification->done > verification->total)
+			verification->total = verification->done;
+		if (verification->progress)
+			verification->progress(verification->arg,
+					       verification->done,
+					       verification->total);
+	}
+	return status == KILN_END ? KILN_OK : status;
+}
+
+static enum kiln_status count_anew(struct ki_neo *neo,
+				   struct kiln_verify_report *report)
+{
+	struct ki_neo_account account;
+	struct ki_neo_report counted = { 0 };
+	enum kiln_status end_status,
+		status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
+
+	if (status)
+		return status;
+	report->n_noted = ki_records_totals(neo->records).n_living;
+	report->bytes_noted = account.noted == UINT64_MAX ? 0 : account.noted;
+	status = ki_neo_count(neo, &account, &counted);
+	ki_neo_plan_end(&neo->plan);
+	report->n_counted = ki_records_totals(neo->records).n_living;
+	report->bytes_counted = account.total;
+	end_status = ki_neo_account_end(neo, &account);
+	return status ? status : end_status;
+}
+
+enum kiln_status ki_neo_verify(struct kiln_tier *tier, unsigned flags,
+			       kiln_progress_fn *progress, void *arg,
+			       struct kiln_verify_report *out_report)
+{
+	struct ki_neo *neo = (struct ki_neo *)tier;
+	struct verification verification = {
+		.neo = neo,
+		.repair = !!(flags & KILN_VERIFY_REPAIR),
+		.progress = progress,
+		.arg = arg,
+	};
+	enum kiln_status status = KILN_OK;
+	int err;
+
+	if (flags && ki_neo_is_readonly(neo))
+		return KILN_E_READONLY;
+	err = ki_neo_refresh(neo);
+	if (err < 0)
+		return ki_status_from_errno(err);
+	if (flags != KILN_VERIFY_ACCOUNTING)
+		status = verify_all(&verification);
+	if (!status && flags)
+		status = count_anew(neo, &verification.report);
+	if (!status && progress)
+		progress(arg, verification.total, verification.total);
+	if (!status)
+		*out_report = verification.report;
+	return status;
+}
+
+/* ---- Limits --------------------------------------------------------------------------------- */
+
+enum kiln_status ki_neo_gc(struct kiln_tier *tier,
+			   const struct kiln_gc_options *options,
+			   kiln_progress_fn *progress, void *arg,
+			   struct kiln_gc_report *out_report)
+{
+	struct ki_neo *neo = (struct ki_neo *)tier;
+	const uint64_t limit = ki_neo_limit(neo);
+	struct ki_neo_account account;
+	struct ki_neo_report report = { 0 };
+	struct kiln_gc_report result = { 0 };
+	uint64_t bytes_max = options->bytes_max, age_max_s = options->age_max_s;
+	enum kiln_status end_status,
+		status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
+
+	if (status)
+		return status;
+	if (limit && (!bytes_max || limit < bytes_max))
+		bytes_max = limit;
+	if (neo->age_max_s && (!age_max_s || neo->age_max_s < age_max_s))
+		age_max_s = neo->age_max_s;
+	result.bytes_before =
+		account.total + ki_records_totals(neo->records).bytes;
+	status = ki_neo_clean(neo, &account, bytes_max, age_max_s, &report);
+	result.bytes_after =
+		account.total + ki_records_totals(neo->records).bytes;
+	end_status = ki_neo_account_end(neo, &account);
+	result.n_evicted = report.n_evicted;
+	result.n_expired = report.n_expired;
+	result.n_temporaries = report.n_temporaries;
+	if (!status && progress)
+		progress(arg, result.bytes_after, result.bytes_after);
+	if (!status)
+		*out_report = result;
+	return status ? status : end_status;
+}
+
+/* The directory's own limit, which every kiln obeys; an original has its own. */
+static enum kiln_status note_limit(struct ki_neo *neo, uint64_t bytes_max)
+{
+	struct ki_records_settings settings = ki_records_settings(neo->records);
+
+	if (settings.bytes_max == bytes_max)
+		return KILN_OK;
+	settings.bytes_max = bytes_max;
+	return ki_records_rewrite(neo->records, &settings);
+}
+
+enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
+{
+	struct ki_neo *neo = (struct ki_neo *)tier;
+	struct ki_neo_account account;
+	struct ki_neo_report report = { 0 };
+	enum kiln_status status, end_status;
+
+	if (ki_neo_is_readonly(neo))
+		return KILN_E_READONLY;
+	status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
+	if (status)
+		return status;
+	status = note_limit(neo, bytes_max);
+	if (!status) {
+		__atomic_store_n(&neo->bytes_max, bytes_max, __ATOMIC_RELEASE);
+		status = ki_neo_clean(neo, &account, bytes_max, 0, &report);
+	}
+	end_status = ki_neo_account_end(neo, &account);
+	return status ? status : end_status;
+}
+
+/* ---- The store as a whole --------------------------------------------------------------------- */
+
+enum kiln_status ki_neo_info(struct kiln_tier *tier,
+			     struct kiln_store_info *out_info)
+{
+	struct ki_neo *neo = (struct ki_neo *)tier;
+	struct ki_neo_account account;
+	struct ki_records_settings settings;
+	struct ki_records_totals totals;
+	uint64_t total;
+	/* What is evicted here and written there must not count twice. */
+	int is_still = !ki_neo_is_readonly(neo) &&
+		       !ki_neo_account_begin(neo, KI_NEO_PUT_NS, &account);
+
+	if (!is_still)
+		(void)ki_neo_refresh(neo);
+	total = is_still ? account.total : ki_neo_account_peek(neo);
+	totals = ki_records_totals(neo->records);
+	settings = ki_records_settings(neo->records);
+	if (is_still)
+		(void)ki_neo_account_end(neo, &account);
+	*out_info = (struct kiln_store_info){
+		.kind = "neo",
+		.format_version = 1,
+		.user_version = settings.user_version,
+		.n_entries = totals.n_living,
+		.bytes = total + totals.bytes,
+		.bytes_max = ki_neo_limit(neo),
+		.bytes_live = totals.bytes_files + totals.bytes_living,
+		.generation = settings.generation,
+	};
+	return KILN_OK;
+}
