@@ -29,11 +29,13 @@ void ki_log_retire_locked(struct ki_log *log, struct log_retired *retired,
 	log->has_retired = 1;
 }
 
+/* The newest is first, and what has passed it has passed those after it: asking
+   costs a barrier in all threads of the process, so it is done once. */
 void ki_log_reclaim(struct ki_log *log)
 {
 	struct log_retired **place, *retired, *free_list = NULL;
+	int asked = !log->glances, passed = asked, i;
 	uint32_t empty = 0;
-	int i;
 
 	ki_mutex_lock(&log->mutex);
 	for (i = 0; log->retired && i < LOG_STRIPES; i++)
@@ -42,8 +44,11 @@ void ki_log_reclaim(struct ki_log *log)
 	for (place = &log->retired; *place;) {
 		retired = *place;
 		retired->empty |= empty;
-		if (retired->empty == (1u << LOG_STRIPES) - 1 &&
-		    (!log->glances || kiln_tier_passed(retired->tag))) {
+		if (retired->empty == (1u << LOG_STRIPES) - 1 && !asked) {
+			passed = kiln_tier_passed(retired->tag);
+			asked = 1;
+		}
+		if (retired->empty == (1u << LOG_STRIPES) - 1 && passed) {
 			*place = retired->next;
 			retired->next = free_list;
 			free_list = retired;
