@@ -9,6 +9,8 @@
 /* From the folder of the executable; the build tree first. */
 static const char *const layers[] = { "../" KI_LAYER_BUILT, KI_LAYER_INSTALLED,
 				      NULL };
+static const char *const levelzero[] = { "../" KI_LEVELZERO_BUILT,
+					 KI_LEVELZERO_INSTALLED, NULL };
 static const char *const workers[] = { "../worker/kiln-worker",
 				       KI_WORKER_INSTALLED, NULL };
 
@@ -55,6 +57,11 @@ static int find(const char *const *candidates, char out[KI_PATH_MAX])
 int ki_place_layer(char out[KI_PATH_MAX])
 {
 	return find(layers, out);
+}
+
+int ki_place_levelzero(char out[KI_PATH_MAX])
+{
+	return find(levelzero, out);
 }
 
 int ki_place_worker(char out[KI_PATH_MAX])

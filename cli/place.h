@@ -11,6 +11,7 @@
 
 /* 0; -ENOENT, and `out` is where it was looked for last. */
 int ki_place_layer(char out[KI_PATH_MAX]);
+int ki_place_levelzero(char out[KI_PATH_MAX]);
 int ki_place_worker(char out[KI_PATH_MAX]);
 
 #endif /* KI_CLI_PLACE_H */

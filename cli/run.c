@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * kiln run: a program under the OpenCL layer.
+ * kiln run: a program under the OpenCL layer and the Level Zero proxy driver.
  *
  * Where nothing is to be done after the program, kiln does not stand by but
  * becomes the program: when caching is off or impossible, when no jobs may be
@@ -23,6 +23,7 @@
 
 #include "jobs.h"
 #include "layers.h"
+#include "levelzero.h"
 #include "out.h"
 #include "parent.h"
 #include "place.h"
@@ -167,6 +168,7 @@ static int is_caching(const struct kiln_config *config, enum kiln_status status,
 	kiln_options_init(&options);
 	kiln_config_options(config, &options);
 	plan->store_url = options.store_url;
+	(void)ki_levelzero_set(config);
 	if (options.store_url)
 		plan->spool = kiln_config_spool(config);
 	return 1;

@@ -26,6 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "sys/sys.h"
 
 #define JOB   "00112233445566778899aabbccddeeff.job"
@@ -555,6 +556,84 @@ static void the_layer_goes_first_and_once(void **state)
 }
 
 /* The inner kiln becomes its program: the parent that it sees is the shell. */
+static char *in_tree(const char *folder, const char *name)
+{
+	char *path = harness_path(tree, folder), *result;
+
+	if (ki_make_directories(&ki_sys_posix, path))
+		abort();
+	result = harness_path(path, name);
+	free(path);
+	return result;
+}
+
+/* A row's text has "@" for our proxy. */
+static void the_proxy_takes_the_place_of_one_driver(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *list;
+		const char *driver; /* KILN_ZE_DRIVER, or NULL */
+		const char *wanted; /* both variables */
+	} rows[] = {
+		{ "one that it knows", "libze_intel_gpu.so.1", NULL,
+		  "@ libze_intel_gpu.so.1\n" },
+		{ "the first that it knows",
+		  "/a/b.so,/c/libze_intel_gpu.so.1.3,libze_intel_gpu.so.1",
+		  NULL,
+		  "/a/b.so,@,libze_intel_gpu.so.1 "
+		  "/c/libze_intel_gpu.so.1.3\n" },
+		{ "the one that is wanted", "libze_intel_gpu.so.1,/d/mine.so",
+		  "/d/mine.so", "libze_intel_gpu.so.1,@ /d/mine.so\n" },
+		{ "none that it knows", "/a/b.so,c.so", NULL,
+		  "/a/b.so,c.so \n" },
+		{ "none that is wanted", "libze_intel_gpu.so.1", "/d/mine.so",
+		  "libze_intel_gpu.so.1 /d/mine.so\n" },
+		{ "a path that changes with the folder",
+		  "./libze_intel_gpu.so.1", NULL, "./libze_intel_gpu.so.1 \n" },
+		{ "a name that goes on", "libze_intel_gpu.so2", NULL,
+		  "libze_intel_gpu.so2 \n" },
+		{ "an empty list", "", NULL, " \n" },
+	};
+	char *directory = harness_directory(), *proxy, *list, *driver;
+	const char *at;
+	size_t i;
+
+	proxy = in_tree("src/front/levelzero", "libkiln-ze.so");
+	harness_write(proxy, "", 0);
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct spawn spawn = shell_under_kiln(
+			directory, "echo \"$ZE_ENABLE_ALT_DRIVERS "
+				   "$KILN_ZE_DRIVER\"");
+		struct ki_bytes wanted;
+		struct ended ended;
+
+		print_message("# %s\n", rows[i].name);
+		ki_bytes_init(&wanted);
+		for (at = rows[i].wanted; *at; at++)
+			if (*at == '@')
+				ki_bytes_add_string(&wanted, proxy);
+			else
+				ki_bytes_add_u8(&wanted, (uint8_t)*at);
+		ki_bytes_add_u8(&wanted, '\0');
+		assert_true(asprintf(&list, "ZE_ENABLE_ALT_DRIVERS=%s",
+				     rows[i].list) > 0);
+		assert_true(asprintf(&driver, "KILN_ZE_DRIVER=%s",
+				     rows[i].driver ? rows[i].driver : "") > 0);
+		spawn.variables[1] = list;
+		spawn.variables[2] = rows[i].driver ? driver : "KILN_ZE_DRIVER";
+		ended = spawn_run(&spawn);
+		assert_string_equal(ended.out, (char *)wanted.data);
+		ended_free(&ended);
+		ki_bytes_fini(&wanted);
+		free(list);
+		free(driver);
+	}
+	assert_int_equal(unlink(proxy), 0);
+	free(proxy);
+	free(directory);
+}
+
 static void a_nested_kiln_adds_nothing(void **state)
 {
 	char *directory = harness_directory(), *parent, *layers, *shell, *name;
@@ -878,17 +957,6 @@ static void no_worker_starts_without_reason(void **state)
 
 /* ---- The tree ------------------------------------------------------------------ */
 
-static char *in_tree(const char *folder, const char *name)
-{
-	char *path = harness_path(tree, folder), *result;
-
-	if (ki_make_directories(&ki_sys_posix, path))
-		abort();
-	result = harness_path(path, name);
-	free(path);
-	return result;
-}
-
 /* kiln finds the others from where it really is: a copy. */
 static void make_tree(const char *program)
 {
@@ -920,6 +988,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_program_starts_as_without_kiln),
 		cmocka_unit_test(the_program_stays_in_group_and_session),
 		cmocka_unit_test(the_layer_goes_first_and_once),
+		cmocka_unit_test(the_proxy_takes_the_place_of_one_driver),
 		cmocka_unit_test(a_nested_kiln_adds_nothing),
 		cmocka_unit_test(the_program_runs_whatever_is_wrong),
 		cmocka_unit_test(the_worker_holds_nothing_of_ours),

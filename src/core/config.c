@@ -32,7 +32,7 @@
 
 extern char **environ;
 
-enum type { TEXT, BOOL, SIZE, MILLISECONDS, ROOTED, STORE };
+enum type { TEXT, BOOL, SIZE, MILLISECONDS, ROOTED, LIBRARY, STORE };
 
 static const struct {
 	enum type type;
@@ -56,7 +56,7 @@ static const struct {
 	SETTING(LOCK_TIMEOUT, MILLISECONDS, "60000"),
 	SETTING(REMOTE_CREDENTIALS, ROOTED, NULL),
 	SETTING(D3D12_DEVELOPER, BOOL, "0"),
-	SETTING(ZE_DRIVER, ROOTED, NULL),
+	SETTING(ZE_DRIVER, LIBRARY, NULL),
 #undef SETTING
 };
 
@@ -176,6 +176,11 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 		return is_rooted(text) ? NULL
 				       : "is not a path from the root, "
 					 "like /var/cache/kiln, or is too long";
+	case LIBRARY:
+		return (*text && !strchr(text, '/')) || is_rooted(text)
+			       ? NULL
+			       : "is neither the name of a library nor a path "
+				 "from the root";
 	case STORE:
 		return is_store(text) ? NULL
 				      : "is not a store; use log:DIR, "

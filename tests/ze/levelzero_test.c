@@ -24,7 +24,7 @@
 #define ARGUMENTS_MAX 32
 #define WAIT_NS	      ((uint64_t)20 * 1000 * 1000 * 1000)
 
-static const char *calls, *ours, *stand_in; /* paths */
+static const char *calls, *ours, *stand_in, *tool; /* paths */
 static char *spirv;
 
 /* ---- Running ------------------------------------------------------------------ */
@@ -95,17 +95,25 @@ static void set_up(const struct place *place, const char *driver,
 		unsetenv("KILN_TEST_ZE_QUICK");
 }
 
-/* calls run OUTPUT SPIRV SCRIPT... */
+/* [kiln run --] calls run OUTPUT SPIRV SCRIPT... */
 static void become(const struct place *place, const char *scripts)
 {
-	char *arguments[ARGUMENTS_MAX] = { (char *)(uintptr_t)calls, "run",
-					   place->output, spirv };
+	char *arguments[ARGUMENTS_MAX] = { (char *)(uintptr_t)tool,
+					   "run",
+					   "--",
+					   (char *)(uintptr_t)calls,
+					   "run",
+					   place->output,
+					   spirv };
 	char *rest = strdup(scripts);
-	int n = 4;
+	int n = 7;
 
 	while (n + 1 < ARGUMENTS_MAX && (arguments[n] = strsep(&rest, " ")))
 		n++;
-	execv(calls, arguments);
+	if (getenv("UNDER_KILN"))
+		execv(tool, arguments);
+	else
+		execv(calls, arguments + 3);
 	_exit(127);
 }
 
@@ -367,6 +375,32 @@ static void an_entry_is_the_drivers_binary_with_its_log(void **state)
 	place_free(&place);
 }
 
+/* ---- kiln run ------------------------------------------------------------------------- */
+
+static void kiln_run_puts_the_proxy_in_the_drivers_place(void **state)
+{
+	struct place place = place_new();
+	char *native, *cold, *warm;
+	struct asked asked;
+
+	/* Without jobs to be made kiln becomes the program, which closes its
+	   output. */
+	native = run(&place, stand_in, NULL, "one flags", 0, &asked);
+	cold = run(&place, stand_in, "UNDER_KILN=1 KILN_SPOOL=0", "one flags",
+		   3, &asked);
+	assert_int_equal(asked.n_spirv, 3);
+	warm = run(&place, stand_in, "UNDER_KILN=1 KILN_SPOOL=0", "one flags",
+		   0, &asked);
+	assert_int_equal(asked.n_spirv, 0);
+	assert_int_equal(asked.n_native, 3);
+	assert_string_equal(cold, native);
+	assert_string_equal(warm, native);
+	free(native);
+	free(cold);
+	free(warm);
+	place_free(&place);
+}
+
 /* ---- Without a driver --------------------------------------------------------------- */
 
 static void a_driver_that_is_not_there_is_as_if_it_were_not_named(void **state)
@@ -397,16 +431,18 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_refused_binary_is_built_again_and_replaced),
 		cmocka_unit_test(what_may_change_code_is_no_hit),
 		cmocka_unit_test(an_entry_is_the_drivers_binary_with_its_log),
+		cmocka_unit_test(kiln_run_puts_the_proxy_in_the_drivers_place),
 		cmocka_unit_test(
 			a_driver_that_is_not_there_is_as_if_it_were_not_named),
 	};
 	char *directory, *command;
 	int status;
 
-	assert_int_equal(argc, 4);
+	assert_int_equal(argc, 5);
 	calls = argv[1];
 	ours = argv[2];
 	stand_in = argv[3];
+	tool = argv[4];
 	directory = harness_directory();
 	spirv = harness_path(directory, "add.spv");
 	assert_true(asprintf(&command, "%s spirv %s >/dev/null", calls, spirv) >
