@@ -92,11 +92,37 @@ static void threads_of_one_handle_share_it(void **state)
 	}
 }
 
+static int look(unsigned index, void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		if (store_get(&store, 1, 100) ||
+		    (index % 4 == 3 && store_put(&store, index, 50, 0) < 0))
+			return 1;
+	return 0;
+}
+
+/* One of them goes by pread, while others map. */
+static void threads_that_look_first_at_once_all_find(void **state)
+{
+	unsigned i;
+
+	store = store_new(8 << 20, 0);
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	for (i = 0; i < 20; i++) {
+		store_reopen(&store);
+		assert_int_equal(harness_threads(N_THREADS, look, NULL), 0);
+	}
+	store_free(&store);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_many_threads_exactly_one_creates),
 		cmocka_unit_test(threads_of_one_handle_share_it),
+		cmocka_unit_test(threads_that_look_first_at_once_all_find),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
