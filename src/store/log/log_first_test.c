@@ -208,10 +208,9 @@ static void damage_met_first_is_cleared_at_once(void **state)
 	char path[KI_PATH_MAX];
 	int fd;
 
-	assert_int_equal(
-		ki_log_segment_path((struct ki_log *)pair.maker.tier,
-				    log_tail_segment(tail), path),
-		0);
+	assert_int_equal(ki_log_segment_path((struct ki_log *)pair.maker.tier,
+					     log_tail_segment(tail), path),
+			 0);
 	fd = open(path, O_WRONLY);
 	assert_int_equal(pwrite(fd, "damage", 6, 150), 6);
 	close(fd);
@@ -239,7 +238,8 @@ static void a_descriptor_that_became_another_file_is_left_alone(void **state)
 
 	for (close_early = 0; close_early < 2; close_early++) {
 		struct pair pair = pair_new(100, 0);
-		char *path = harness_path(pair.maker.directory, "foreign"), *now;
+		char *path = harness_path(pair.maker.directory, "foreign"),
+		     *now;
 		char *before = calloc(1, 65536);
 		int kept = late_index(&pair)->fd, fd;
 		size_t size;
