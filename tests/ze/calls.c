@@ -4,7 +4,8 @@
  * A program that nobody changed: what it is told of its modules it writes down.
  *
  *	calls spirv FILE		OpenCL C compiled into SPIR-V
- *	calls run OUT SPIRV SCRIPT...	the scripts below, one after another
+ *	calls run OUT SPIRV SCRIPT...	the scripts below, one after another; "-"
+ *					is SPIR-V that no compiler needs
  *
  * Written is all that can be asked, and no handle.  When it is through it says
  * so by closing descriptor 1, and ends once descriptor 0 ends.
@@ -31,6 +32,16 @@ static ze_device_handle_t devices[3];
 
 static const char SOURCE[] = "__kernel void add(__global int *a, int k)\n"
 			     "{ a[get_global_id(0)] += 41 * k; }\n";
+
+/* A module with nothing in it but a type and the constant 41. */
+static const uint32_t SMALL[] = {
+	0x07230203, 0x00010000, 0,  20, 0, /* header */
+	0x20011,    6,			   /* OpCapability Kernel */
+	0x3000e,    2,		2,	   /* OpMemoryModel */
+	0x30047,    14,		22,	   /* OpDecorate Constant */
+	0x40015,    7,		32, 0,	   /* OpTypeInt */
+	0x4002b,    7,		14, 41,	   /* OpConstant */
+};
 
 static int make_spirv(const char *path)
 {
@@ -321,8 +332,8 @@ static void destroy_at_once(void)
 /* The module is never destroyed, but what it was made in. */
 static void destroy_context(void)
 {
+	static ze_module_handle_t module;
 	ze_module_desc_t desc = desc_of(&plain);
-	ze_module_handle_t module = NULL;
 	ze_result_t result =
 		zeModuleCreate(context, devices[0], &desc, &module, NULL);
 
@@ -425,6 +436,23 @@ static int run(const char *name)
 	return 1;
 }
 
+static int take(const char *spirv)
+{
+	uint8_t room[65536];
+	FILE *file;
+
+	if (!strcmp(spirv, "-")) {
+		bytes_add(&plain, SMALL, sizeof(SMALL));
+		return 0;
+	}
+	file = fopen(spirv, "rb");
+	if (!file)
+		return 1;
+	bytes_add(&plain, room, fread(room, 1, sizeof(room), file));
+	fclose(file);
+	return 0;
+}
+
 static int prepare(const char *spirv)
 {
 	const ze_context_desc_t desc = {
@@ -432,13 +460,9 @@ static int prepare(const char *spirv)
 	};
 	uint32_t n = 1, n_devices = 3;
 	ze_driver_handle_t driver;
-	uint8_t room[65536];
-	FILE *file = fopen(spirv, "rb");
 
-	if (!file)
+	if (take(spirv))
 		return 1;
-	bytes_add(&plain, room, fread(room, 1, sizeof(room), file));
-	fclose(file);
 	make_special();
 	return zeInit(0) || zeDriverGet(&n, &driver) ||
 	       zeDeviceGet(driver, &n_devices, devices) ||

@@ -25,7 +25,7 @@
 #define WAIT_NS	      ((uint64_t)20 * 1000 * 1000 * 1000)
 
 static const char *calls, *ours, *stand_in, *tool; /* paths */
-static char *spirv;
+static char *spirv; /* NULL: there is no compiler */
 
 /* ---- Running ------------------------------------------------------------------ */
 
@@ -104,9 +104,12 @@ static void become(const struct place *place, const char *scripts)
 					   (char *)(uintptr_t)calls,
 					   "run",
 					   place->output,
-					   spirv };
+					   "-" };
 	char *rest = strdup(scripts);
 	int n = 7;
+
+	if (getenv("REALLY"))
+		arguments[6] = spirv;
 
 	while (n + 1 < ARGUMENTS_MAX && (arguments[n] = strsep(&rest, " ")))
 		n++;
@@ -258,13 +261,20 @@ static void check_row(const struct row *row)
 	place_free(&place);
 }
 
+static int is_skipped(const struct row *row)
+{
+	return row->settings && !strcmp(row->settings, "REALLY=1") && !spirv;
+}
+
 static void a_program_is_told_the_same_cold_and_warm(void **state)
 {
 	size_t i;
 
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		print_message("# %s\n", rows[i].name);
-		check_row(&rows[i]);
+		print_message("# %s%s\n", rows[i].name,
+			      is_skipped(&rows[i]) ? ": no compiler" : "");
+		if (!is_skipped(&rows[i]))
+			check_row(&rows[i]);
 	}
 }
 
@@ -435,7 +445,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			a_driver_that_is_not_there_is_as_if_it_were_not_named),
 	};
-	char *directory, *command;
+	char *directory, *command, *path;
 	int status;
 
 	assert_int_equal(argc, 5);
@@ -444,11 +454,16 @@ int main(int argc, char **argv)
 	stand_in = argv[3];
 	tool = argv[4];
 	directory = harness_directory();
-	spirv = harness_path(directory, "add.spv");
-	assert_true(asprintf(&command, "%s spirv %s >/dev/null", calls, spirv) >
-		    0);
-	assert_int_equal(system(command), 0);
+	spirv = path = harness_path(directory, "add.spv");
+	assert_true(asprintf(&command, "%s spirv %s >/dev/null 2>&1", calls,
+			     spirv) > 0);
+	/* Sanitizers forbid the way in which it loads libraries. */
+	if (system(command))
+		spirv = NULL;
 	status = cmocka_run_group_tests(tests, NULL, NULL);
 	harness_remove(directory);
+	free(directory);
+	free(command);
+	free(path);
 	return status;
 }
