@@ -7,6 +7,8 @@
  *	calls run OUT SPIRV SCRIPT...	the scripts below, one after another; "-"
  *					is SPIR-V that no compiler needs
  *
+ *	calls time OUT SPIRV N		nanoseconds of each of N creations
+ *
  * Written is all that can be asked, and no handle.  When it is through it says
  * so by closing descriptor 1, and ends once descriptor 0 ends.
  */
@@ -18,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define N_THREADS 4
@@ -402,6 +405,39 @@ static void forked(void)
 	(void)zeModuleBuildLogDestroy(log);
 }
 
+/* ---- Times -------------------------------------------------------------------- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Modules that differ in a constant, so that none is there before it is made;
+   one more, first, which has the compiler load itself. */
+static void measure(uint32_t n)
+{
+	uint32_t id = SPEC_ID, value;
+	const void *values[] = { &value };
+	const ze_module_constants_t set = { 1, &id, values };
+	ze_module_desc_t desc = desc_of(&special);
+	ze_module_handle_t module = NULL;
+	uint64_t began;
+
+	desc.pConstants = &set;
+	for (value = 1; value <= n + 1; value++) {
+		began = now_ns();
+		if (zeModuleCreate(context, devices[0], &desc, &module, NULL))
+			abort();
+		if (value > 1)
+			fprintf(out, "%llu\n",
+				(unsigned long long)(now_ns() - began));
+		(void)zeModuleDestroy(module);
+	}
+}
+
 /* ---- Main --------------------------------------------------------------------- */
 
 static const struct {
@@ -476,13 +512,16 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "spirv"))
 		return make_spirv(argv[2]);
-	if (argc < 4 || strcmp(argv[1], "run") != 0)
+	if (argc < 4)
 		return 2;
 	out = fopen(argv[2], "w");
 	if (!out || prepare(argv[3]))
 		return 3;
-	for (i = 4; i < argc && !failed; i++)
-		failed = run(argv[i]);
+	if (argc == 5 && !strcmp(argv[1], "time"))
+		measure((uint32_t)atoi(argv[4]));
+	else
+		for (i = 4; i < argc && !failed; i++)
+			failed = run(argv[i]);
 	if (context)
 		(void)zeContextDestroy(context);
 	fclose(out);

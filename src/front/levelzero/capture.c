@@ -9,7 +9,7 @@
  *	   fetches itself --------------+
  *
  * The binary is the module's, so it is fetched before the module goes: by the
- * thread, which begins at once (NEO has the binary at hand: 10 us for 4 KB), or by
+ * thread, which begins at once (NEO keeps the binary, and only copies it), or by
  * who destroys the module or its context.  A fetch of more than 10 ms ends
  * capturing in this process.  The thread has all signals blocked, begins with
  * the first build, and no descriptor of its outlives a put.
