@@ -1329,6 +1329,26 @@ static void a_wipe_by_another_empties_memory(void **state)
 	}
 }
 
+/* The look that brought it mapped nothing which could tell. */
+static void a_wipe_after_the_first_look_empties_memory(void **state)
+{
+	char *directory = harness_directory();
+	char *url = url_of("log:", directory);
+	struct kiln *other = open_url(url, 0), *kiln;
+	struct work work = { .text = "one" };
+
+	assert_outcome(other, 1, &work, "one from build");
+	kiln = open_url(url, 0);
+	assert_outcome(kiln, 1, &work, "one from store");
+	assert_int_equal(kiln_wipe(other), KILN_OK);
+	assert_outcome(kiln, 1, &work, "one from build");
+	assert_outcome(kiln, 1, &work, "one from memory");
+	kiln_close(kiln);
+	kiln_close(other);
+	free(url);
+	free(directory);
+}
+
 /* Builds leave a byte each in a file that all processes share. */
 static void build_and_say_so(const struct kiln_key *key, void *arg,
 			     struct kiln_build_result *result)
@@ -1752,6 +1772,7 @@ int main(void)
 		cmocka_unit_test(many_threads_do_everything),
 		cmocka_unit_test(a_store_keeps_entries),
 		cmocka_unit_test(a_wipe_by_another_empties_memory),
+		cmocka_unit_test(a_wipe_after_the_first_look_empties_memory),
 		cmocka_unit_test(many_processes_build_once),
 		cmocka_unit_test(a_store_that_cannot_be_used_costs_the_store),
 		cmocka_unit_test(

@@ -339,6 +339,19 @@ static int can_look_first(const struct ki_log *log, struct log_index *index)
 	       !index->header->limits.age_max_s;
 }
 
+/*
+ * What the first look-up hands out is kept in memory, and nothing tells when it
+ * is gone: whoever keeps it must ask about it once, which maps.
+ */
+static void say_generation(struct ki_log *log)
+{
+	const uint64_t *none = NULL;
+
+	__atomic_compare_exchange_n(&log->tier.generation, &none,
+				    &log->first_generation, 0, __ATOMIC_SEQ_CST,
+				    __ATOMIC_RELAXED);
+}
+
 enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
 				struct log_index **out_index)
 {
@@ -346,6 +359,7 @@ enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
 	enum kiln_status status;
 
 	if (purpose == LOG_LOOK && index && can_look_first(log, index)) {
+		say_generation(log);
 		*out_index = index;
 		return KILN_OK;
 	}
@@ -535,6 +549,7 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 	log->log = options->log;
 	log->log_arg = options->log_arg;
 	log->fork_generation = ki_fork_generation();
+	log->first_generation = 1; /* anything but nothing */
 	log->readonly = !!(flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER));
 	log->guest = !!(flags & KILN_OPEN_GUEST);
 	log->maps_values = !(

@@ -173,11 +173,15 @@ static void what_was_found_first_lives_as_long_as_the_store(void **state)
 	struct kiln_key *key = test_key(1);
 	struct kiln_blob *blob;
 	struct kiln_tier *tier = pair.late.tier;
+	const uint64_t *generation;
 
-	assert_int_equal(tier->ops->get(tier, key, &blob, NULL), KILN_OK);
 	assert_null(tier->generation);
+	assert_int_equal(tier->ops->get(tier, key, &blob, NULL), KILN_OK);
+	generation = tier->generation;
+	assert_non_null(generation);
+	assert_int_not_equal(*generation, 0);
 	assert_true(tier->is_live(tier, blob));
-	assert_non_null(tier->generation);
+	assert_ptr_not_equal(tier->generation, generation);
 	wipe(&pair);
 	assert_false(tier->is_live(tier, blob));
 	assert_true(test_value_is(blob, 1));
