@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
+/*
+ * IGC has some hundred variables, other ones in each release.  Those that are
+ * known to change code are in the key by name; any other beginning with IGC_
+ * ends caching, as in Intel's own releases from 25.31 to 26.31.
+ */
+
 #include "front/neo.h"
+
+#include <string.h>
+#include <unistd.h>
 
 const struct ki_part ki_neo_parts[KI_NEO_PARTS] = {
 	{ KI_PART_LIBRARY,
@@ -40,3 +49,25 @@ const char *const ki_neo_code_variables[] = { "IGC_VISAOptions",
 const char *const ki_neo_refused_variables[] = { "NEOReadDebugKeys",
 						 "IGC_ShaderDumpEnable",
 						 "IGC_ShaderOverride", NULL };
+
+/* Whether NAME, of "NAME=VALUE", is in the key. */
+static int is_in_key(const char *variable)
+{
+	size_t size = strcspn(variable, "="), i;
+
+	for (i = 0; ki_neo_code_variables[i]; i++)
+		if (!strncmp(variable, ki_neo_code_variables[i], size) &&
+		    !ki_neo_code_variables[i][size])
+			return 1;
+	return 0;
+}
+
+int ki_neo_is_unknown_set(void)
+{
+	char **variable;
+
+	for (variable = environ; variable && *variable; variable++)
+		if (!strncmp(*variable, "IGC_", 4) && !is_in_key(*variable))
+			return 1;
+	return 0;
+}

@@ -13,4 +13,7 @@ extern const struct ki_part ki_neo_parts[KI_NEO_PARTS];
 extern const char *const ki_neo_code_variables[];    /* NULL-ended */
 extern const char *const ki_neo_refused_variables[]; /* NULL-ended */
 
+/* Whether a variable of IGC is set that is in neither list. */
+int ki_neo_is_unknown_set(void);
+
 #endif /* KI_FRONT_NEO_H */

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/*
- * IGC has some hundred variables, other ones in each release.  Those that are
- * known to change code are in the key by name; any other beginning with IGC_
- * ends caching, as in Intel's own releases from 25.31 to 26.31.
- */
-
 #include "front/levelzero/ze.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "front/neo.h"
@@ -45,11 +38,11 @@ static const char *const TEST_REFUSED[] = { "KILN_TEST_ZE_TOOL", NULL };
 
 static const struct ki_ze_driver DRIVERS[] = {
 	{ "libze_intel_gpu.so", ki_neo_parts, KI_NEO_PARTS,
-	  ki_neo_code_variables, NEO_REFUSED, "IGC_" },
+	  ki_neo_code_variables, NEO_REFUSED },
 	{ "libze_intel_gpu_legacy1.so", ki_neo_parts, KI_NEO_PARTS,
-	  ki_neo_code_variables, NEO_REFUSED, "IGC_" },
+	  ki_neo_code_variables, NEO_REFUSED },
 	{ "libkiln-test-ze.so", TEST_PARTS, LENGTH(TEST_PARTS), TEST_CODE,
-	  TEST_REFUSED, "IGC_" },
+	  TEST_REFUSED },
 };
 
 const struct ki_ze_driver *ki_ze_driver_of_library(const char *name)
@@ -77,36 +70,13 @@ static int is_set(const char *const *names)
 	return 0;
 }
 
-/* Whether NAME, of "NAME=VALUE", is one of these. */
-static int is_named(const char *variable, const char *const *names)
-{
-	size_t size = strcspn(variable, "=");
-
-	for (; *names; names++)
-		if (!strncmp(variable, *names, size) && !(*names)[size])
-			return 1;
-	return 0;
-}
-
-static int is_other_set(const struct ki_ze_driver *row)
-{
-	size_t size = strlen(row->refused_prefix);
-	char **variable;
-
-	for (variable = environ; variable && *variable; variable++)
-		if (!strncmp(*variable, row->refused_prefix, size) &&
-		    !is_named(*variable, row->code_variables))
-			return 1;
-	return 0;
-}
-
 const char *ki_ze_refusal(const struct ki_ze_driver *row)
 {
 	if (is_set(row->refused_variables) ||
 	    (row->parts == ki_neo_parts && is_set(ki_neo_refused_variables)))
 		return "a variable switches the driver to a mode that kiln "
 		       "does not know";
-	if (is_other_set(row))
+	if (ki_neo_is_unknown_set())
 		return "a variable of the compiler is set that kiln does not "
 		       "know";
 	return NULL;

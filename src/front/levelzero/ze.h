@@ -54,7 +54,6 @@ struct ki_ze_driver {
 	/* Set, they end caching: nobody knows what they do, or they show a
 	   program how it came by its modules. */
 	const char *const *refused_variables;
-	const char *refused_prefix; /* of variables that are in neither */
 };
 
 /* By a library's last path part; NULL: not known, not cached. */

@@ -22,6 +22,7 @@
 #include "base/map.h"
 #include "front/closure.h"
 #include "front/image.h"
+#include "front/neo.h"
 #include "front/opencl/device.h"
 #include "front/opencl/fields.h"
 #include "front/opencl/layers.h"
@@ -191,6 +192,9 @@ static const char *refusal(const struct ki_cl_driver_row *row)
 			return "a variable switches the driver to a mode that "
 			       "kiln does not know";
 	}
+	if (row->parts == ki_neo_parts && ki_neo_is_unknown_set())
+		return "a variable of the compiler is set that kiln does not "
+		       "know";
 	if (row->needed_variable && !is_so(row->needed_variable))
 		return "the driver reports faults by lines of the source, "
 		       "which it has only of what it builds itself";
