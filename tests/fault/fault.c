@@ -26,6 +26,8 @@ int fault_strike(struct fault *fault, const char *name)
 		return 0;
 	if (!fault->n_fired++)
 		fault->fired = name;
+	if (!strcmp(name, "fidentify"))
+		fault->n_unknown++;
 	return fault->err;
 }
 
@@ -298,6 +300,7 @@ int fault_next(struct fault *fault)
 						 : 0);
 	fault->n_calls = 0;
 	fault->n_fired = 0;
+	fault->n_unknown = 0;
 	fault->fired = "nothing";
 	return 1;
 }

@@ -48,6 +48,7 @@ struct fault {
 	int armed;
 	unsigned n_fired;
 	const char *fired; /* name of the first call that failed */
+	unsigned n_unknown; /* descriptors that could not be looked at */
 };
 
 void fault_begin(struct fault *fault, int err);
