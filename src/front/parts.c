@@ -194,6 +194,41 @@ uint64_t ki_parts_variables(const struct ki_part *parts, size_t n_parts)
 	return 0;
 }
 
+static int is_other_in(const struct ki_sys *sys, const char *directory,
+		       const struct ki_part_file *file)
+{
+	char path[KI_PATH_MAX];
+	struct ki_file_info info;
+
+	return !ki_path_join(path, directory, file->name) &&
+	       !sys->stat(sys, path, &info) &&
+	       (info.device != file->info.device ||
+		info.inode != file->info.inode);
+}
+
+int ki_parts_hidden(const struct ki_sys *sys, const struct ki_part_files *files)
+{
+	const char *folder = ki_environment("LD_LIBRARY_PATH"), *end;
+	char directory[KI_PATH_MAX];
+	size_t i;
+
+	for (; folder && *folder; folder = end) {
+		end = folder + strcspn(folder, ":");
+		if (end > folder && (size_t)(end - folder) < KI_PATH_MAX) {
+			snprintf(directory, sizeof(directory), "%.*s",
+				 (int)(end - folder), folder);
+			for (i = 0; i < files->n; i++)
+				if (files->files[i].part->kind ==
+					    KI_PART_LIBRARY &&
+				    is_other_in(sys, directory,
+						&files->files[i]))
+					return 1;
+		}
+		end += *end == ':';
+	}
+	return 0;
+}
+
 int ki_parts_changed(const struct ki_sys *sys,
 		     const struct ki_part_files *files)
 {

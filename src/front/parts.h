@@ -59,6 +59,11 @@ uint64_t ki_parts_variables(const struct ki_part *parts, size_t n_parts);
 int ki_part_identify(const struct ki_sys *sys, const struct ki_part_file *file,
 		     char out[KI_IDENTITY_BYTES]);
 
+/* Whether LD_LIBRARY_PATH leads to another library of the name of one of these:
+   the driver would load that. */
+int ki_parts_hidden(const struct ki_sys *sys,
+		    const struct ki_part_files *files);
+
 /* Whether a file is no longer the one that was identified.  Looks only. */
 int ki_parts_changed(const struct ki_sys *sys,
 		     const struct ki_part_files *files);

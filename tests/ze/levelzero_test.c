@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -352,6 +353,32 @@ static void what_may_change_code_is_no_hit(void **state)
 	place_free(&place);
 }
 
+static void another_compiler_by_the_library_path_is_no_hit(void **state)
+{
+	struct place place = place_new();
+	char *folder = harness_path(place.directory, "lib"), *library, *text;
+	char *settings;
+	struct asked asked;
+
+	free(run(&place, ours, NULL, "one", 1, &asked));
+	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_true(asprintf(&settings, "LD_LIBRARY_PATH=%s", folder) > 0);
+	text = run(&place, ours, settings, "one", 0, &asked);
+	assert_int_equal(asked.n_native, 1);
+	free(text);
+
+	library = harness_path(folder, "libocloc.so");
+	harness_write(library, "", 0);
+	text = run(&place, ours, settings, "one", 0, &asked);
+	assert_int_equal(asked.n_native, 0);
+	assert_int_equal(asked.n_spirv, 1);
+	free(text);
+	free(library);
+	free(settings);
+	free(folder);
+	place_free(&place);
+}
+
 /* ---- Entries ------------------------------------------------------------------------ */
 
 static void an_entry_is_the_drivers_binary_with_its_log(void **state)
@@ -449,6 +476,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_same_is_true_in_a_directory_of_neo),
 		cmocka_unit_test(a_refused_binary_is_built_again_and_replaced),
 		cmocka_unit_test(what_may_change_code_is_no_hit),
+		cmocka_unit_test(
+			another_compiler_by_the_library_path_is_no_hit),
 		cmocka_unit_test(an_entry_is_the_drivers_binary_with_its_log),
 		cmocka_unit_test(kiln_run_puts_the_proxy_in_the_drivers_place),
 		cmocka_unit_test(

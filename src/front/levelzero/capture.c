@@ -25,7 +25,7 @@
 #define MS		 ((uint64_t)1000 * 1000)
 #define FETCH_NS_MAX	 (10 * MS)
 #define EXIT_NS_MAX	 (50 * MS)
-#define WAITING_MAX	 256
+#define KEPT_MAX	 256
 #define BINARY_BYTES_MAX ((size_t)1 << 30)
 
 struct capture {
@@ -44,7 +44,7 @@ struct capture {
 /* Under ki_ze_lock. */
 static struct ki_list waiting, fetched;
 static const struct capture *current; /* being fetched by the thread */
-static unsigned n_waiting;
+static unsigned n_kept;		      /* on both lists or at work */
 static int is_running, is_stopping, is_hooked, is_publishing;
 static struct ki_cond wake, idle;
 static struct ki_thread thread;
@@ -118,7 +118,6 @@ static void fetch_one(void) KI_REQUIRES(&ki_ze_lock)
 {
 	struct capture *capture = take_locked(&waiting);
 
-	n_waiting--;
 	current = capture;
 	ki_mutex_unlock(&ki_ze_lock);
 	if (!atomic_load(&is_slow))
@@ -140,6 +139,7 @@ static void publish_one(void) KI_REQUIRES(&ki_ze_lock)
 		put(capture);
 	capture_free(capture);
 	ki_mutex_lock(&ki_ze_lock);
+	n_kept--;
 	is_publishing = 0;
 	ki_cond_signal_all(&idle);
 }
@@ -197,7 +197,7 @@ void ki_ze_capture_forget_locked(void)
 {
 	ki_ze_capture_init();
 	current = NULL;
-	n_waiting = 0;
+	n_kept = 0;
 	is_publishing = 0;
 	is_running = 0;
 	atomic_store(&n_unfetched, 0);
@@ -242,9 +242,9 @@ void ki_ze_capture(const struct ki_guest *guest, ze_context_handle_t context,
 	/* Under the lock, which it waits for. */
 	if (!is_running && !is_stopping)
 		is_running = !ki_thread_start(&thread, work, NULL);
-	if (is_running && n_waiting < WAITING_MAX) {
+	if (is_running && n_kept < KEPT_MAX) {
 		ki_list_append(&waiting, &capture->link);
-		n_waiting++;
+		n_kept++;
 		atomic_fetch_add(&n_unfetched, 1);
 		ki_cond_signal_all(&wake);
 		capture = NULL;
@@ -273,7 +273,6 @@ static struct capture *find_locked(ze_module_handle_t module,
 		if (!is_of(capture, module, context))
 			continue;
 		ki_list_remove(link);
-		n_waiting--;
 		return capture;
 	}
 	return NULL;

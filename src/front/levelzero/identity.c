@@ -163,6 +163,8 @@ static void take_locked(void) KI_REQUIRES(&mutex)
 		err = -ENOSYS;
 	if (err)
 		own.why = "the driver's files could not be identified";
+	else if (ki_parts_hidden(sys, &own.files))
+		own.why = "LD_LIBRARY_PATH leads to another compiler";
 }
 
 /* Whether what was identified is still so. */
