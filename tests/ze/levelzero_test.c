@@ -326,6 +326,8 @@ static const struct other others[] = {
 	{ "a variable of the compiler that nobody knows", "IGC_Surprise=1", 1 },
 	{ "a variable that switches on a tool", "KILN_TEST_ZE_TOOL=1", 1 },
 	{ "caching is off", "KILN_DISABLE=1", 1 },
+	{ "other code, and a store that is only read",
+	  "KILN_READONLY=1 KILN_TEST_ZE_CODE=y", 1 },
 	{ "a wrong setting", "KILN_MEMORY=much", 1 },
 };
 

@@ -234,7 +234,8 @@ void ki_ze_capture(const struct ki_guest *guest, ze_context_handle_t context,
 		.key = kiln_key_ref(key),
 		.metadata = metadata,
 	};
-	if (atomic_load(&is_slow) || !ki_ze_next.module_binary || hook_exit()) {
+	if (kiln_config_number(guest->config, KILN_SET_READONLY) ||
+	    atomic_load(&is_slow) || !ki_ze_next.module_binary || hook_exit()) {
 		capture_free(capture);
 		return;
 	}
