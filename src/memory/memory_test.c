@@ -803,6 +803,57 @@ static void fork_resets_slots(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 }
+
+struct keeper {
+	struct kiln_blob *blob;
+	int in[2], out[2];
+};
+
+/* Stops between two steps of keeping a handle. */
+static void *keep_one(void *arg)
+{
+	struct keeper *keeper = arg;
+	struct ki_slot *slot = ki_slot_get();
+	char byte = 0;
+
+	slot->handles[0] = keeper->blob;
+	slot->n_handles = 1;
+	if (write(keeper->out[1], &byte, 1) != 1 ||
+	    read(keeper->in[0], &byte, 1) != 1)
+		abort();
+	slot->n_handles = 0;
+	return NULL;
+}
+
+static void a_child_frees_no_handle_of_threads_it_does_not_have(void **state)
+{
+	struct keeper keeper;
+	pthread_t thread;
+	char byte = 0;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(kiln_blob_copy("x", 1, &keeper.blob), KILN_OK);
+	assert_int_equal(pipe(keeper.in) | pipe(keeper.out), 0);
+	assert_int_equal(pthread_create(&thread, NULL, keep_one, &keeper), 0);
+	assert_int_equal(read(keeper.out[0], &byte, 1), 1);
+	pid = fork();
+	if (!pid) {
+		(void)!freopen("/dev/null", "w", stderr);
+		signal(SIGABRT, SIG_DFL);
+		kiln_blob_unref(keeper.blob); /* the second time, if freed */
+		_exit(0);
+	}
+	assert_int_equal(write(keeper.in[1], &byte, 1), 1);
+	pthread_join(thread, NULL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	kiln_blob_unref(keeper.blob);
+	for (int i = 0; i < 2; i++) {
+		close(keeper.in[i]);
+		close(keeper.out[i]);
+	}
+}
 #endif
 
 struct crowd {
@@ -1246,6 +1297,8 @@ int main(void)
 		cmocka_unit_test(pins_do_not_nest),
 #endif
 		cmocka_unit_test(fork_resets_slots),
+		cmocka_unit_test(
+			a_child_frees_no_handle_of_threads_it_does_not_have),
 		cmocka_unit_test(a_forked_child_can_free),
 #endif
 	};

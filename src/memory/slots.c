@@ -19,10 +19,10 @@
  * that keeps it from zero and each thread counts for itself, in a word of its
  * slot, those that it took and has not dropped.  One that another thread took
  * is dropped in `refs`: a word that went below zero would stay taken, and so
- * end the quick way for all blobs of its place.  When the tier lets go, it clears `blob->counter` (from then on
- * references go to `refs`), waits a grace period (no thread then touches its
- * word for this blob any more), and moves all words' counts and the bias to
- * `refs` in one addition:
+ * end the quick way for all blobs of its place.  When the tier lets go, it
+ * clears `blob->counter` (from then on references go to `refs`), waits a grace
+ * period (no thread then touches its word for this blob any more), and moves
+ * all words' counts and the bias to `refs` in one addition:
  *
  *	refs = own                    counter NULL
  *	  count_begin
@@ -41,7 +41,8 @@
  * word has one writer, whoever gathers it under the registry's mutex.
  *
  * fork().  The mutex is held over it.  The child has one thread: the other
- * slots are emptied, their counts moved to `refs`.
+ * slots are emptied, their counts moved to `refs`.  Their handles are left
+ * alone: a list that was caught in the middle of a change is no list.
  */
 
 #include "memory/slots.h"
@@ -131,9 +132,13 @@ static void after_fork_in_child(void)
 {
 	struct ki_slot *slot;
 
-	for (slot = slots; slot; slot = slot->next)
-		if (slot != ki_slot_mine && slot->thread)
-			empty_locked(slot);
+	for (slot = slots; slot; slot = slot->next) {
+		if (slot == ki_slot_mine || !slot->thread)
+			continue;
+		/* Caught at it, it may name one that is in use. */
+		slot->n_handles = 0;
+		empty_locked(slot);
+	}
 	if (ki_slot_mine)
 		ki_slot_mine->thread = ki_thread_id();
 	(void)ki_process_barrier_prepare();
