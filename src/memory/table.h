@@ -106,6 +106,17 @@ void ki_table_fini(struct ki_table *table);
 /* ---- Looking --------------------------------------------------------------- */
 
 #if defined(KI_TABLE_WIDE) && defined(__x86_64__)
+/* vzeroupper ends the upper halves of all, of which a compiler that was told of
+   AVX may have made use. */
+#if defined(__AVX__)
+#define KI_TABLE_CLOBBERS                                                    \
+	"xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",      \
+		"xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", \
+		"xmm15", "memory"
+#else
+#define KI_TABLE_CLOBBERS "xmm0", "xmm1", "memory"
+#endif
+
 /*
  * memcmp() without a call, which would cost a hit its registers; b is aligned.
  * For processors with AVX2, in a file that is compiled for any: a compiler
@@ -141,7 +152,7 @@ static inline int ki_table_is_equal(const uint8_t *a, const uint8_t *b,
 		"vzeroupper"
 		: "=@ccz"(is_equal), [i] "+&r"(i)
 		: [a] "r"(a), [b] "r"(b), [last] "r"(last)
-		: "xmm0", "xmm1", "memory");
+		: KI_TABLE_CLOBBERS);
 	return is_equal;
 }
 #else
