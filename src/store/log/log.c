@@ -270,7 +270,9 @@ static int needs_care(const struct ki_log *log, const struct log_index *index)
    and what follows is noticed like any other change. */
 static int is_held_up(const struct ki_log *log)
 {
-	return log->index && ki_log_is_retired(log->index);
+	const struct log_index *index = log->index;
+
+	return index && ki_log_is_retired(index);
 }
 
 /* Opening is, with a look now and then: others may have made it, and be at work
