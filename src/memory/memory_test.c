@@ -1256,9 +1256,31 @@ static void a_forked_child_can_free(void **state)
 }
 #endif
 
+/* Where tags are compared without a processor's help: one that differs in its
+   lowest bit, behind one that is equal, is not taken for equal. */
+static void of_the_bytes_of_a_word_those_that_are_zero_are_told(void **state)
+{
+	static const struct {
+		uint64_t bytes, zero;
+	} cases[] = {
+		{ 0x0101010101010101u, 0 },
+		{ 0x0101010101010100u, 0x80 },
+		{ 0x0180010001800100u, 0x0000008000000080u },
+		{ 0x8080808080808080u, 0 },
+		{ 0xff7f00017fff0001u, 0x0000800000008000u },
+		{ 0, 0x8080808080808080u },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		assert_int_equal(ki_table_zero_bytes(cases[i].bytes),
+				 cases[i].zero);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			of_the_bytes_of_a_word_those_that_are_zero_are_told),
 		cmocka_unit_test(what_is_put_is_found),
 		cmocka_unit_test(equal_digests_never_mix_values_up),
 		cmocka_unit_test(bounds_are_never_exceeded),

@@ -208,6 +208,15 @@ static inline struct ki_bucket *ki_table_bucket(struct ki_table_slots *slots,
 				    (digest_low & slots->mask));
 }
 
+/* A bit at the top of each byte that is zero and of no other: a free place may
+   lead nowhere. */
+static inline uint64_t ki_table_zero_bytes(uint64_t bytes)
+{
+	const uint64_t rest = 0x7f7f7f7f7f7f7f7fu;
+
+	return ~(((bytes & rest) + rest) | bytes | rest);
+}
+
 /*
  * The entries of a bucket that may have the key, as a set of bits, of which
  * ki_table_first() is the first.  No branch depends on which of the six it is:
@@ -234,15 +243,13 @@ static inline size_t ki_table_first(uint32_t candidates)
 	return (size_t)(unsigned)__builtin_ctz(candidates);
 }
 #else
-/* A bit at the top of each byte that is zero, and perhaps of some above the
-   lowest such: a candidate is looked at anyway. */
 static inline uint64_t ki_table_candidates(struct ki_bucket *bucket,
 					   const struct kiln_key *key)
 {
 	uint64_t wants = (uint64_t)key->tags << 32 | key->tags;
-	uint64_t x = atomic_load(&bucket->tags) ^ wants;
 
-	return (x - 0x0101010101010101u) & ~x & 0x0000808080808080u;
+	return ki_table_zero_bytes(atomic_load(&bucket->tags) ^ wants) &
+	       0x0000808080808080u;
 }
 
 static inline size_t ki_table_first(uint64_t candidates)
