@@ -5,9 +5,11 @@
 /*
  * The hot path, for cache.c and, once more for processors that compare 32 bytes
  * at once, for hot_wide.c.  It saves no registers and calls nothing, but for
- * the descriptor of a thread-local variable, which leaves them all alone.  The
- * fewer its instructions, the more hits are in the air at once while the
- * memory of each is waited for.
+ * the descriptor of a thread-local variable, which leaves them all alone; where
+ * the compiler makes none, it calls libc.  A thread's first call through one
+ * may end vectors with glibc before 2.40: none is alive there in what gcc makes
+ * of this.  The fewer the instructions, the more hits are in the air at once
+ * while the memory of each is waited for.
  */
 
 #include "core/cache.h"
@@ -21,8 +23,8 @@ typedef enum kiln_status ki_get_or_build_fn(struct kiln *kiln,
 					    kiln_build_fn *build, void *arg,
 					    struct kiln_build_result *result);
 
-/* Whatever is not a hit of the plainest kind; the slot is pinned by whoever calls
-   this, if the thread has one. */
+/* Whatever is not a hit of the plainest kind; the slot is pinned by whoever
+   calls this, if the thread has one. */
 ki_get_or_build_fn ki_get_or_build_slowly;
 
 /* Where the store is asked from within the pin; the arguments are checked. */

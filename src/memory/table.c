@@ -9,30 +9,32 @@
  *
  * The low half of a key's digest chooses the bucket, a byte of the high half is
  * the tag; all tags are compared at once, and then the entry's key record in
- * full.  So a hit reads one line of the table, the entry, and the blob's head;
- * it writes nothing but its thread's slot, and an entry's mark the first time
- * after eviction has passed it.
+ * full.  So a hit reads one line of the table and the entry; it writes nothing
+ * but its thread's slot, and an entry's mark the first time after eviction has
+ * passed it.
  *
- * Writers hold the mutex.  They set an entry's place when the entry is complete,
- * and its tag last; to remove they clear the tag and put the entry on the garbage list
- * with the time of its removal (slots.c).  A reader may see a tag and another
- * entry behind it: what it takes is what the key record says.  Behind a tag
- * that it sees there is always an entry that lives as long as its pin: the
- * last one stays in its place until another comes.  Growing makes a new array beside the old
- * one, which becomes garbage as well.
+ * Writers hold the mutex.  They set an entry's place when the entry is
+ * complete, and its tag last; to remove they clear the tag and put the entry on
+ * the garbage list with the time of its removal (slots.c).  A reader may see a
+ * tag and another entry behind it: what it takes is what the key record says.
+ * Behind a tag that it sees there is always an entry that lives as long as its
+ * pin: the last one stays in its place until another comes.  Behind a free
+ * place there may be none.  Growing makes a new array beside the old one, which
+ * becomes garbage as well.
  *
  * Eviction is a clock hand that goes from the oldest entry to the newest: a
  * mark is cleared and the entry spared once.  New entries come in without a
  * mark, so keys that are never asked for again go first.  Where the order is
- * exact, the first of the ring goes: least recently used, if every hit takes the
- * mutex and moves its entry to the end, or else the oldest.
+ * exact, the first of the ring goes: least recently used, if every hit takes
+ * the mutex and moves its entry to the end, or else the oldest.
  *
  * Bounds.  An entry costs its value, its record, itself and its share of the
  * table.  What is held never passes the bounds, not even between two steps of
- * a put.  Garbage is extra: it lives as long as readers that were looking when
- * it was removed, normally some nanoseconds.  If it passes garbage_max (a
- * reader is stopped in the middle), look-ups take the mutex instead of a pin,
- * and nothing new is kept until the garbage is gone.
+ * a put.  Garbage is extra: what puts have let come together, up to 64 things
+ * or a quarter of garbage_max, and then what readers were looking at, normally
+ * for some nanoseconds.  If it passes garbage_max (a reader is stopped in the
+ * middle), look-ups take the mutex instead of a pin, and nothing new is kept
+ * until the garbage is gone.
  */
 
 #include "memory/table.h"

@@ -8,9 +8,9 @@
  *
  * No lock, no system call, no call of anything that loops; written to is an
  * entry's mark if it has none.  The caller's pin keeps what is looked at, in
- * place of the guard.  All else is find.c's: what is not open yet, not checked yet,
- * damaged, of a limited age, of another key with the same digest, or due for a
- * look at the path.
+ * place of the guard.  All else is find.c's: what is not open yet, not checked
+ * yet, damaged, of a limited age, of another key with the same digest, or due
+ * for a look at the path.
  *
  * The checksums were right when the bit in `checked` was set, and what was
  * written there is never written again; the key record is compared each time.
