@@ -440,8 +440,11 @@ enum kiln_status ki_neo_make_room(struct ki_neo *neo,
 	const uint64_t limit = ki_neo_limit(neo), before = report->n_evicted;
 	enum kiln_status status = KILN_OK;
 
-	if (!account->is_sure)
+	if (!account->is_sure) {
 		status = ki_neo_count(neo, account, report);
+		if (!limit || fits(neo, account, need, limit))
+			ki_neo_plan_end(&neo->plan);
+	}
 	if (status || !limit)
 		return status ? status : compact(neo, 0);
 	if (fits(neo, account, need, limit) && !neo->plan.is_active)
