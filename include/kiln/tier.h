@@ -81,7 +81,8 @@ struct kiln_tier_ops {
 			       kiln_progress_fn *progress, void *arg,
 			       struct kiln_gc_report *out_report);
 
-	/* A hint. */
+	/* A hint.  Without keys it is the moment, about once a second, to see
+	   whether the medium is still there. */
 	void (*prefetch)(struct kiln_tier *tier,
 			 const struct kiln_key *const *keys, size_t n_keys);
 

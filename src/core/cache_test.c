@@ -1349,6 +1349,33 @@ static void a_wipe_after_the_first_look_empties_memory(void **state)
 	free(directory);
 }
 
+/* S16.  Hits in memory alone never meet the store; now and then it looks. */
+static void a_store_that_is_removed_whole_empties_memory(void **state)
+{
+	const uint64_t deadline =
+		ki_sys_posix.monotonic_ns(&ki_sys_posix) + 20 * S_NS;
+	char *directory = harness_directory();
+	char *url = url_of("log:", directory);
+	struct kiln *kiln = open_url(url, 0);
+	struct kiln_key *key = key_of(1);
+	struct work work = { .text = "one" };
+	struct kiln_blob *blob;
+
+	assert_outcome(kiln, 1, &work, "one from build");
+	assert_outcome(kiln, 1, &work, "one from memory");
+	harness_remove(directory);
+	while (!kiln_get(kiln, key, &blob)) {
+		kiln_blob_unref(blob);
+		assert_true(ki_sys_posix.monotonic_ns(&ki_sys_posix) <
+			    deadline);
+	}
+	assert_outcome(kiln, 1, &work, "one from build");
+	kiln_close(kiln);
+	kiln_key_free(key);
+	free(url);
+	free(directory);
+}
+
 /* Builds leave a byte each in a file that all processes share. */
 static void build_and_say_so(const struct kiln_key *key, void *arg,
 			     struct kiln_build_result *result)
@@ -1773,6 +1800,7 @@ int main(void)
 		cmocka_unit_test(a_store_keeps_entries),
 		cmocka_unit_test(a_wipe_by_another_empties_memory),
 		cmocka_unit_test(a_wipe_after_the_first_look_empties_memory),
+		cmocka_unit_test(a_store_that_is_removed_whole_empties_memory),
 		cmocka_unit_test(many_processes_build_once),
 		cmocka_unit_test(a_store_that_cannot_be_used_costs_the_store),
 		cmocka_unit_test(

@@ -131,6 +131,16 @@ void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now)
 		    "memory is short: the memory tier is halved");
 }
 
+/* What is found in memory does not lead to the store, and a store that was
+   removed whole says nothing by itself: let it look where its path leads. */
+static void let_store_look(struct kiln *kiln)
+{
+	struct kiln_tier *store = ki_kiln_store(kiln);
+
+	if (store && store->ops->prefetch)
+		store->ops->prefetch(store, NULL, 0);
+}
+
 void ki_kiln_tick(struct kiln *kiln)
 {
 	uint64_t now;
@@ -145,6 +155,7 @@ void ki_kiln_tick(struct kiln *kiln)
 	if (!claim(&kiln->next_tick_ns, now, KI_TICK_NS))
 		return;
 	ki_kiln_flush(kiln);
+	let_store_look(kiln);
 	ki_kiln_relieve(kiln, ki_cgroup_memory_percent(&ki_sys_posix), now);
 }
 
