@@ -25,6 +25,9 @@ struct kind {
 	/* How much of the bound one eviction sets free, at most: 1 / this.  0: an
 	   8th. */
 	unsigned evicts;
+	/* Its records name the files by inode: a copy of the directory holds
+	   files, but no entries. */
+	int names_inodes;
 };
 
 extern const struct kind kinds[]; /* the last one has no name */

@@ -3,7 +3,8 @@
 /*
  * Stores that earlier versions wrote, read back: v1/KIND is a directory as
  * version 1 of each format left it.  A new format version adds a folder; an old
- * one is never written again.
+ * one is never written again.  Kinds whose records name inodes have none: what
+ * is checked out has others.
  *
  *	golden FOLDER		test
  *	golden FOLDER KIND	write what is committed (once for each version)
@@ -108,7 +109,7 @@ static void what_version_1_wrote_is_read(void **state)
 	for (kind = kinds; kind->name; kind++) {
 		char *directory, *source;
 
-		if (!kind->persists)
+		if (!kind->persists || kind->names_inodes)
 			continue;
 		directory = harness_directory();
 		source = harness_path(folder, kind->name);
