@@ -84,6 +84,7 @@ struct ki_records {
 	int is_newer;
 	struct ki_records_settings settings;
 	uint64_t last_serial;
+	uint64_t n_changes; /* to what is known; read without the mutex */
 	uint8_t *map;
 	uint64_t map_size;
 	uint8_t *buffer;
@@ -123,6 +124,12 @@ static uintptr_t not_0(uint64_t hash)
 	return hash ? (uintptr_t)hash : 1;
 }
 
+static void note_change(struct ki_records *records)
+{
+	__atomic_store_n(&records->n_changes, records->n_changes + 1,
+			 __ATOMIC_RELEASE);
+}
+
 static void clear_index(struct ki_records *records)
 {
 	for (size_t i = 0; i < records->n_entries; i += CHUNK)
@@ -134,6 +141,7 @@ static void clear_index(struct ki_records *records)
 	ki_map_fini(&records->by_name);
 	records->totals = (struct ki_records_totals){ 0 };
 	records->last_serial = 0;
+	note_change(records);
 }
 
 static struct entry *new_entry(struct ki_records *records)
@@ -394,6 +402,7 @@ static int take_record(struct ki_records *records, const uint8_t *bytes,
 {
 	const uint8_t *digest;
 
+	note_change(records);
 	if (bytes[4] == KIND_ENTRY)
 		return add_entry(records, bytes, offset, (uint32_t)size);
 	digest = bytes + RECORD_HEADER;
@@ -593,6 +602,11 @@ int ki_records_refresh(struct ki_records *records)
 	result = refresh(records);
 	leave(records);
 	return result;
+}
+
+uint64_t ki_records_n_changes(struct ki_records *records)
+{
+	return __atomic_load_n(&records->n_changes, __ATOMIC_ACQUIRE);
 }
 
 /* ---- Reading ------------------------------------------------------------------------ */

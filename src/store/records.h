@@ -84,6 +84,9 @@ void ki_records_close(struct ki_records *records);
 /* Take over what others did: 1 if there was anything, 0, -errno. */
 int ki_records_refresh(struct ki_records *records);
 
+/* Another number once more is known, or less: whichever thread refreshed. */
+uint64_t ki_records_n_changes(struct ki_records *records);
+
 /*
  * The record of a key; the n-th one before it with `older` > 0, which counts as
  * long as the file that the newest names is not there.  KILN_OK, KILN_MISS,

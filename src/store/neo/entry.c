@@ -142,9 +142,10 @@ enum kiln_status ki_neo_find_present(struct ki_neo *neo,
 
 		if (ki_records_find(neo->records, key, older, &before, NULL))
 			break;
-		if (ki_neo_compare(&before, &info) == KI_NEO_TAKEN)
+		/* An older one's inode may be another's by now. */
+		if (ki_neo_compare(&before, &info) != KI_NEO_THERE)
 			continue;
-		*out_state = ki_neo_compare(&before, &info);
+		*out_state = KI_NEO_THERE;
 		*out_found = before;
 		return KILN_OK;
 	}

@@ -25,7 +25,7 @@
 
 #define CHECK_NS  ((uint64_t)1000000000)
 #define SECOND_NS ((int64_t)1000000000)
-#define TRIES_MAX 8
+#define TRIES_MAX 16
 
 struct kiln_tier_lock {
 	struct ki_lock lock;
@@ -137,7 +137,9 @@ static enum kiln_status load_by(struct ki_neo *neo, const struct kiln_key *key,
 
 /*
  * A record and its file are looked at one after another, so a replacement may
- * come between: then there is a newer record, or the one before it holds.
+ * come between: then there is a newer record, or its file has just got the name,
+ * or one of the records before holds until it does.  Only of the newest record's
+ * inode can it be said that nobody else has it by now.
  */
 static enum kiln_status neo_get(struct kiln_tier *tier,
 				const struct kiln_key *key,
@@ -147,18 +149,26 @@ static enum kiln_status neo_get(struct kiln_tier *tier,
 	struct ki_neo *neo = neo_of(tier);
 	enum kiln_status status = KILN_MISS;
 	enum ki_neo_state state = KI_NEO_GONE;
-	unsigned older = 0;
+	unsigned older = 0, oldest = 0;
 
 	follow_others(neo);
 	for (int tries = 0; tries < TRIES_MAX; tries++) {
+		const uint64_t known = ki_records_n_changes(neo->records);
+
 		status = load_by(neo, key, older, &state, out_value,
 				 out_metadata);
-		if (status != KILN_MISS || state == KI_NEO_THERE)
+		if (older && status == KILN_E_FORMAT)
+			status = KILN_MISS;
+		if ((status != KILN_MISS && status != KILN_E_FORMAT) ||
+		    state == KI_NEO_THERE)
 			break;
-		if (ki_neo_refresh(neo) > 0)
+		(void)ki_neo_refresh(neo);
+		if (ki_records_n_changes(neo->records) != known)
+			older = oldest = 0;
+		else if (older)
 			older = 0;
 		else if (state == KI_NEO_TAKEN)
-			older++;
+			older = ++oldest;
 		else
 			break;
 	}
