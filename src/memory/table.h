@@ -109,9 +109,9 @@ void ki_table_fini(struct ki_table *table);
 /* vzeroupper ends the upper halves of all, of which a compiler that was told of
    AVX may have made use. */
 #if defined(__AVX__)
-#define KI_TABLE_CLOBBERS                                                    \
-	"xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",      \
-		"xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", \
+#define KI_TABLE_CLOBBERS                                                      \
+	"xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",        \
+		"xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",   \
 		"xmm15", "memory"
 #else
 #define KI_TABLE_CLOBBERS "xmm0", "xmm1", "memory"

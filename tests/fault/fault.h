@@ -47,7 +47,7 @@ struct fault {
 	const char *only; /* NULL, or the one call to count */
 	int armed;
 	unsigned n_fired;
-	const char *fired; /* name of the first call that failed */
+	const char *fired;  /* name of the first call that failed */
 	unsigned n_unknown; /* descriptors that could not be looked at */
 };
 

@@ -199,7 +199,7 @@ struct ki_log {
 	kiln_log_fn *log;
 	void *log_arg;
 	uint64_t fork_generation;
-	uint64_t first_generation; /* from the first look-up on, until it maps */
+	uint64_t first_generation; /* from the first look-up until it maps */
 	uint64_t gone_generation;
 	int readonly;
 	int is_open;
