@@ -72,8 +72,8 @@ static enum kiln_status try_word(struct ki_log *log, struct log_index *index,
 /*
  * One slot and the word that stood there; the bits `ignored` of it do not
  * count.  Eviction may swing its word to another place of the same record and
- * unlink the old one while we look: a word that led nowhere and is not the same any more is not passed
- * over, or a remove would leave the entry behind.
+ * unlink the old one while we look: a word that led nowhere and is not the same
+ * any more is not passed over, or a remove would leave the entry behind.
  */
 static enum kiln_status try_slot(struct ki_log *log, struct log_index *index,
 				 const struct kiln_key *key, uint64_t slot,
