@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How eviction goes. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/harness.h"
+
+#include "store/neo/testing.h"
+
+static void the_least_recently_used_go_in_order_until_a_third_is_free(
+	void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 320000);
+	unsigned n;
+
+	for (n = 0; n < 30; n++) {
+		assert_int_equal(put(tier, n, 10000), KILN_OK);
+		/* Not in the order of their making. */
+		set_use_of(tier, n, 1 + (int)(n * 7 % 30));
+	}
+	assert_int_equal(put(tier, 30, 20000), KILN_OK);
+	for (n = 0; n < 30; n++)
+		assert_int_equal(get(tier, n),
+				 1 + n * 7 % 30 > 21 ? KILN_MISS : KILN_OK);
+	assert_in_range(sum_of(directory), 200000, 320000 / 3 * 2 + 20000);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void a_drivers_entries_take_their_turn(void **state)
+{
+	char *directory = harness_directory(), *old, *young;
+	struct kiln_tier *tier = open_at(directory, 100000);
+
+	old = plant(directory, "0123456789abcdef.cl_cache", 30000, 50);
+	young = plant(directory, "0123456789abcdef.l0_cache", 20000, 0);
+	for (unsigned n = 0; n < 4; n++) {
+		assert_int_equal(put(tier, n, 10000), KILN_OK);
+		set_use_of(tier, n, 20);
+	}
+	assert_int_equal(sum_of(directory), 90000);
+	assert_int_equal(put(tier, 10, 20000), KILN_OK);
+	assert_false(exists(old));
+	assert_true(exists(young));
+	assert_int_equal(sum_of(directory), 80000);
+	tier->ops->close(tier);
+	free(old);
+	free(young);
+	free(directory);
+}
+
+/* A directory that is large for the steps that are set. */
+static void a_large_directory_is_evicted_in_steps(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 400000);
+	uint64_t before, after, lowest = UINT64_MAX;
+	unsigned n;
+
+	neo_of(tier)->looks_max = 32;
+	neo_of(tier)->step_max = 4;
+	for (n = 0; n < 320; n++) {
+		assert_int_equal(put(tier, n, 1000), KILN_OK);
+		set_use_of(tier, n, 500 - (int)n);
+	}
+	for (unsigned i = 0; i < 120; i++, n++) {
+		before = sum_of(directory);
+		assert_int_equal(put(tier, n, 1000), KILN_OK);
+		after = sum_of(directory);
+		assert_true(before + 1000 - after <= 5000);
+		assert_true(bytes_of(tier) <= 400000);
+		lowest = after < lowest ? after : lowest;
+	}
+	assert_true(lowest < 250000);
+	/* The youngest are all there. */
+	for (unsigned i = n - 120; i < n; i++)
+		assert_int_equal(get(tier, i), KILN_OK);
+	assert_int_equal(get(tier, 0), KILN_MISS);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void all_at_once_is_an_option(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 400000);
+	unsigned n = 0;
+
+	neo_of(tier)->looks_max = 32;
+	neo_of(tier)->step_max = SIZE_MAX;
+	while (n < 320)
+		assert_int_equal(put(tier, n++, 1000), KILN_OK);
+	neo_of(tier)->looks_max = SIZE_MAX;
+	while (sum_of(directory) > 300000 && n < 500)
+		assert_int_equal(put(tier, n++, 1000), KILN_OK);
+	assert_true(sum_of(directory) <= 400000 / 3 * 2 + 1000);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+/* Small values: their records are most of it. */
+static void kiln_records_is_in_the_limit_and_renewed(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 65536);
+	struct kiln_verify_report report;
+
+	for (unsigned n = 0; n < 2000; n++) {
+		assert_int_equal(put(tier, n, 16), KILN_OK);
+		assert_int_equal(get(tier, n), KILN_OK);
+		if (n % 64 == 0)
+			assert_true(bytes_of(tier) <= 65536);
+	}
+	assert_int_equal(tier->ops->verify(tier, KILN_VERIFY_ACCOUNTING, NULL,
+					   NULL, &report),
+			 KILN_OK);
+	assert_int_equal(report.bytes_noted, report.bytes_counted);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void a_limit_set_by_a_tool_holds_for_the_next_one(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 1 << 20), *other;
+
+	for (unsigned n = 0; n < 20; n++)
+		assert_int_equal(put(tier, n, 10000), KILN_OK);
+	assert_int_equal(tier->ops->set_limit(tier, 50000), KILN_OK);
+	assert_true(bytes_of(tier) <= 50000);
+	other = open_at(directory, 1 << 20);
+	for (unsigned n = 20; n < 40; n++) {
+		assert_int_equal(put(other, n, 10000), KILN_OK);
+		assert_true(bytes_of(other) <= 50000);
+	}
+	other->ops->close(other);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			the_least_recently_used_go_in_order_until_a_third_is_free),
+		cmocka_unit_test(a_drivers_entries_take_their_turn),
+		cmocka_unit_test(a_large_directory_is_evicted_in_steps),
+		cmocka_unit_test(all_at_once_is_an_option),
+		cmocka_unit_test(kiln_records_is_in_the_limit_and_renewed),
+		cmocka_unit_test(a_limit_set_by_a_tool_holds_for_the_next_one),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
