@@ -12,7 +12,7 @@
 
 #include "harness/harness.h"
 
-#include "store/neo/testing.h"
+#include "store/neo/helpers_test.h"
 
 static int n_writes_left;
 

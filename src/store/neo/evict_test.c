@@ -12,7 +12,7 @@
 
 #include "harness/harness.h"
 
-#include "store/neo/testing.h"
+#include "store/neo/helpers_test.h"
 
 static void the_least_recently_used_go_in_order_until_a_third_is_free(
 	void **state)

@@ -12,7 +12,7 @@
 
 #include "harness/harness.h"
 
-#include "store/neo/testing.h"
+#include "store/neo/helpers_test.h"
 
 static void what_drivers_wrote_is_looked_at_and_left_alone(void **state)
 {

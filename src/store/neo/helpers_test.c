@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "testing.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "key/key.h"
+#include "store/neo/helpers_test.h"
 
 struct kiln_tier *open_with(const struct ki_sys *sys, const char *directory,
 			    uint64_t bytes_max, uint32_t flags,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef KI_STORE_NEO_TESTING_H
-#define KI_STORE_NEO_TESTING_H
+#ifndef KI_STORE_NEO_HELPERS_TEST_H
+#define KI_STORE_NEO_HELPERS_TEST_H
 
 /*
  * For the tests of this folder: entries by number, and the company of an
@@ -46,4 +46,4 @@ char *plant(const char *directory, const char *name, size_t size, int hours);
 /* As writers do: written elsewhere, then renamed over what is there. */
 void replace_file(const char *path, const char *bytes, size_t size);
 
-#endif /* KI_STORE_NEO_TESTING_H */
+#endif /* KI_STORE_NEO_HELPERS_TEST_H */
