@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -123,15 +124,42 @@ uint64_t harness_disk_bytes(const char *directory)
 	return bytes;
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Whether a child ends before the deadline.  Of a pipe that ends with it others
+   may have copies. */
+static int ends_until(pid_t pid, uint64_t deadline_ms)
+{
+	struct pollfd fd = { .fd = pidfd_open(pid, 0), .events = POLLIN };
+	int n;
+
+	if (fd.fd < 0)
+		abort();
+	do {
+		const uint64_t now = now_ms();
+
+		n = poll(&fd, 1,
+			 now < deadline_ms ? (int)(deadline_ms - now) : 0);
+	} while (n < 0 && errno == EINTR);
+	close(fd.fd);
+	return n > 0;
+}
+
 unsigned harness_processes(unsigned n, harness_child_fn *body, void *arg,
 			   unsigned timeout_s)
 {
+	const uint64_t deadline_ms = now_ms() + (uint64_t)timeout_s * 1000;
 	pid_t *pids = calloc(n, sizeof(*pids));
 	unsigned failed = 0, i;
-	int gate[2], done[2];
-	struct timespec start, now;
+	int gate[2];
 
-	if (!pids || pipe(gate) || pipe(done))
+	if (!pids || pipe(gate))
 		abort();
 	for (i = 0; i < n; i++) {
 		pids[i] = fork();
@@ -140,7 +168,6 @@ unsigned harness_processes(unsigned n, harness_child_fn *body, void *arg,
 		if (!pids[i]) {
 			char byte;
 			close(gate[1]);
-			close(done[0]);
 			while (read(gate[0], &byte, 1) < 0 && errno == EINTR)
 				;
 			_exit(body(i, arg));
@@ -148,34 +175,16 @@ unsigned harness_processes(unsigned n, harness_child_fn *body, void *arg,
 	}
 	close(gate[0]);
 	close(gate[1]); /* the end of the pipe is the signal */
-	close(done[1]);
-
-	/* `done` reaches its end when the last child is gone. */
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	for (;;) {
-		struct pollfd fd = { .fd = done[0] };
-		long left;
-
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		left = (long)timeout_s * 1000 -
-		       (now.tv_sec - start.tv_sec) * 1000;
-		if (left > 0 && poll(&fd, 1, (int)left) < 0 && errno == EINTR)
-			continue;
-		if (left > 0 && !(fd.revents & POLLHUP))
-			continue;
-		if (left <= 0)
-			for (i = 0; i < n; i++)
-				kill(pids[i], SIGKILL);
-		break;
-	}
 	for (i = 0; i < n; i++) {
 		int status;
+
+		if (!ends_until(pids[i], deadline_ms))
+			kill(pids[i], SIGKILL);
 		while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
 			;
 		if (!WIFEXITED(status) || WEXITSTATUS(status))
 			failed++;
 	}
-	close(done[0]);
 	free(pids);
 	return failed;
 }
