@@ -3,10 +3,11 @@
 /*
  * One entry: a file that holds the value and nothing else, and a record of it.
  *
- * Whose a file is, its inode tells: whoever publishes makes another one.  Of
- * kiln's inode with another size or time, or with other bytes than the record's
- * checksum says, somebody has written into: damaged, a miss, and removed.  A file
- * of another inode belongs to who made it and is not touched.
+ * A file is kiln's as long as inode, size and modification time are those of the
+ * record: whoever publishes makes another inode, and whoever writes into one sets
+ * the time.  (Inodes are used again, so a driver's file may have one of kiln's.)
+ * Any other file belongs to who wrote it and is not touched; the record goes.
+ * Kiln's, with other bytes than the checksum says: damaged, a miss, removed.
  */
 
 #include "store/neo/neo.h"
@@ -24,12 +25,10 @@
 enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
 				 const struct ki_file_info *info)
 {
-	if (info->inode != found->inode)
-		return KI_NEO_TAKEN;
-	return info->size == found->file_size &&
+	return info->inode == found->inode && info->size == found->file_size &&
 			       info->mtime_ns == found->mtime_ns
 		       ? KI_NEO_THERE
-		       : KI_NEO_DAMAGED;
+		       : KI_NEO_TAKEN;
 }
 
 enum ki_neo_state ki_neo_state(const struct ki_neo *neo,
@@ -105,8 +104,6 @@ enum kiln_status ki_neo_load(const struct ki_neo *neo,
 	status = KILN_MISS;
 	*out_state = S_ISREG(out_info->mode) ? ki_neo_compare(found, out_info)
 					     : KI_NEO_TAKEN;
-	if (*out_state == KI_NEO_DAMAGED)
-		status = KILN_E_FORMAT;
 	if (*out_state != KI_NEO_THERE)
 		goto out;
 	status = read_value(neo, fd, found, out_value);
@@ -134,7 +131,7 @@ enum kiln_status ki_neo_find_present(struct ki_neo *neo,
 	if (status)
 		return status;
 	*out_state = ki_neo_state(neo, out_found, &info);
-	if (*out_state == KI_NEO_THERE || *out_state == KI_NEO_DAMAGED)
+	if (*out_state == KI_NEO_THERE)
 		return KILN_OK;
 	for (unsigned older = 1;
 	     *out_state == KI_NEO_TAKEN && older < OLDER_MAX; older++) {

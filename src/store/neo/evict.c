@@ -329,7 +329,19 @@ static enum kiln_status set_sum(struct ki_neo *neo,
 	return KILN_OK;
 }
 
-/* Records of files that are no more are dropped: others removed these. */
+/* Not written into since it was recorded. */
+static int is_as_recorded(struct ki_neo *neo, const char *name,
+			  const struct ki_neo_file *file)
+{
+	struct ki_record_found found;
+
+	return ki_records_by_name(neo->records, name, &found) ||
+	       found.inode != file->inode ||
+	       (found.file_size == file->size &&
+		found.mtime_ns == file->mtime_ns);
+}
+
+/* Records of files that are no more, or others', are dropped. */
 static enum kiln_status match_records(struct ki_neo *neo,
 				      struct ki_neo_report *report)
 {
@@ -338,10 +350,13 @@ static enum kiln_status match_records(struct ki_neo *neo,
 	enum kiln_status status;
 
 	ki_records_sweep_begin(neo->records);
-	for (size_t i = plan->next; i < plan->n; i++)
-		(void)ki_records_mark(neo->records,
-				      name_of(plan, &plan->files[i]),
-				      plan->files[i].inode);
+	for (size_t i = plan->next; i < plan->n; i++) {
+		const struct ki_neo_file *file = &plan->files[i];
+		const char *name = name_of(plan, file);
+
+		if (is_as_recorded(neo, name, file))
+			(void)ki_records_mark(neo->records, name, file->inode);
+	}
 	status = ki_records_sweep_end(neo->records, &n);
 	report->n_dropped += n;
 	return status;

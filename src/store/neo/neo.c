@@ -148,7 +148,7 @@ static enum kiln_status neo_get(struct kiln_tier *tier,
 {
 	struct ki_neo *neo = neo_of(tier);
 	enum kiln_status status = KILN_MISS;
-	enum ki_neo_state state = KI_NEO_GONE;
+	enum ki_neo_state state = KI_NEO_GONE, newest = KI_NEO_GONE;
 	unsigned older = 0, oldest = 0;
 
 	follow_others(neo);
@@ -157,6 +157,8 @@ static enum kiln_status neo_get(struct kiln_tier *tier,
 
 		status = load_by(neo, key, older, &state, out_value,
 				 out_metadata);
+		if (!older)
+			newest = state;
 		if (older && status == KILN_E_FORMAT)
 			status = KILN_MISS;
 		if ((status != KILN_MISS && status != KILN_E_FORMAT) ||
@@ -172,8 +174,9 @@ static enum kiln_status neo_get(struct kiln_tier *tier,
 		else
 			break;
 	}
-	if (status == KILN_E_FORMAT)
-		ki_neo_drop_damaged(neo, key);
+	if (status == KILN_E_FORMAT ||
+	    (status == KILN_MISS && newest == KI_NEO_TAKEN))
+		ki_neo_drop_unusable(neo, key);
 	return status;
 }
 

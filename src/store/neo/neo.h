@@ -215,8 +215,8 @@ void ki_neo_plan_end(struct ki_neo_plan *plan);
 enum ki_neo_state {
 	KI_NEO_THERE,
 	KI_NEO_GONE,
-	KI_NEO_TAKEN,	/* another file has the name */
-	KI_NEO_DAMAGED, /* it is kiln's, and not what it was */
+	KI_NEO_TAKEN,	/* somebody else wrote what has the name */
+	KI_NEO_DAMAGED, /* it is kiln's, with other bytes: ki_neo_load() only */
 };
 enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
 				 const struct ki_file_info *info);
@@ -253,8 +253,9 @@ enum kiln_status ki_neo_wipe(struct kiln_tier *tier);
 /* The same of kiln's own entries, under another version of the user. */
 enum kiln_status ki_neo_adopt_user_version(struct ki_neo *neo);
 
-/* Drop an entry whose file is damaged, if the lock is to be had. */
-void ki_neo_drop_damaged(struct ki_neo *neo, const struct kiln_key *key);
+/* Remove an entry whose file is damaged, forget one whose file somebody else
+   wrote; if the lock is to be had. */
+void ki_neo_drop_unusable(struct ki_neo *neo, const struct kiln_key *key);
 
 /* ---- All entries (upkeep.c) ---------------------------------------------------------- */
 

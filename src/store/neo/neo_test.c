@@ -102,6 +102,55 @@ static void a_drivers_entry_is_no_ones_hit_and_not_overwritten(void **state)
 	free(directory);
 }
 
+static uint64_t n_records(struct kiln_tier *tier)
+{
+	return ki_records_totals(neo_of(tier)->records).n_living;
+}
+
+/* With kiln's own inode: inodes are used again, and anybody may write into a
+   file.  Both by the next look-up and by whoever counts. */
+static void what_others_wrote_into_is_forgotten_and_not_touched(void **state)
+{
+	static const char *const texts[] = { "theirs, same size",
+					     "theirs, and longer than ours",
+					     "" };
+	struct kiln_verify_report report;
+
+	for (unsigned i = 0; i < 6; i++) {
+		const char *text = texts[i % 3];
+		char *directory = harness_directory(), *path, *bytes;
+		struct kiln_tier *tier = open_at(directory, 0);
+		struct timespec later[2] = { { .tv_nsec = UTIME_OMIT },
+					     { .tv_sec = 77777 } };
+		size_t size;
+
+		assert_int_equal(put(tier, 1, strlen(texts[0])), KILN_OK);
+		path = path_of(tier, 1);
+		harness_write(path, text, strlen(text));
+		assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
+		if (i < 3)
+			assert_int_equal(get(tier, 1), KILN_MISS);
+		else
+			assert_int_equal(tier->ops->verify(tier,
+							   KILN_VERIFY_REPAIR,
+							   NULL, NULL, &report),
+					 KILN_OK);
+		assert_int_equal(n_records(tier), 0);
+		bytes = harness_read(path, &size);
+		assert_non_null(bytes);
+		assert_string_equal(bytes, text);
+		assert_int_equal(get(tier, 1), KILN_MISS);
+		assert_int_equal(put(tier, 1, 100),
+				 *text ? KILN_E_COLLISION : KILN_OK);
+		tier->ops->close(tier);
+		free(bytes);
+		free(path);
+		free(directory);
+	}
+	assert_int_equal(report.n_damaged, 0);
+	assert_int_equal(report.n_gone, 1);
+}
+
 static void what_lost_its_record_is_taken_over_by_the_same_bytes(void **state)
 {
 	char *directory = harness_directory();
@@ -215,6 +264,8 @@ int main(void)
 		cmocka_unit_test(the_front_names_the_extension),
 		cmocka_unit_test(
 			a_drivers_entry_is_no_ones_hit_and_not_overwritten),
+		cmocka_unit_test(
+			what_others_wrote_into_is_forgotten_and_not_touched),
 		cmocka_unit_test(
 			what_lost_its_record_is_taken_over_by_the_same_bytes),
 		cmocka_unit_test(names_that_meet_never_give_a_wrong_value),

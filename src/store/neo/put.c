@@ -395,17 +395,21 @@ enum kiln_status ki_neo_remove(struct kiln_tier *tier,
 	return status ? status : end_status;
 }
 
-void ki_neo_drop_damaged(struct ki_neo *neo, const struct kiln_key *key)
+void ki_neo_drop_unusable(struct ki_neo *neo, const struct kiln_key *key)
 {
 	struct ki_record_found found;
 	struct ki_neo_account account;
 	struct kiln_blob *value = NULL;
 	struct ki_file_info info;
 	enum ki_neo_state state;
+	enum kiln_status status;
 
 	if (ki_neo_is_readonly(neo) || ki_neo_account_begin(neo, 0, &account))
 		return;
-	if (!ki_neo_find_present(neo, key, &found, &state) &&
+	status = ki_neo_find_present(neo, key, &found, &state);
+	if (status == KILN_MISS && state == KI_NEO_TAKEN)
+		drop_key(neo, key);
+	if (status == KILN_OK &&
 	    ki_neo_load(neo, &found, 0, &state, &value, &info) ==
 		    KILN_E_FORMAT &&
 	    !remove_locked(neo, &account, key))
