@@ -52,6 +52,7 @@ static void print_json(struct ki_bytes *out, unsigned flags,
 	ki_json_number(&json, "damaged", report->n_damaged);
 	ki_json_number(&json, "gone", report->n_gone);
 	ki_json_number(&json, "repaired", report->n_repaired);
+	ki_json_number(&json, "dropped", report->n_dropped);
 	ki_json_number(&json, "dead", report->n_dead);
 	ki_json_number(&json, "dead_bytes", report->bytes_dead);
 	if (flags) {
@@ -97,7 +98,11 @@ static void print_entries(struct ki_bytes *out,
 			(unsigned long long)report->n_damaged);
 	if (report->n_damaged)
 		ki_bytes_printf(out, ", %llu put aside",
-				(unsigned long long)report->n_repaired);
+				(unsigned long long)(report->n_repaired -
+						     report->n_dropped));
+	if (report->n_dropped)
+		ki_bytes_printf(out, ", %llu removed",
+				(unsigned long long)report->n_dropped);
 	if (report->n_gone)
 		ki_bytes_printf(out, ", %llu lost with their files",
 				(unsigned long long)report->n_gone);

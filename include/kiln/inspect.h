@@ -131,7 +131,10 @@ struct kiln_verify_report {
 	   flag they are forgotten. */
 	uint64_t n_gone;
 	uint64_t n_repaired; /* of the damaged */
-	uint64_t bytes;	     /* of the entries that are whole */
+	/* Of those repaired: their bytes were not put aside.  There is no room
+	   to spare for them, or a process that has stopped is in the way. */
+	uint64_t n_dropped;
+	uint64_t bytes; /* of the entries that are whole */
 	/* Whole, but led to no more: replaced, removed or crowded out. */
 	uint64_t n_dead;
 	uint64_t bytes_dead;

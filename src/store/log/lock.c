@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Structure ------------------------------------------------------- */
 
@@ -55,6 +56,46 @@ void ki_log_structure_end(struct ki_log *log, struct ki_lock *lock)
 	log->structure_is_busy = 0;
 	ki_cond_signal_all(&log->changed);
 	ki_mutex_unlock(&log->mutex);
+}
+
+/* ---- Patience ---------------------------------------------------------- */
+
+#define VAIN_STORES 16
+
+/* Of the process: a program may open and close a hundred times.  Wrong, where
+   two stores share a place or two threads write it, is only slow or hasty. */
+static struct {
+	_Atomic uint64_t store;
+	_Atomic uint64_t since_ns;
+} vain[VAIN_STORES];
+
+static uint64_t store_name(const struct ki_log *log)
+{
+	return ki_xxh3_64(log->lock_path, strlen(log->lock_path));
+}
+
+uint32_t ki_log_patience_ms(const struct ki_log *log)
+{
+	uint64_t store = store_name(log);
+	uint64_t since_ns = vain[store % VAIN_STORES].since_ns;
+
+	if (vain[store % VAIN_STORES].store == store && since_ns &&
+	    log->sys->monotonic_ns(log->sys) - since_ns < LOG_VAIN_NS)
+		return LOG_ROLL_TIMEOUT_MS;
+	return LOG_CHANGE_TIMEOUT_MS;
+}
+
+void ki_log_note_wait(const struct ki_log *log, int was_in_vain)
+{
+	uint64_t store = store_name(log);
+
+	if (was_in_vain) {
+		vain[store % VAIN_STORES].store = store;
+		vain[store % VAIN_STORES].since_ns =
+			log->sys->monotonic_ns(log->sys);
+	} else if (vain[store % VAIN_STORES].store == store) {
+		vain[store % VAIN_STORES].since_ns = 0;
+	}
 }
 
 /* ---- Build locks ----------------------------------------------------- */

@@ -282,6 +282,35 @@ static int is_worth_a_wait(const struct ki_log *log)
 	return !log->is_open || !log->index;
 }
 
+/* One of LOG_TRIES; *out_again: more of them are worth it. */
+static enum kiln_status make_or_wait(struct ki_log *log, int is_first,
+				     int *out_again)
+{
+	uint32_t patience_ms = is_worth_a_wait(log) ? ki_log_patience_ms(log)
+						    : LOG_ROLL_TIMEOUT_MS;
+	int waits = patience_ms > LOG_ROLL_TIMEOUT_MS;
+	enum kiln_status status =
+		ki_log_make(log, waits ? patience_ms / LOG_TRIES : patience_ms);
+
+	*out_again = waits && status == KILN_E_TIMEOUT &&
+		     (is_first || !is_held_up(log));
+	if (!status || (waits && status == KILN_E_TIMEOUT && !*out_again))
+		ki_log_note_wait(log, status != KILN_OK);
+	return status;
+}
+
+/* All of them at once, where nothing can come of others. */
+static enum kiln_status make_alone(struct ki_log *log)
+{
+	uint32_t patience_ms = ki_log_patience_ms(log);
+	enum kiln_status status = ki_log_make(log, patience_ms);
+
+	if (!status ||
+	    (status == KILN_E_TIMEOUT && patience_ms > LOG_ROLL_TIMEOUT_MS))
+		ki_log_note_wait(log, status != KILN_OK);
+	return status;
+}
+
 /*
  * Follow the path; where there is nothing to follow, or something that a dead
  * process left half-way, put it right.
@@ -290,11 +319,10 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 {
 	enum kiln_status status = KILN_OK;
 	const char *why;
-	int tries, damaged, waits;
+	int tries, damaged, again = 0;
 
 	for (tries = 0; tries < LOG_TRIES; tries++) {
 		status = follow(log, &damaged);
-		waits = is_worth_a_wait(log);
 		if (purpose <= LOG_READ || log->readonly)
 			return damaged || (status == KILN_E_FORMAT &&
 					   !log->index)
@@ -312,16 +340,13 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 			if (status == KILN_E_OWNER)
 				return status;
 		}
-		status = ki_log_make(log,
-				     waits ? LOG_CHANGE_TIMEOUT_MS / LOG_TRIES
-					   : LOG_ROLL_TIMEOUT_MS);
-		if (status == KILN_E_TIMEOUT && waits &&
-		    !(is_held_up(log) && tries > 0))
-			continue;
+		status = make_or_wait(log, !tries, &again);
 		/* Someone may be removing the directory at this moment. */
-		if (status && (status != KILN_E_IO || tries >= 4))
+		if (status && !again && (status != KILN_E_IO || tries >= 4))
 			return status;
 	}
+	if (again)
+		ki_log_note_wait(log, 1);
 	return KILN_E_TIMEOUT;
 }
 
@@ -615,9 +640,7 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 	if (status == KILN_MISS)
 		status = log->readonly ? KILN_OK : KILN_E_IO;
 	if (!status && is_other_version(log, log->index)) {
-		status = log->readonly
-				 ? KILN_E_READONLY
-				 : ki_log_make(log, LOG_CHANGE_TIMEOUT_MS);
+		status = log->readonly ? KILN_E_READONLY : make_alone(log);
 		if (!status)
 			status = catch_up(log, LOG_WRITE);
 	}

@@ -66,7 +66,8 @@
 #define LOG_ZEROED_NS ((uint64_t)5000000000)
 
 #define LOG_ROLL_TIMEOUT_MS   20
-#define LOG_CHANGE_TIMEOUT_MS 2000 /* making, wiping, changing limits */
+#define LOG_CHANGE_TIMEOUT_MS 2000	   /* making, wiping, changing limits */
+#define LOG_VAIN_NS	      10000000000u /* see ki_log_patience_ms() */
 
 /* Something taken out of use, waiting for the last operation to leave. */
 struct log_retired {
@@ -287,6 +288,14 @@ enum kiln_status ki_log_structure_begin(struct ki_log *log,
 					struct ki_lock *lock,
 					uint32_t timeout_ms);
 void ki_log_structure_end(struct ki_log *log, struct ki_lock *lock);
+
+/*
+ * How long it is worth to wait for byte 0 where there is no store without it:
+ * LOG_CHANGE_TIMEOUT_MS, but no longer than a put waits if this process has done
+ * so in vain just now, through whatever handle.
+ */
+uint32_t ki_log_patience_ms(const struct ki_log *log);
+void ki_log_note_wait(const struct ki_log *log, int was_in_vain);
 
 enum kiln_status ki_log_build_lock(struct kiln_tier *tier,
 				   const struct kiln_key *key,
@@ -689,10 +698,11 @@ void ki_log_count_anew(struct ki_log *log, struct log_index *index,
 
 /* ---- quarantine.c ---------------------------------------------------- */
 
-/* Keep the bytes that a word leads to, if there is room to spare; takes byte
-   0. */
-void ki_log_quarantine_add(struct ki_log *log, struct log_index *index,
-			   uint64_t word);
+/* Keep the bytes that a word leads to; takes byte 0, and from *patience_ns what
+   it waited for it.  KILN_E_FULL: there is no room to spare for them. */
+enum kiln_status ki_log_quarantine_add(struct ki_log *log,
+				       struct log_index *index, uint64_t word,
+				       uint64_t *patience_ns);
 /* Under byte 0: remove those put aside before then; the bytes that go. */
 uint64_t ki_log_quarantine_drop(struct ki_log *log, int64_t before_ns,
 				uint64_t *out_n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What happens at the edges: full buckets, the smallest bound, a lock that
- * another has, words and records that no writer leaves.
+ * What happens at the edges: full buckets, the smallest bound, words and records
+ * that no writer leaves.
  */
 
 #include <fcntl.h>
@@ -186,62 +186,6 @@ static void the_smallest_bound_holds_two_segments(void **state)
 	free(directory);
 }
 
-/* ---- A lock that another has ------------------------------------------- */
-
-static uint64_t now_ns, slept_ns;
-
-static uint64_t clock_by_hand(const struct ki_sys *sys)
-{
-	return now_ns;
-}
-
-static void sleep_by_hand(const struct ki_sys *sys, uint64_t ns)
-{
-	now_ns += ns;
-	slept_ns += ns;
-}
-
-/* S21: byte 0 belongs to one who has stopped. */
-static void a_put_waits_20_ms_for_byte_0_and_no_more(void **state)
-{
-	static const size_t sizes[] = { 100, 3 << 20 };
-	struct store store = store_new(32 << 20, 0);
-	char *path = harness_path(store.directory, "kiln.lock");
-	struct ki_sys sys = ki_sys_posix;
-	size_t i;
-	int fd;
-
-	sys.monotonic_ns = clock_by_hand;
-	sys.sleep_ns = sleep_by_hand;
-	now_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix);
-	store_close(&store);
-	store.options.sys = &sys;
-	store_open(&store);
-	fd = ki_sys_posix.open(&ki_sys_posix, path,
-			       KI_OPEN_READ | KI_OPEN_WRITE, 0);
-	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		assert_int_equal(ki_sys_posix.try_lock(&ki_sys_posix, fd,
-						       KI_LOCK_EXCLUSIVE,
-						       LOG_LOCK_STRUCTURE, 1),
-				 0);
-		slept_ns = 0;
-		index_of(&store)->header->tail = 0;
-		assert_int_equal(
-			store_put(&store, 1 + (unsigned)i, sizes[i], 0),
-			KILN_E_TIMEOUT);
-		assert_int_equal(slept_ns, 20000000);
-		assert_int_equal(ki_sys_posix.unlock(&ki_sys_posix, fd,
-						     LOG_LOCK_STRUCTURE, 1),
-				 0);
-		assert_int_equal(
-			store_put(&store, 1 + (unsigned)i, sizes[i], 0),
-			KILN_OK);
-	}
-	close(fd);
-	free(path);
-	store_free(&store);
-}
-
 /* ---- What no writer leaves --------------------------------------------- */
 
 static char *tail_path(struct store *store)
@@ -372,7 +316,6 @@ int main(void)
 		cmocka_unit_test(where_all_were_used_all_begin_anew),
 		cmocka_unit_test(who_may_not_evict_pushes_nobody_out),
 		cmocka_unit_test(the_smallest_bound_holds_two_segments),
-		cmocka_unit_test(a_put_waits_20_ms_for_byte_0_and_no_more),
 		cmocka_unit_test(no_word_leads_to_a_tombstone),
 		cmocka_unit_test(what_has_another_magic_is_no_record),
 		cmocka_unit_test(tentative_words_are_not_carried_over),

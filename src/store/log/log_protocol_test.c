@@ -517,47 +517,6 @@ static void an_old_segment_is_looked_at_without_its_mapping(void **state)
 	store_free(&store);
 }
 
-/* Its process holds byte 0 and is stopped. */
-static void a_change_that_is_held_up_keeps_nobody_from_opening(void **state)
-{
-	static const struct {
-		uint64_t retired;
-		enum kiln_status found, found_later;
-	} rows[] = {
-		{ LOG_RETIRED_GROWN, KILN_OK, KILN_OK },
-		{ LOG_RETIRED_WIPED, KILN_MISS, KILN_MISS },
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct store store = store_new(8 << 20, 0), late;
-		struct ki_log *log = (struct ki_log *)store.tier;
-		struct ki_lock lock;
-		uint64_t begun_ns;
-
-		assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
-		assert_int_equal(ki_log_structure_begin(log, &lock, 1000),
-				 KILN_OK);
-		header_of(&store)->retired = rows[i].retired;
-
-		begun_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix);
-		late = store_beside(&store, 0);
-		assert_int_equal(store_get(&late, 1, 100), rows[i].found);
-		assert_int_equal(store_put(&late, 2, 100, 0), KILN_E_TIMEOUT);
-		assert_in_range(ki_sys_posix.monotonic_ns(&ki_sys_posix) -
-					begun_ns,
-				0, 1500000000);
-
-		/* It dies, or goes on: those who wait for it need not reopen. */
-		ki_log_structure_end(log, &lock);
-		assert_int_equal(store_put(&late, 2, 100, 0), KILN_OK);
-		assert_int_equal(store_get(&late, 2, 100), KILN_OK);
-		assert_int_equal(store_get(&late, 1, 100), rows[i].found_later);
-		store_close(&late);
-		store_free(&store);
-	}
-}
-
 static void a_change_that_was_left_half_way_is_finished(void **state)
 {
 	static const struct {
@@ -634,8 +593,6 @@ int main(void)
 		cmocka_unit_test(nobody_writes_over_what_another_one_wrote),
 		cmocka_unit_test(
 			an_old_segment_is_looked_at_without_its_mapping),
-		cmocka_unit_test(
-			a_change_that_is_held_up_keeps_nobody_from_opening),
 		cmocka_unit_test(a_change_that_was_left_half_way_is_finished),
 		cmocka_unit_test(leftovers_go_with_the_next_roll),
 	};

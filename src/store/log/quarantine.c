@@ -76,37 +76,61 @@ static void make_directory(struct ki_log *log, const char *path)
 		(void)sys->chmod(sys, path, 02770);
 }
 
-void ki_log_quarantine_add(struct ki_log *log, struct log_index *index,
-			   uint64_t word)
+static enum kiln_status lock_within(struct ki_log *log, struct ki_lock *lock,
+				    uint64_t *patience_ns)
+{
+	const struct ki_sys *sys = log->sys;
+	uint64_t begun_ns = sys->monotonic_ns(sys), waited_ns;
+	enum kiln_status status = ki_log_structure_begin(
+		log, lock, (uint32_t)(*patience_ns / 1000000));
+
+	waited_ns = sys->monotonic_ns(sys) - begun_ns;
+	*patience_ns -= waited_ns < *patience_ns ? waited_ns : *patience_ns;
+	return status;
+}
+
+enum kiln_status ki_log_quarantine_add(struct ki_log *log,
+				       struct log_index *index, uint64_t word,
+				       uint64_t *patience_ns)
 {
 	uint32_t number = log_word_segment(word, ki_log_min_live(index));
 	uint32_t units = log_word_units(word);
 	uint64_t bytes = log_word_bytes(word);
 	char from[KI_PATH_MAX], directory[KI_PATH_MAX], to[KI_PATH_MAX];
 	struct log_limit_values limits;
-	struct log_census census;
+	struct log_census census = { 0 };
+	enum kiln_status status;
 	struct ki_lock lock;
 	int n;
 
-	if (bytes > ENTRY_BYTES_MAX || directory_path(log, directory) ||
-	    ki_log_segment_path(log, number, from) ||
-	    ki_log_structure_begin(log, &lock, LOG_CHANGE_TIMEOUT_MS))
-		return;
+	if (bytes > ENTRY_BYTES_MAX)
+		return KILN_E_FULL;
+	if (directory_path(log, directory) ||
+	    ki_log_segment_path(log, number, from))
+		return KILN_E_IO;
 	n = snprintf(to, sizeof(to), "%s/%s.quarantine/%08x.%u", log->directory,
 		     log->name, number, units);
-	if (n < 0 || n >= KI_PATH_MAX ||
-	    !ki_log_is_current_locked(log, index) ||
-	    ki_log_census_take(log, 1, &census))
-		goto out;
-	ki_log_limits_get(log, index, &limits);
-	if (has_room(&limits, &census, bytes)) {
+	if (n < 0 || n >= KI_PATH_MAX)
+		return KILN_E_IO;
+	status = lock_within(log, &lock, patience_ns);
+	if (status)
+		return status;
+	status = ki_log_is_current_locked(log, index)
+			 ? ki_log_census_take(log, 1, &census)
+			 : LOG_AGAIN;
+	if (!status) {
+		ki_log_limits_get(log, index, &limits);
+		if (!has_room(&limits, &census, bytes))
+			status = KILN_E_FULL;
+	}
+	if (!status) {
 		make_directory(log, directory);
-		(void)keep_bytes(log, from, (uint64_t)units * LOG_UNIT, bytes,
-				 to);
+		status = keep_bytes(log, from, (uint64_t)units * LOG_UNIT,
+				    bytes, to);
 	}
 	ki_log_census_fini(&census);
-out:
 	ki_log_structure_end(log, &lock);
+	return status;
 }
 
 uint64_t ki_log_quarantine_drop(struct ki_log *log, int64_t before_ns,

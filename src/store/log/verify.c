@@ -51,6 +51,8 @@ struct check {
 	size_t n_gone_max;
 	int has_digest; /* of the record that was read last */
 	uint8_t digest[KILN_DIGEST_BYTES];
+	uint64_t patience_ns; /* left, with who holds byte 0 */
+	int has_told;
 	struct window window;
 	struct kiln_verify_report report;
 };
@@ -264,20 +266,42 @@ static void name_damaged(struct check *check, uint64_t word,
 		memcpy(named->digest, check->digest, sizeof(named->digest));
 }
 
+/*
+ * Who holds byte 0 may be stopped.  What is damaged goes all the same, and its
+ * bytes with it: they are for people to look at, and worth waiting once.
+ */
+static int put_aside(struct check *check, uint64_t word)
+{
+	struct ki_log *log = check->log;
+	enum kiln_status status = ki_log_quarantine_add(log, check->index, word,
+							&check->patience_ns);
+
+	if (status == KILN_E_TIMEOUT && !check->has_told) {
+		check->has_told = 1;
+		ki_log_say(log, KILN_LOG_WARNING,
+			   "another process keeps the store locked: damaged "
+			   "entries are removed, not put aside");
+	}
+	return !status;
+}
+
 /* What became of it, once the record was read. */
 static void note_damage(struct check *check, uint64_t slot, uint64_t word,
 			enum kiln_status status, int repair)
 {
 	struct log_index *index = check->index;
+	int is_lost = 0;
 
 	check->report.n_damaged++;
 	name_damaged(check, word, status);
 	if (!repair || (status != KILN_E_FORMAT && status != KILN_E_COLLISION))
 		return;
 	if (status == KILN_E_FORMAT)
-		ki_log_quarantine_add(check->log, index, word);
-	check->report.n_repaired +=
-		(uint64_t)ki_log_word_swap(index, slot, word, 0);
+		is_lost = !put_aside(check, word);
+	if (!ki_log_word_swap(index, slot, word, 0))
+		return;
+	check->report.n_repaired++;
+	check->report.n_dropped += (uint64_t)is_lost;
 }
 
 static enum kiln_status note_gone(struct check *check, uint64_t slot,
@@ -404,7 +428,11 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 {
 	int repair = !!(flags & KILN_VERIFY_REPAIR);
 	struct check check = {
-		.log = log, .index = index, .progress = progress, .arg = arg
+		.log = log,
+		.index = index,
+		.progress = progress,
+		.arg = arg,
+		.patience_ns = (uint64_t)LOG_CHANGE_TIMEOUT_MS * 1000000,
 	};
 	enum kiln_status status = KILN_OK;
 

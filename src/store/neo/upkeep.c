@@ -85,8 +85,10 @@ static void repair(struct verification *verification,
 	if (kiln_key_from_record(kiln_blob_data(record), kiln_blob_size(record),
 				 &key))
 		return;
-	if (!ki_neo_remove(&verification->neo->tier, key))
+	if (!ki_neo_remove(&verification->neo->tier, key)) {
 		verification->report.n_repaired++;
+		verification->report.n_dropped++;
+	}
 	kiln_key_free(key);
 }
 
