@@ -4,7 +4,7 @@
  * The lookup path.  All policy is here: which tier is asked when, who builds,
  * who waits for whom, what is stored where.
  *
- *	kiln_get_or_build
+ *	kiln_get_or_build (entry.c)
  *	  hot ---------------- memory tier, by pin: no lock, no call (memory/)
  *	  ki_memory_begin ---- join a flight, or lead one
  *	    ask_tiers -------- store and further tiers, fastest first
@@ -117,19 +117,17 @@ KI_HOT enum kiln_status hand_out_found(struct kiln *kiln, struct ki_slot *slot,
 
 /*
  * A look at the store from within the pin, where memory holds no values.
- * KILN_OK; else *out_slot is pinned, as ki_hot_look() leaves it, and the caller
+ * KILN_OK; else the slot is pinned, as ki_hot_look() leaves it, and the caller
  * leaves it (after KILN_MISS) or enters.
  */
 KI_HOT enum kiln_status glance(struct kiln *kiln, const struct kiln_key *key,
-			       struct kiln_blob **out_blob,
-			       struct ki_slot **out_slot)
+			       struct ki_slot *slot,
+			       struct kiln_blob **out_blob)
 {
-	struct ki_slot *slot = ki_slot_mine;
 	struct kiln_tier *store = kiln->tiers[0];
 	struct kiln_glance found;
 	enum kiln_status status;
 
-	*out_slot = slot;
 	if (__builtin_expect(!slot, 0))
 		return KILN_E_TIMEOUT;
 	ki_slot_pin(slot);
@@ -611,9 +609,9 @@ static const char *words_of_source(enum kiln_source source)
 enum kiln_status ki_get_or_build_slowly(struct kiln *kiln,
 					const struct kiln_key *key,
 					kiln_build_fn *build, void *arg,
-					struct kiln_build_result *result)
+					struct kiln_build_result *result,
+					struct ki_slot *slot)
 {
-	struct ki_slot *slot = ki_slot_mine;
 	struct kiln_build_result mine;
 	struct ki_flight *flight;
 	struct kiln_blob *blob;
@@ -656,42 +654,36 @@ enum kiln_status ki_get_or_build_slowly(struct kiln *kiln,
 enum kiln_status ki_get_or_build_by_glance(struct kiln *kiln,
 					   const struct kiln_key *key,
 					   kiln_build_fn *build, void *arg,
-					   struct kiln_build_result *result)
+					   struct kiln_build_result *result,
+					   struct ki_slot *slot)
 {
 	struct kiln_blob *blob;
-	struct ki_slot *slot;
 
-	if (__builtin_expect(glance(kiln, key, &blob, &slot), 0))
-		return ki_get_or_build_slowly(kiln, key, build, arg, result);
+	if (__builtin_expect(glance(kiln, key, slot, &blob), 0))
+		return ki_get_or_build_slowly(kiln, key, build, arg, result,
+					      slot);
 	ki_hand_out_hit(result, blob, KILN_FROM_STORE);
 	return KILN_OK;
 }
 
 enum kiln_status ki_get_or_build(struct kiln *kiln, const struct kiln_key *key,
 				 kiln_build_fn *build, void *arg,
-				 struct kiln_build_result *result)
+				 struct kiln_build_result *result,
+				 struct ki_slot *slot)
 {
-	return ki_hot_get_or_build(kiln, key, build, arg, result);
+	return ki_hot_get_or_build(kiln, key, build, arg, result, slot);
 }
 
-static ki_get_or_build_fn *_Atomic get_or_build = ki_get_or_build;
+ki_get_or_build_fn *_Atomic ki_get_or_build_chosen = ki_get_or_build;
 
 void ki_get_or_build_choose(void)
 {
 #if defined(__x86_64__)
 	if (ki_wide_is_there())
-		atomic_store_explicit(&get_or_build, ki_wide_get_or_build,
+		atomic_store_explicit(&ki_get_or_build_chosen,
+				      ki_wide_get_or_build,
 				      memory_order_relaxed);
 #endif
-}
-
-enum kiln_status kiln_get_or_build(struct kiln *kiln,
-				   const struct kiln_key *key,
-				   kiln_build_fn *build, void *arg,
-				   struct kiln_build_result *result)
-{
-	return atomic_load_explicit(&get_or_build, memory_order_relaxed)(
-		kiln, key, build, arg, result);
 }
 
 /* ---- Parts of it ----------------------------------------------------------- */
@@ -734,10 +726,9 @@ COLD static enum kiln_status get_slowly(struct kiln *kiln,
 /* Apart from hot(), whose many registers it need not save. */
 static __attribute__((noinline)) enum kiln_status get_by_glance(
 	struct kiln *kiln, const struct kiln_key *key,
-	struct kiln_blob **out_blob)
+	struct kiln_blob **out_blob, struct ki_slot *slot)
 {
-	struct ki_slot *slot;
-	enum kiln_status status = glance(kiln, key, out_blob, &slot);
+	enum kiln_status status = glance(kiln, key, slot, out_blob);
 
 	if (status == KILN_MISS) {
 		ki_memory_count_miss_at(kiln->memory, slot);
@@ -748,17 +739,15 @@ static __attribute__((noinline)) enum kiln_status get_by_glance(
 	return status;
 }
 
-enum kiln_status kiln_get(struct kiln *kiln, const struct kiln_key *key,
-			  struct kiln_blob **out_blob)
+enum kiln_status ki_get(struct kiln *kiln, const struct kiln_key *key,
+			struct kiln_blob **out_blob, struct ki_slot *slot)
 {
 	enum kiln_status status = ki_hot_check(kiln, key);
-	struct ki_slot *slot;
 
 	if (__builtin_expect(status || !out_blob, 0))
 		return status ? status : KILN_E_INVALID;
 	if (kiln->glances)
-		return get_by_glance(kiln, key, out_blob);
-	slot = ki_slot_mine;
+		return get_by_glance(kiln, key, out_blob, slot);
 	if (__builtin_expect(ki_hot_look(kiln, key, slot, out_blob), 0))
 		return get_slowly(kiln, key, out_blob, slot);
 	return KILN_OK;

@@ -4,12 +4,9 @@
 
 /*
  * The hot path, for cache.c and, once more for processors that compare 32 bytes
- * at once, for hot_wide.c.  It saves no registers and calls nothing, but for
- * the descriptor of a thread-local variable, which leaves them all alone; where
- * the compiler makes none, it calls libc.  A thread's first call through one
- * may end vectors with glibc before 2.40: none is alive there in what gcc makes
- * of this.  The fewer the instructions, the more hits are in the air at once
- * while the memory of each is waited for.
+ * at once, for hot_wide.c.  It saves no registers and calls nothing: entry.c
+ * has found the thread's slot.  The fewer the instructions, the more hits are in
+ * the air at once while the memory of each is waited for.
  */
 
 #include "core/cache.h"
@@ -18,10 +15,12 @@
 
 #define KI_HOT __attribute__((always_inline)) static inline
 
+/* kiln_get_or_build(), by a thread whose slot this is; NULL: it is new. */
 typedef enum kiln_status ki_get_or_build_fn(struct kiln *kiln,
 					    const struct kiln_key *key,
 					    kiln_build_fn *build, void *arg,
-					    struct kiln_build_result *result);
+					    struct kiln_build_result *result,
+					    struct ki_slot *slot);
 
 /* Whatever is not a hit of the plainest kind; the slot is pinned by whoever
    calls this, if the thread has one. */
@@ -33,8 +32,15 @@ ki_get_or_build_fn ki_get_or_build_by_glance;
 /* One function twice.  The latter only where ki_wide_is_there(). */
 ki_get_or_build_fn ki_get_or_build, ki_wide_get_or_build;
 
-/* What kiln_get_or_build() goes on to. */
+/* What kiln_get_or_build() goes on to, and who chooses it. */
+#pragma GCC visibility push(hidden)
+extern ki_get_or_build_fn *_Atomic ki_get_or_build_chosen;
+#pragma GCC visibility pop
 void ki_get_or_build_choose(void);
+
+/* The same for kiln_get(). */
+enum kiln_status ki_get(struct kiln *kiln, const struct kiln_key *key,
+			struct kiln_blob **out_blob, struct ki_slot *slot);
 
 KI_HOT int ki_is_forked(const struct kiln *kiln)
 {
@@ -112,7 +118,8 @@ KI_HOT void ki_hand_out_hit(struct kiln_build_result *result,
 KI_HOT enum kiln_status ki_hot_get_or_build(struct kiln *kiln,
 					    const struct kiln_key *key,
 					    kiln_build_fn *build, void *arg,
-					    struct kiln_build_result *result)
+					    struct kiln_build_result *result,
+					    struct ki_slot *slot)
 {
 	struct {
 		const struct kiln_key *key;
@@ -125,12 +132,13 @@ KI_HOT enum kiln_status ki_hot_get_or_build(struct kiln *kiln,
 	if (__builtin_expect(status || !build || !result, 0))
 		return status ? status : KILN_E_INVALID;
 	if (__builtin_expect(kiln->glances, 0))
-		return ki_get_or_build_by_glance(kiln, key, build, arg, result);
+		return ki_get_or_build_by_glance(kiln, key, build, arg, result,
+						 slot);
 	/* In memory and not in registers, of which a hit needs all. */
 	__asm__("" : "+m"(kept));
-	if (__builtin_expect(ki_hot_look(kiln, key, ki_slot_mine, &blob), 0))
+	if (__builtin_expect(ki_hot_look(kiln, key, slot, &blob), 0))
 		return ki_get_or_build_slowly(kiln, kept.key, kept.build,
-					      kept.arg, result);
+					      kept.arg, result, slot);
 	ki_hand_out_hit(result, blob, KILN_FROM_MEMORY);
 	return KILN_OK;
 }

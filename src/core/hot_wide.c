@@ -10,8 +10,9 @@
 enum kiln_status ki_wide_get_or_build(struct kiln *kiln,
 				      const struct kiln_key *key,
 				      kiln_build_fn *build, void *arg,
-				      struct kiln_build_result *result)
+				      struct kiln_build_result *result,
+				      struct ki_slot *slot)
 {
-	return ki_hot_get_or_build(kiln, key, build, arg, result);
+	return ki_hot_get_or_build(kiln, key, build, arg, result, slot);
 }
 #endif

@@ -48,9 +48,9 @@ const char *kiln_counter_words(unsigned counter)
 
 void ki_kiln_count(struct kiln *kiln, enum kiln_counter counter, uint64_t n)
 {
-	/* A variable of the thread's own lies where no other's does. */
+	/* Threads have slots of their own. */
 	uint64_t place =
-		(uint64_t)(uintptr_t)&ki_slot_mine * 0x9e3779b97f4a7c15u >> 61;
+		(uint64_t)(uintptr_t)ki_slot_get() * 0x9e3779b97f4a7c15u >> 61;
 
 	if (n)
 		atomic_fetch_add_explicit(

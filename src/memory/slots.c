@@ -45,7 +45,7 @@
  * alone: a list that was caught in the middle of a change is no list.
  */
 
-#include "memory/slots.h"
+#include "memory/near.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -223,6 +223,15 @@ struct ki_slot *ki_slot_get(void)
 	if (!ki_slot_mine)
 		ki_slot_mine = new_slot();
 	return ki_slot_mine;
+}
+
+struct ki_slot *ki_slot_enter(void)
+{
+	struct ki_slot *slot = ki_slot_get();
+
+	if (slot)
+		ki_slot_pin(slot);
+	return slot;
 }
 
 size_t ki_slots_n_used(void)

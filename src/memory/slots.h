@@ -69,13 +69,13 @@ struct ki_slots {
 
 #pragma GCC visibility push(hidden)
 extern struct ki_slots ki_slots;
-/* The calling thread's slot, or NULL.  Whatever else is known of a thread (its
-   number, where its stack lies) may be another's after its death. */
-extern __thread struct ki_slot *ki_slot_mine;
 #pragma GCC visibility pop
 
-/* The calling thread's slot, made at its first use; NULL without memory. */
+/* The calling thread's slot, made at its first use; NULL without memory.  A hit
+   has it from core/entry.c. */
 struct ki_slot *ki_slot_get(void);
+/* The same, pinned. */
+struct ki_slot *ki_slot_enter(void);
 
 /*
  * The pin must be seen by whoever removes before this thread looks at
@@ -96,15 +96,6 @@ static inline void ki_slot_pin(struct ki_slot *slot)
 	} else {
 		atomic_exchange(&slot->pin, epoch);
 	}
-}
-
-static inline struct ki_slot *ki_slot_enter(void)
-{
-	struct ki_slot *slot = ki_slot_mine ? ki_slot_mine : ki_slot_get();
-
-	if (slot)
-		ki_slot_pin(slot);
-	return slot;
 }
 
 static inline void ki_slot_leave(struct ki_slot *slot)
