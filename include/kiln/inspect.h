@@ -60,6 +60,16 @@ struct kiln_entry {
 	uint64_t value_size;
 	uint64_t stored_size; /* bytes that it takes in the store */
 	int referenced;	      /* used since the last eviction pass */
+	/*
+	 * Somebody else's, in a store that kiln shares with others: listed and
+	 * removed (kiln_remove() with a key of this record) as any entry, and
+	 * never handed out as a value, as nobody knows of which build it is.
+	 */
+	int is_foreign;
+	/* What follows is known where entries are files of their own. */
+	char file[256]; /* its path in the store's directory; "" */
+	uint64_t used;	/* last, in seconds since 1970; 0 */
+	uint64_t turn;	/* in eviction: 1 goes first; 0 */
 };
 
 /* Drop the references of an entry that kiln_list() has filled in. */

@@ -41,6 +41,7 @@ enum kiln_status kiln_list(struct kiln *kiln, struct kiln_cursor *cursor,
 
 	if (status)
 		return status;
+	*out_entry = (struct kiln_entry){ { 0 } }; /* a tier's may be older */
 	status = store->ops->list ? store->ops->list(store, cursor, out_entry)
 				  : KILN_E_UNSUPPORTED;
 	ki_kiln_leave(kiln);

@@ -166,10 +166,9 @@ static int plan_begin(struct ki_neo *neo, const struct ki_neo_account *account,
 }
 
 /* Look at as many more; what is gone is left out. */
-static void look_at(struct ki_neo *neo, size_t n)
+static void look_at(const struct ki_neo *neo, struct ki_neo_plan *plan,
+		    size_t n)
 {
-	struct ki_neo_plan *plan = &neo->plan;
-
 	while (n-- && plan->n_known < plan->n) {
 		struct ki_neo_file *file = &plan->files[plan->n_known];
 		struct ki_file_info info;
@@ -202,8 +201,10 @@ static int compare(int64_t a, int64_t b)
 static int by_last_use(const void *a, const void *b, void *names)
 {
 	const struct ki_neo_file *x = a, *y = b;
-	int order = y->is_leftover - x->is_leftover;
+	int order = x->is_uncounted - y->is_uncounted;
 
+	if (!order)
+		order = y->is_leftover - x->is_leftover;
 	if (!order)
 		order = compare(x->atime_ns, y->atime_ns);
 	if (!order)
@@ -220,6 +221,37 @@ static void sort(struct ki_neo_plan *plan)
 		qsort_r(plan->files + plan->next, plan->n_known - plan->next,
 			sizeof(*plan->files), by_last_use, plan->names.data);
 	plan->is_sorted = 1;
+}
+
+static int gather_all(void *arg, const char *name, enum ki_neo_kind kind,
+		      int is_leftover)
+{
+	struct ki_neo_plan *plan = arg;
+	int err;
+
+	if (kind == KI_NEO_TEMPORARY)
+		return 0;
+	err = add_file(plan, name, is_leftover);
+	if (!err)
+		plan->files[plan->n - 1].is_uncounted =
+			kind == KI_NEO_UNCOUNTED;
+	return err;
+}
+
+int ki_neo_plan_all(const struct ki_neo *neo, struct ki_neo_plan *plan)
+{
+	int err;
+
+	ki_bytes_init(&plan->names);
+	plan->is_active = 1;
+	err = ki_neo_walk(neo, gather_all, plan);
+	if (err) {
+		ki_neo_plan_end(plan);
+		return err;
+	}
+	look_at(neo, plan, SIZE_MAX);
+	sort(plan);
+	return 0;
 }
 
 /* ---- Removing --------------------------------------------------------------------------- */
@@ -300,7 +332,7 @@ static enum kiln_status remove_some(struct ki_neo *neo,
 		if (plan->next == plan->n_known) {
 			if (is_complete(plan))
 				break;
-			look_at(neo, neo->looks_max);
+			look_at(neo, plan, neo->looks_max);
 			continue;
 		}
 		sort(plan);
@@ -371,7 +403,7 @@ enum kiln_status ki_neo_count(struct ki_neo *neo,
 
 	if (err)
 		return ki_status_from_errno(err);
-	look_at(neo, SIZE_MAX);
+	look_at(neo, &neo->plan, SIZE_MAX);
 	status = set_sum(neo, account);
 	if (!status)
 		status = match_records(neo, report);
@@ -401,13 +433,13 @@ static enum kiln_status get_plan(struct ki_neo *neo,
 	    neo->sys->monotonic_ns(neo->sys) - plan->begun_ns > STALE_NS)
 		ki_neo_plan_end(plan);
 	if (plan->is_active) {
-		look_at(neo, neo->looks_max);
+		look_at(neo, plan, neo->looks_max);
 		return KILN_OK;
 	}
 	err = plan_begin(neo, account, report);
 	if (err)
 		return ki_status_from_errno(err);
-	look_at(neo, neo->looks_max);
+	look_at(neo, plan, neo->looks_max);
 	if (!is_complete(plan))
 		return KILN_OK;
 	(void)set_sum(neo, account);

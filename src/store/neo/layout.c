@@ -50,6 +50,31 @@ enum ki_neo_kind ki_neo_kind_of(enum kiln_neo_layout layout, const char *name)
 	return KI_NEO_FOREIGN;
 }
 
+static int is_digit(const char *name)
+{
+	return *name && !name[1] && strchr(digits, *name) != NULL;
+}
+
+static int is_in_fans(const char *name)
+{
+	const char first[] = { name[0], '\0' };
+	const char second[] = { *first && name[1] == '/' ? name[2] : '\0',
+				'\0' };
+
+	return is_digit(first) && is_digit(second) && name[3] == '/';
+}
+
+int ki_neo_is_name(const struct ki_neo *neo, const char *name)
+{
+	const char *base = name;
+	enum ki_neo_kind kind = ki_neo_kind_of(neo->layout, name);
+
+	if (neo->layout == KILN_NEO_TREE && is_in_fans(name))
+		base += 4;
+	return !strchr(base, '/') &&
+	       (kind == KI_NEO_ENTRY || kind == KI_NEO_UNCOUNTED);
+}
+
 int ki_neo_path(const struct ki_neo *neo, const char *name,
 		char out[KI_PATH_MAX])
 {
@@ -90,11 +115,6 @@ void ki_neo_name_key(const struct ki_neo *neo, const struct kiln_key *key,
 }
 
 /* ---- Directories ------------------------------------------------------------------ */
-
-static int is_digit(const char *name)
-{
-	return *name && !name[1] && strchr(digits, *name) != NULL;
-}
 
 static int is_directory(const struct ki_sys *sys, const char *path)
 {
@@ -154,11 +174,20 @@ struct walk {
 	void *arg;
 };
 
-/* All of one directory: the root "", or "a/b/". */
+/* Not a link to one: who follows it evicts somebody else's files. */
+static int is_fan(const struct ki_neo *neo, const char *name)
+{
+	char path[KI_PATH_MAX];
+
+	return !ki_neo_path(neo, name, path) && is_directory(neo->sys, path);
+}
+
+/* All of one directory: the root "", or "a/b". */
 static int walk_one(const struct walk *walk, const char *prefix,
 		    unsigned *out_fans)
 {
 	const struct ki_sys *sys = walk->neo->sys;
+	const char *slash = *prefix ? "/" : "";
 	const int is_root = !*prefix;
 	char path[KI_PATH_MAX], name[KI_RECORDS_NAME_MAX + 1];
 	struct ki_dir *dir;
@@ -174,7 +203,8 @@ static int walk_one(const struct walk *walk, const char *prefix,
 		return err == -ENOENT || (!is_root && err == -EACCES) ? 0 : err;
 	while ((more = sys->readdir(sys, dir, &base)) > 0) {
 		enum ki_neo_kind kind;
-		int n = snprintf(name, sizeof(name), "%s%s", prefix, base);
+		int n = snprintf(name, sizeof(name), "%s%s%s", prefix, slash,
+				 base);
 
 		if (n < 0 || (size_t)n >= sizeof(name))
 			continue;
@@ -202,14 +232,14 @@ int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg)
 	if (neo->layout != KILN_NEO_TREE)
 		return err;
 	for (unsigned i = 0; !err && i < N_DIGITS; i++) {
-		char prefix[] = { digits[i], '/', '\0', '\0', '\0' };
+		char name[] = { digits[i], '\0', '\0', '\0' };
 
-		if (!(fans & 1u << i))
+		if (!(fans & 1u << i) || !is_fan(neo, name))
 			continue;
+		name[1] = '/';
 		for (unsigned j = 0; !err && j < N_DIGITS; j++) {
-			prefix[2] = digits[j];
-			prefix[3] = '/';
-			err = walk_one(&walk, prefix, NULL);
+			name[2] = digits[j];
+			err = walk_one(&walk, name, NULL);
 		}
 	}
 	return err;

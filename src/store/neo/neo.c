@@ -252,6 +252,8 @@ static void neo_close(struct kiln_tier *tier)
 
 	ki_records_close(neo->records);
 	ki_neo_plan_end(&neo->plan);
+	ki_neo_survey_end(&neo->survey);
+	ki_mutex_fini(&neo->lister);
 	ki_mutex_fini(&neo->writer);
 	free(neo->directory);
 	free(neo->config_path);
@@ -322,6 +324,7 @@ static struct ki_neo *new_neo(const struct ki_store_options *options)
 	neo->step_max = KI_NEO_STEP;
 	neo->fork_generation = ki_fork_generation();
 	ki_mutex_init(&neo->writer, KI_RANK_STORE);
+	ki_mutex_init(&neo->lister, KI_RANK_STORE);
 	neo->directory = strdup(options->directory);
 	neo->directory_size = strlen(options->directory);
 	neo->config_path = join(options->directory, "config.file");

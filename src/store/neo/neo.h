@@ -13,7 +13,7 @@
  *	          kiln.lock kiln.stats		build locks, counters
  *
  * neo.c is the tier, put.c what it stores, evict.c makes room and counts,
- * upkeep.c whatever looks at all entries, hash.c the names.
+ * list.c and upkeep.c look at all entries, hash.c has the names.
  */
 
 #include <errno.h>
@@ -39,7 +39,8 @@ struct ki_neo_file {
 	uint64_t inode;
 	int64_t atime_ns;
 	int64_t mtime_ns;
-	int is_leftover; /* of the flat layout, in a tree: goes first */
+	int is_leftover;  /* of the flat layout, in a tree: goes first */
+	int is_uncounted; /* stays; listings have these only */
 };
 
 /*
@@ -57,6 +58,12 @@ struct ki_neo_plan {
 	int is_active;
 	int is_sorted;
 	uint64_t begun_ns;
+};
+
+/* All files as they were when a listing began; list.c. */
+struct ki_neo_survey {
+	struct ki_neo_plan plan;     /* in the order in which they go */
+	struct ki_neo_place *places; /* of the same files, by name */
 };
 
 struct ki_neo {
@@ -88,6 +95,8 @@ struct ki_neo {
 	struct ki_mutex writer;
 	struct ki_neo_plan plan;
 	uint64_t random; /* names of temporaries */
+	struct ki_mutex lister;
+	struct ki_neo_survey survey;
 };
 
 static inline int ki_neo_is_readonly(const struct ki_neo *neo)
@@ -140,6 +149,9 @@ typedef int ki_neo_visit_fn(void *arg, const char *name, enum ki_neo_kind kind,
 			    int is_leftover);
 /* 0, -errno, or what a visit returned.  No directory: 0. */
 int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg);
+
+/* Whether an entry could have this name, where the walk would find it. */
+int ki_neo_is_name(const struct ki_neo *neo, const char *name);
 
 /* A regular file of that name, no link followed: 0, -ENOENT for all else. */
 int ki_neo_look(const struct ki_neo *neo, const char *name,
@@ -207,6 +219,8 @@ enum kiln_status ki_neo_clean(struct ki_neo *neo,
 			      uint64_t bytes_max, uint64_t age_max_s,
 			      struct ki_neo_report *report);
 
+/* Look at all files and put them in order; nothing is changed.  0, -errno. */
+int ki_neo_plan_all(const struct ki_neo *neo, struct ki_neo_plan *plan);
 void ki_neo_plan_end(struct ki_neo_plan *plan);
 
 /* ---- One entry (entry.c) ------------------------------------------------------------ */
@@ -257,7 +271,22 @@ enum kiln_status ki_neo_adopt_user_version(struct ki_neo *neo);
    wrote; if the lock is to be had. */
 void ki_neo_drop_unusable(struct ki_neo *neo, const struct kiln_key *key);
 
-/* ---- All entries (upkeep.c) ---------------------------------------------------------- */
+/* ---- A driver's own entries (list.c) --------------------------------------------------- */
+
+/* Files that no record is about are listed under keys of one field, which no
+   value is ever handed out for.  Whether this is such a key, and of what. */
+int ki_neo_is_foreign_key(const struct ki_neo *neo, const struct kiln_key *key,
+			  char out_name[KI_RECORDS_NAME_MAX + 1]);
+/* Whether it is there and not kiln's. */
+int ki_neo_is_foreign(const struct ki_neo *neo, const char *name,
+		      struct ki_file_info *out_info);
+/* Remove it, under the account's lock.  KILN_OK, KILN_MISS, IO. */
+enum kiln_status ki_neo_remove_foreign(struct ki_neo *neo,
+				       struct ki_neo_account *account,
+				       const char *name);
+void ki_neo_survey_end(struct ki_neo_survey *survey);
+
+/* ---- All entries (list.c, upkeep.c) ---------------------------------------------------------- */
 
 enum kiln_status ki_neo_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
 			     struct kiln_entry *out_entry);

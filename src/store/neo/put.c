@@ -378,19 +378,25 @@ enum kiln_status ki_neo_remove(struct kiln_tier *tier,
 			       const struct kiln_key *key)
 {
 	struct ki_neo *neo = (struct ki_neo *)tier;
+	char name[KI_RECORDS_NAME_MAX + 1];
 	struct ki_record_found found;
 	struct ki_neo_account account;
 	enum kiln_status status, end_status;
+	int is_own, is_foreign;
 
 	if (ki_neo_is_readonly(neo))
 		return KILN_E_READONLY;
-	if (ki_neo_refresh(neo) >= 0 &&
-	    ki_records_find(neo->records, key, 0, &found, NULL) == KILN_MISS)
+	is_own = ki_neo_refresh(neo) < 0 ||
+		 ki_records_find(neo->records, key, 0, &found, NULL) !=
+			 KILN_MISS;
+	is_foreign = !is_own && ki_neo_is_foreign_key(neo, key, name);
+	if (!is_own && !is_foreign)
 		return KILN_MISS;
 	status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
 	if (status)
 		return status;
-	status = remove_locked(neo, &account, key);
+	status = is_foreign ? ki_neo_remove_foreign(neo, &account, name)
+			    : remove_locked(neo, &account, key);
 	end_status = ki_neo_account_end(neo, &account);
 	return status ? status : end_status;
 }

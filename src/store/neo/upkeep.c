@@ -12,46 +12,6 @@
 
 #include "base/status.h"
 
-/* ---- Listing ------------------------------------------------------------------------ */
-
-static void fill_entry(const struct ki_record_found *found,
-		       const struct ki_file_info *info,
-		       struct kiln_entry *entry)
-{
-	memcpy(entry->digest, found->digest, KILN_DIGEST_BYTES);
-	entry->value_size = found->value_size;
-	entry->stored_size = info->size + found->bytes;
-	entry->referenced = info->atime_ns > info->mtime_ns;
-}
-
-enum kiln_status ki_neo_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
-			     struct kiln_entry *out_entry)
-{
-	struct ki_neo *neo = (struct ki_neo *)tier;
-	int err = cursor->place[0] ? 0 : ki_neo_refresh(neo);
-
-	if (err < 0)
-		return ki_status_from_errno(err);
-	for (;;) {
-		struct kiln_entry entry = { { 0 } };
-		struct ki_record_found found;
-		struct ki_file_info info;
-		enum kiln_status status =
-			ki_records_next(neo->records, &cursor->place[0], &found,
-					&entry.record, &entry.metadata);
-
-		if (status)
-			return status;
-		if (ki_neo_state(neo, &found, &info) == KI_NEO_THERE) {
-			fill_entry(&found, &info, &entry);
-			*out_entry = entry;
-			return KILN_OK;
-		}
-		kiln_blob_unref(entry.record);
-		kiln_blob_unref(entry.metadata);
-	}
-}
-
 /* ---- Verify --------------------------------------------------------------------------- */
 
 struct verification {
