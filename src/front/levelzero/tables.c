@@ -20,6 +20,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "front/levelzero/names.h"
@@ -102,68 +103,124 @@ __attribute__((constructor)) static void load(void)
 
 /* ---- Tables ------------------------------------------------------------------ */
 
-static ze_result_t get_modules(ze_api_version_t version,
-			       ze_module_dditable_t *table)
-{
-	ze_pfnGetModuleProcAddrTable_t get =
-		(ze_pfnGetModuleProcAddrTable_t)ki_ze_symbol(
-			"zeGetModuleProcAddrTable");
-	ze_result_t result = get(version, table);
+typedef void entry_fn(void);
+typedef ze_result_t get_fn(ze_api_version_t version, void *table);
 
-	if (result || !table || !table->pfnCreate || !table->pfnDestroy)
+/* A pointer that is taken from a table: where it lies, where in ki_ze_next it
+   goes, and what is put in its place (NULL: it stays). */
+struct call {
+	size_t slot; /* both in bytes */
+	size_t next; /* 0 behind the last */
+	entry_fn *own;
+};
+
+struct table {
+	const char *name;
+	struct call calls[4];
+	void (*then)(void); /* or NULL */
+};
+
+#define CALL(type, pointer, next, own)                                         \
+	{                                                                      \
+		offsetof(type, pointer), offsetof(struct ki_ze_next, next),    \
+			(entry_fn *)(own)                                      \
+	}
+
+static const struct table modules = {
+	"zeGetModuleProcAddrTable",
+	{ CALL(ze_module_dditable_t, pfnCreate, module_create,
+	       ki_ze_module_create),
+	  CALL(ze_module_dditable_t, pfnDestroy, module_destroy,
+	       ki_ze_module_destroy),
+	  CALL(ze_module_dditable_t, pfnGetNativeBinary, module_binary, NULL) },
+	ki_ze_identity_tables
+};
+static const struct table logs = {
+	"zeGetModuleBuildLogProcAddrTable",
+	{ CALL(ze_module_build_log_dditable_t, pfnDestroy, log_destroy,
+	       ki_ze_log_destroy),
+	  CALL(ze_module_build_log_dditable_t, pfnGetString, log_string,
+	       ki_ze_log_string) },
+	NULL
+};
+static const struct table contexts = { "zeGetContextProcAddrTable",
+				       { CALL(ze_context_dditable_t, pfnDestroy,
+					      context_destroy,
+					      ki_ze_context_destroy) },
+				       NULL };
+
+static entry_fn *read_slot(const void *table, const struct call *call)
+{
+	entry_fn *found;
+
+	memcpy(&found, (const char *)table + call->slot, sizeof(found));
+	return found;
+}
+
+/* Whether the driver has filled in all that is to be replaced: none of it may
+   be missing, or be ours from an earlier call. */
+static int is_filled(const struct table *which, const void *table)
+{
+	const struct call *call;
+
+	for (call = which->calls; call->next; call++)
+		if (call->own && (!read_slot(table, call) ||
+				  read_slot(table, call) == call->own))
+			return 0;
+	return 1;
+}
+
+static void exchange(const struct call *call, void *table)
+{
+	entry_fn *found = read_slot(table, call);
+
+	memcpy((char *)&ki_ze_next + call->next, &found, sizeof(found));
+	if (call->own)
+		memcpy((char *)table + call->slot, &call->own, sizeof(found));
+}
+
+/* All of a table is the driver's, of whatever version and size, but for the
+   pointers that are exchanged. */
+static ze_result_t get(const struct table *which, ze_api_version_t version,
+		       void *table)
+{
+	get_fn *driver_get = (get_fn *)ki_ze_symbol(which->name);
+	ze_result_t result = driver_get(version, table);
+	const struct call *call;
+
+	if (result || !table || !is_filled(which, table))
 		return result;
 	ki_ze_next.version = version;
-	ki_ze_next.module_destroy = table->pfnDestroy;
-	ki_ze_next.module_binary = table->pfnGetNativeBinary;
-	ki_ze_next.module_create = table->pfnCreate;
-	ki_ze_identity_tables();
-	table->pfnCreate = ki_ze_module_create;
-	table->pfnDestroy = ki_ze_module_destroy;
+	for (call = which->calls; call->next; call++)
+		exchange(call, table);
+	if (which->then)
+		which->then();
 	return result;
 }
 
-static ze_result_t get_logs(ze_api_version_t version,
-			    ze_module_build_log_dditable_t *table)
+static ze_result_t get_modules(ze_api_version_t version, void *table)
 {
-	ze_pfnGetModuleBuildLogProcAddrTable_t get =
-		(ze_pfnGetModuleBuildLogProcAddrTable_t)ki_ze_symbol(
-			"zeGetModuleBuildLogProcAddrTable");
-	ze_result_t result = get(version, table);
-
-	if (result || !table || !table->pfnDestroy || !table->pfnGetString)
-		return result;
-	ki_ze_next.log_destroy = table->pfnDestroy;
-	ki_ze_next.log_string = table->pfnGetString;
-	table->pfnDestroy = ki_ze_log_destroy;
-	table->pfnGetString = ki_ze_log_string;
-	return result;
+	return get(&modules, version, table);
 }
 
-static ze_result_t get_contexts(ze_api_version_t version,
-				ze_context_dditable_t *table)
+static ze_result_t get_logs(ze_api_version_t version, void *table)
 {
-	ze_pfnGetContextProcAddrTable_t get =
-		(ze_pfnGetContextProcAddrTable_t)ki_ze_symbol(
-			"zeGetContextProcAddrTable");
-	ze_result_t result = get(version, table);
+	return get(&logs, version, table);
+}
 
-	if (result || !table || !table->pfnDestroy)
-		return result;
-	ki_ze_next.context_destroy = table->pfnDestroy;
-	table->pfnDestroy = ki_ze_context_destroy;
-	return result;
+static ze_result_t get_contexts(ze_api_version_t version, void *table)
+{
+	return get(&contexts, version, table);
 }
 
 static const struct {
-	const char *name;
-	void *own;
+	const struct table *table;
+	get_fn *get;
 } replaced[] = {
-	{ "zeGetModuleProcAddrTable", (void *)get_modules },
-	{ "zeGetModuleBuildLogProcAddrTable", (void *)get_logs },
-	{ "zeGetContextProcAddrTable", (void *)get_contexts },
+	{ &modules, get_modules },
+	{ &logs, get_logs },
+	{ &contexts, get_contexts },
 };
-
-typedef void entry_fn(void);
 
 static void *resolve(const char *name)
 {
@@ -173,8 +230,8 @@ static void *resolve(const char *name)
 	if (!found || ki_process_is_secure())
 		return found;
 	for (i = 0; i < sizeof(replaced) / sizeof(replaced[0]); i++)
-		if (!strcmp(name, replaced[i].name))
-			return replaced[i].own;
+		if (!strcmp(name, replaced[i].table->name))
+			return (void *)replaced[i].get;
 	return found;
 }
 
