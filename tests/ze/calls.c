@@ -381,6 +381,69 @@ static void threads(void)
 	}
 }
 
+#define N_SAME 8
+
+static struct {
+	const struct bytes *il;
+	pthread_barrier_t barrier;
+	ze_result_t results[N_SAME];
+	struct bytes binaries[N_SAME];
+} same;
+
+static void *in_same_thread(void *arg)
+{
+	size_t i = (size_t)arg;
+	ze_module_desc_t desc = desc_of(same.il);
+	ze_module_handle_t module = NULL;
+
+	pthread_barrier_wait(&same.barrier);
+	same.results[i] =
+		zeModuleCreate(context, devices[0], &desc, &module, NULL);
+	if (module)
+		same.binaries[i] = binary_of(module);
+	pthread_barrier_wait(&same.barrier);
+	if (module)
+		(void)zeModuleDestroy(module);
+	return NULL;
+}
+
+/* All want the same at the same time. */
+static void want_same(const struct bytes *il)
+{
+	pthread_t ids[N_SAME];
+	size_t i;
+
+	same.il = il;
+	pthread_barrier_init(&same.barrier, NULL, N_SAME);
+	for (i = 0; i < N_SAME; i++)
+		pthread_create(&ids[i], NULL, in_same_thread, (void *)i);
+	for (i = 0; i < N_SAME; i++)
+		pthread_join(ids[i], NULL);
+	pthread_barrier_destroy(&same.barrier);
+	for (i = 0; i < N_SAME; i++) {
+		fprintf(out, "same: %x\n", same.results[i]);
+		tell_bytes("binary", same.binaries[i].data,
+			   same.binaries[i].size);
+		free(same.binaries[i].data);
+		same.binaries[i] = (struct bytes){ 0 };
+	}
+}
+
+static void same_module(void)
+{
+	want_same(&plain);
+}
+
+static void same_garbage(void)
+{
+	struct bytes bad = { 0 };
+
+	bytes_add(&bad, plain.data, plain.size);
+	bad.data[0] ^= 1;
+	want_same(&bad);
+	free(bad.data);
+}
+
 /* A log of before is asked for in the child, which makes a module too. */
 static void forked(void)
 {
@@ -457,6 +520,8 @@ static const struct {
 	{ "destroy-at-once", destroy_at_once },
 	{ "destroy-context", destroy_context },
 	{ "threads", threads },
+	{ "same", same_module },
+	{ "same-garbage", same_garbage },
 	{ "forked", forked },
 };
 

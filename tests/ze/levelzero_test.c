@@ -381,6 +381,50 @@ static void another_compiler_by_the_library_path_is_no_hit(void **state)
 	place_free(&place);
 }
 
+/* ---- One build for all threads ------------------------------------------------------- */
+
+struct crowd {
+	const char *name;
+	const char *script;
+	const char *settings;
+	unsigned n_entries;
+	unsigned n_spirv; /* that the driver compiles for 8 threads */
+};
+
+static const struct crowd crowds[] = {
+	{ "one builds, the others get that", "same", NULL, 1, 1 },
+	{ "what fails is each thread's own", "same-garbage", NULL, 0, 8 },
+	{ "nothing is kept", "same", "KILN_READONLY=1", 0, 8 },
+	{ "the driver hands out no binary", "same", "KILN_TEST_ZE_NO_BINARY=1",
+	  0, 8 },
+};
+
+/* S18 */
+static void threads_that_want_the_same_have_it_built_once(void **state)
+{
+	struct place place;
+	struct asked asked;
+	char *native, *text;
+	size_t i;
+
+	for (i = 0; i < sizeof(crowds) / sizeof(crowds[0]); i++) {
+		print_message("# %s\n", crowds[i].name);
+		place = place_new();
+		native = run(&place, stand_in, crowds[i].settings,
+			     crowds[i].script, 0, &asked);
+		assert_int_equal(asked.n_spirv, 8);
+		text = run(&place, ours, crowds[i].settings, crowds[i].script,
+			   crowds[i].n_entries, &asked);
+		assert_string_equal(text, native);
+		assert_int_equal(asked.n_spirv, crowds[i].n_spirv);
+		assert_int_equal(asked.n_native, 8 - crowds[i].n_spirv);
+		assert_int_equal(count_entries(&place), crowds[i].n_entries);
+		free(native);
+		free(text);
+		place_free(&place);
+	}
+}
+
 /* ---- Entries ------------------------------------------------------------------------ */
 
 static void an_entry_is_the_drivers_binary_with_its_log(void **state)
@@ -480,6 +524,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_may_change_code_is_no_hit),
 		cmocka_unit_test(
 			another_compiler_by_the_library_path_is_no_hit),
+		cmocka_unit_test(threads_that_want_the_same_have_it_built_once),
 		cmocka_unit_test(an_entry_is_the_drivers_binary_with_its_log),
 		cmocka_unit_test(kiln_run_puts_the_proxy_in_the_drivers_place),
 		cmocka_unit_test(

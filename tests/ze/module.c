@@ -185,6 +185,8 @@ static ze_result_t destroy(ze_module_handle_t module)
 static ze_result_t get_binary(ze_module_handle_t module, size_t *size,
 			      uint8_t *data)
 {
+	if (is_on("KILN_TEST_ZE_NO_BINARY"))
+		return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
 	if (data) {
 		note("fetch", module->binary.size);
 		memcpy(data, module->binary.data, module->binary.size);

@@ -36,6 +36,7 @@ struct capture {
 	ze_module_handle_t module;
 	struct kiln_key *key;
 	struct kiln_metadata *metadata;
+	struct ki_ze_flight *flight;
 	/* Whoever took it off the queue. */
 	uint8_t *binary; /* NULL: not fetched yet */
 	size_t size;
@@ -59,6 +60,7 @@ static uint64_t now_ns(void)
 
 static void capture_free(struct capture *capture)
 {
+	ki_ze_flight_end(capture->flight);
 	kiln_key_free(capture->key);
 	kiln_metadata_free(capture->metadata);
 	free(capture->binary);
@@ -175,6 +177,7 @@ static void at_exit(void)
 	ki_mutex_lock(&ki_ze_lock);
 	is_stopping = 1;
 	ki_cond_signal_all(&wake);
+	ki_ze_flights_close_locked();
 	while (is_running && is_busy_locked() &&
 	       !ki_cond_wait_until(&idle, &ki_ze_lock, deadline))
 		;
@@ -191,6 +194,7 @@ void ki_ze_capture_init(void)
 	ki_list_init(&fetched);
 	ki_cond_init(&wake);
 	ki_cond_init(&idle);
+	ki_ze_flights_init();
 }
 
 void ki_ze_capture_forget_locked(void)
@@ -217,14 +221,21 @@ static int hook_exit(void)
 	return must && atexit(at_exit) ? -1 : 0;
 }
 
+int ki_ze_captures(const struct ki_guest *guest)
+{
+	return !kiln_config_number(guest->config, KILN_SET_READONLY) &&
+	       !atomic_load(&is_slow) && ki_ze_next.module_binary;
+}
+
 void ki_ze_capture(const struct ki_guest *guest, ze_context_handle_t context,
 		   ze_module_handle_t module, struct kiln_key *key,
-		   struct kiln_metadata *metadata)
+		   struct kiln_metadata *metadata, struct ki_ze_flight *flight)
 {
 	struct capture *capture = calloc(1, sizeof(*capture));
 
 	if (!capture) {
 		kiln_metadata_free(metadata);
+		ki_ze_flight_end(flight);
 		return;
 	}
 	*capture = (struct capture){
@@ -233,9 +244,9 @@ void ki_ze_capture(const struct ki_guest *guest, ze_context_handle_t context,
 		.module = module,
 		.key = kiln_key_ref(key),
 		.metadata = metadata,
+		.flight = flight,
 	};
-	if (kiln_config_number(guest->config, KILN_SET_READONLY) ||
-	    atomic_load(&is_slow) || !ki_ze_next.module_binary || hook_exit()) {
+	if (!ki_ze_captures(guest) || hook_exit()) {
 		capture_free(capture);
 		return;
 	}

@@ -8,7 +8,8 @@
  *	refused    entry dropped, the driver builds as if there were none
  *	not found  the driver builds; capture.c fetches and puts later
  *
- * Next: key.c, log.c, capture.c.
+ * Who comes for the same meanwhile waits: flight.c.  Next: key.c, log.c,
+ * capture.c.
  */
 
 #include "front/levelzero/ze.h"
@@ -27,6 +28,7 @@ struct call {
 	ze_module_build_log_handle_t *log; /* or NULL */
 	struct ki_ze_recipe recipe;
 	struct kiln_key *key;
+	struct ki_ze_flight *flight; /* or NULL: nobody waits for this one */
 	uint64_t began_ns;
 };
 
@@ -127,7 +129,13 @@ static int use(const struct call *call, const struct kiln_blob *value,
 	return 0;
 }
 
-static int find(const struct call *call)
+static void end_flight(struct call *call)
+{
+	ki_ze_flight_end(call->flight);
+	call->flight = NULL;
+}
+
+static int find(struct call *call)
 {
 	struct kiln_blob *value = NULL, *metadata = NULL;
 	enum kiln_counter outcome;
@@ -135,6 +143,7 @@ static int find(const struct call *call)
 
 	if (!kiln_find_entry(call->guest->kiln, call->key, &value, &metadata,
 			     &outcome)) {
+		end_flight(call);
 		is_found = use(call, value, metadata, &is_refused);
 		if (!is_found)
 			outcome = KILN_COUNT_MISS_REFUSED;
@@ -204,7 +213,7 @@ static void count_build(const struct call *call, uint64_t build_ns,
 }
 
 /* The log is asked for in any case: a later program may want it. */
-static ze_result_t build(const struct call *call)
+static ze_result_t build(struct call *call)
 {
 	ze_module_build_log_handle_t own = NULL;
 	ze_module_build_log_handle_t *log = call->log ? call->log : &own;
@@ -226,9 +235,11 @@ static ze_result_t build(const struct call *call)
 	free(text);
 	if (own)
 		(void)ki_ze_next.log_destroy(own);
-	if (metadata)
+	if (metadata) {
 		ki_ze_capture(call->guest, call->context, *call->module,
-			      call->key, metadata);
+			      call->key, metadata, call->flight);
+		call->flight = NULL;
+	}
 	return result;
 }
 
@@ -275,10 +286,14 @@ ze_result_t ZE_APICALL ki_ze_module_create(
 
 	if (!call.guest || !is_plain(&call))
 		return pass_on(&call);
-	if (!plan(&call))
+	if (!plan(&call)) {
 		result = pass_on(&call);
-	else if (!find(&call))
-		result = build(&call);
+	} else {
+		call.flight = ki_ze_flight_begin(call.guest, call.key);
+		if (!find(&call))
+			result = build(&call);
+		end_flight(&call);
+	}
 	kiln_key_free(call.key);
 	ki_ze_recipe_fini(&call.recipe);
 	return result;

@@ -145,15 +145,35 @@ ze_result_t ZE_APICALL ki_ze_log_destroy(ze_module_build_log_handle_t log);
 ze_result_t ZE_APICALL ki_ze_log_string(ze_module_build_log_handle_t log,
 					size_t *size, char *text);
 
+/* ---- One build at a time (flight.c) ------------------------------------------ */
+
+struct ki_ze_flight;
+
+/* Before the look-up: the flight of whoever does it first, once those that came
+   before are over; NULL for the others, who look once and then build. */
+struct ki_ze_flight *ki_ze_flight_begin(const struct ki_guest *guest,
+					const struct kiln_key *key);
+/* NULL is fine. */
+void ki_ze_flight_end(struct ki_ze_flight *flight);
+
+/* From now on nobody waits. */
+void ki_ze_flights_close_locked(void) KI_REQUIRES(&ki_ze_lock);
+
+void ki_ze_flights_init(void);
+
 /* ---- Capturing (capture.c) --------------------------------------------------- */
+
+/* Whether anything is kept at all. */
+int ki_ze_captures(const struct ki_guest *guest);
 
 /*
  * A module that the driver has just built: its binary is fetched and put soon,
- * before it is destroyed.  Keeps a reference to the key and takes the metadata.
+ * before it is destroyed.  Keeps a reference to the key; takes the metadata, and
+ * the flight, which is over once the entry is there or cannot be.
  */
 void ki_ze_capture(const struct ki_guest *guest, ze_context_handle_t context,
 		   ze_module_handle_t module, struct kiln_key *key,
-		   struct kiln_metadata *metadata);
+		   struct kiln_metadata *metadata, struct ki_ze_flight *flight);
 
 ze_result_t ZE_APICALL ki_ze_module_destroy(ze_module_handle_t module);
 ze_result_t ZE_APICALL ki_ze_context_destroy(ze_context_handle_t context);
