@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include <kiln/api.h>
+#include <kiln/kiln.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -106,6 +107,46 @@ enum kiln_neo_layout {
 KILN_API const char *kiln_neo_name(uint64_t hash, const char *extension,
 				   enum kiln_neo_layout layout,
 				   char out[KILN_NEO_NAME_BYTES]);
+
+/* ---- What a file is ---------------------------------------------------------- */
+
+enum kiln_neo_form {
+	KILN_NEO_OTHER = 0,
+	KILN_NEO_EMPTY = 1,
+	KILN_NEO_SPIRV = 2,
+	KILN_NEO_BITCODE = 3,	 /* LLVM's */
+	KILN_NEO_OPENCL_ELF = 4, /* parts of a program, as packed by a driver */
+	KILN_NEO_ZEBIN = 5,	 /* a device binary: ELF */
+	KILN_NEO_PATCH_TOKENS = 6, /* a device binary before zebin */
+	KILN_NEO_ARCHIVE = 7,	   /* of device binaries */
+	KILN_NEO_OTHER_ELF = 8,
+};
+
+struct kiln_neo_description {
+	enum kiln_neo_form form;
+	unsigned elf_type; /* 0 if it is no ELF */
+	int has_il;	   /* SPIR-V, in it or all of it */
+	int is_cut;	   /* it ends before its own tables say */
+	char device[48];   /* as the binary names it: "Tiger Lake"; "" */
+	unsigned n_kernels;
+	char kernels[512]; /* the first names, a space between two */
+};
+
+/*
+ * What can be told of a binary by looking at it.  Never trusts what it reads.
+ * A file: KILN_OK, KILN_MISS (no file, or no regular one; links are not
+ * followed), KILN_E_IO.
+ */
+KILN_API void kiln_neo_describe_bytes(
+	const void *data, size_t size,
+	struct kiln_neo_description *out_description);
+KILN_API enum kiln_status kiln_neo_describe_file(
+	const char *path, struct kiln_neo_description *out_description);
+
+/* "zebin"; never NULL. */
+KILN_API const char *kiln_neo_form_name(enum kiln_neo_form form);
+/* Of an ELF in these formats, "ET_OPENCL_EXECUTABLE"; "" if it is none. */
+KILN_API const char *kiln_neo_elf_type_name(unsigned elf_type);
 
 #ifdef __cplusplus
 }

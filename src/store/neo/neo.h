@@ -286,6 +286,11 @@ enum kiln_status ki_neo_remove_foreign(struct ki_neo *neo,
 				       const char *name);
 void ki_neo_survey_end(struct ki_neo_survey *survey);
 
+/* ---- What a file is (describe.c) ------------------------------------------------------ */
+
+enum kiln_status ki_neo_describe(const struct ki_sys *sys, const char *path,
+				 struct kiln_neo_description *out_description);
+
 /* ---- All entries (list.c, upkeep.c) ---------------------------------------------------------- */
 
 enum kiln_status ki_neo_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
