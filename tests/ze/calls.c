@@ -15,7 +15,9 @@
 
 #include "standin.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -468,8 +470,6 @@ static void forked(void)
 	(void)zeModuleBuildLogDestroy(log);
 }
 
-/* ---- Times -------------------------------------------------------------------- */
-
 static uint64_t now_ns(void)
 {
 	struct timespec now;
@@ -477,6 +477,49 @@ static uint64_t now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
+
+/* ---- What there is in the process ---------------------------------------------- */
+
+static unsigned count_in(const char *directory)
+{
+	DIR *dir = opendir(directory);
+	unsigned n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n - 2; /* "." and ".." */
+}
+
+/* Threads, descriptors, and what becomes of signals, but for those that libc
+   keeps for threads. */
+static void tell_state(void)
+{
+	FILE *status = fopen("/proc/self/status", "r");
+	unsigned long long signals;
+	char line[256], name[8];
+
+	fprintf(out, "state: %u %u\n", count_in("/proc/self/task"),
+		count_in("/proc/self/fd"));
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "Sig%3s: %llx", name, &signals) == 2)
+			fprintf(out, "  %s %llx\n", name, signals & 0x7fffffff);
+	if (status)
+		fclose(status);
+}
+
+/* When what may go on behind the calls is through. */
+static void tell_state_late(void)
+{
+	const uint64_t end = now_ns() + (uint64_t)10 * 1000 * 1000 * 1000;
+
+	while (count_in("/proc/self/task") > 1 && now_ns() < end)
+		sched_yield();
+	tell_state();
+}
+
+/* ---- Times -------------------------------------------------------------------- */
 
 /* Modules that differ in a constant, so that none is there before it is made;
    one more, first, which has the compiler load itself. */
@@ -523,6 +566,8 @@ static const struct {
 	{ "same", same_module },
 	{ "same-garbage", same_garbage },
 	{ "forked", forked },
+	{ "state", tell_state },
+	{ "state-late", tell_state_late },
 };
 
 static int run(const char *name)

@@ -425,6 +425,31 @@ static void threads_that_want_the_same_have_it_built_once(void **state)
 	}
 }
 
+/* ---- What is left behind ------------------------------------------------------------- */
+
+/* S41, and threads and signals. */
+static void no_descriptor_thread_or_signal_is_left(void **state)
+{
+	struct place place = place_new();
+	char *native, *text;
+	struct asked asked;
+
+	native = run(&place, stand_in, NULL, "one state-late flags state-late",
+		     0, &asked);
+	text = run(&place, ours, NULL, "one state-late flags state-late", 3,
+		   &asked);
+	assert_string_equal(text, native);
+	free(native);
+	free(text);
+	native = run(&place, stand_in, NULL, "one state", 0, &asked);
+	text = run(&place, ours, NULL, "one state", 0, &asked);
+	assert_int_equal(asked.n_native, 1);
+	assert_string_equal(text, native);
+	free(native);
+	free(text);
+	place_free(&place);
+}
+
 /* ---- Entries ------------------------------------------------------------------------ */
 
 static void an_entry_is_the_drivers_binary_with_its_log(void **state)
@@ -525,6 +550,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			another_compiler_by_the_library_path_is_no_hit),
 		cmocka_unit_test(threads_that_want_the_same_have_it_built_once),
+		cmocka_unit_test(no_descriptor_thread_or_signal_is_left),
 		cmocka_unit_test(an_entry_is_the_drivers_binary_with_its_log),
 		cmocka_unit_test(kiln_run_puts_the_proxy_in_the_drivers_place),
 		cmocka_unit_test(

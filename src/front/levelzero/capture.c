@@ -11,8 +11,9 @@
  * The binary is the module's, so it is fetched before the module goes: by the
  * thread, which begins at once (NEO keeps the binary, and only copies it), or by
  * who destroys the module or its context.  A fetch of more than 10 ms ends
- * capturing in this process.  The thread has all signals blocked, begins with
- * the first build, and no descriptor of its outlives a put.
+ * capturing in this process.  The thread has all signals blocked, begins with a
+ * build, ends once it has been idle for 100 ms, and no descriptor of its outlives
+ * a put.
  *
  * Exit begins no fetch; what has been fetched is put, for 50 ms at most.
  */
@@ -25,6 +26,7 @@
 #define MS		 ((uint64_t)1000 * 1000)
 #define FETCH_NS_MAX	 (10 * MS)
 #define EXIT_NS_MAX	 (50 * MS)
+#define IDLE_NS_MAX	 (100 * MS)
 #define KEPT_MAX	 256
 #define BINARY_BYTES_MAX ((size_t)1 << 30)
 
@@ -47,6 +49,7 @@ static struct ki_list waiting, fetched;
 static const struct capture *current; /* being fetched by the thread */
 static unsigned n_kept;		      /* on both lists or at work */
 static int is_running, is_stopping, is_hooked, is_publishing;
+static int is_ended; /* the thread, and nobody has joined it */
 static struct ki_cond wake, idle;
 static struct ki_thread thread;
 /* Atomic: whether a module may be on the queue, or be fetched. */
@@ -146,20 +149,45 @@ static void publish_one(void) KI_REQUIRES(&ki_ze_lock)
 	ki_cond_signal_all(&idle);
 }
 
+static int has_work_locked(void) KI_REQUIRES(&ki_ze_lock)
+{
+	return !ki_list_is_empty(&fetched) ||
+	       (!ki_list_is_empty(&waiting) && !is_stopping);
+}
+
+/* Whether there is work, or was a moment ago. */
+static int wait_locked(void) KI_REQUIRES(&ki_ze_lock)
+{
+	return has_work_locked() ||
+	       (!is_stopping && (!ki_cond_wait_until(&wake, &ki_ze_lock,
+						     now_ns() + IDLE_NS_MAX) ||
+				 has_work_locked()));
+}
+
 static void work(void *arg)
 {
 	ki_mutex_lock(&ki_ze_lock);
-	for (;;) {
+	while (wait_locked()) {
 		if (!ki_list_is_empty(&waiting) && !is_stopping)
 			fetch_one();
 		else if (!ki_list_is_empty(&fetched))
 			publish_one();
-		else if (is_stopping)
-			break;
-		else
-			ki_cond_wait(&wake, &ki_ze_lock);
 	}
+	is_running = 0;
+	is_ended = 1;
 	ki_mutex_unlock(&ki_ze_lock);
+}
+
+static void start_locked(void) KI_REQUIRES(&ki_ze_lock)
+{
+	if (is_running || is_stopping)
+		return;
+	/* One that has ended takes the lock no more. */
+	if (is_ended)
+		ki_thread_join(&thread);
+	is_ended = 0;
+	/* Under the lock, which it waits for. */
+	is_running = !ki_thread_start(&thread, work, NULL);
 }
 
 static int is_busy_locked(void) KI_REQUIRES(&ki_ze_lock)
@@ -181,7 +209,7 @@ static void at_exit(void)
 	while (is_running && is_busy_locked() &&
 	       !ki_cond_wait_until(&idle, &ki_ze_lock, deadline))
 		;
-	may_join = is_running && !is_busy_locked();
+	may_join = is_ended || (is_running && !is_busy_locked());
 	is_running = 0;
 	ki_mutex_unlock(&ki_ze_lock);
 	if (may_join)
@@ -204,6 +232,7 @@ void ki_ze_capture_forget_locked(void)
 	n_kept = 0;
 	is_publishing = 0;
 	is_running = 0;
+	is_ended = 0;
 	atomic_store(&n_unfetched, 0);
 }
 
@@ -251,9 +280,7 @@ void ki_ze_capture(const struct ki_guest *guest, ze_context_handle_t context,
 		return;
 	}
 	ki_mutex_lock(&ki_ze_lock);
-	/* Under the lock, which it waits for. */
-	if (!is_running && !is_stopping)
-		is_running = !ki_thread_start(&thread, work, NULL);
+	start_locked();
 	if (is_running && n_kept < KEPT_MAX) {
 		ki_list_append(&waiting, &capture->link);
 		n_kept++;
