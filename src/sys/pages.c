@@ -7,7 +7,7 @@
 
 static size_t in_pages(size_t size)
 {
-	return (size + 4095) & ~(size_t)4095;
+	return ki_in_pages(size, ki_sys_posix.page_bytes(&ki_sys_posix));
 }
 
 /* More is mapped than is wanted; what lies before and behind goes back. */

@@ -389,11 +389,16 @@ static void posix_unmap(const struct ki_sys *sys, void *data, size_t size)
 	munmap(data, size);
 }
 
+static size_t posix_page_bytes(const struct ki_sys *sys)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static int posix_populate(const struct ki_sys *sys, const void *data,
 			  size_t size)
 {
 	uintptr_t from = (uintptr_t)data;
-	uintptr_t rest = from & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+	uintptr_t rest = from & (posix_page_bytes(sys) - 1);
 
 	return TEMP_FAILURE_RETRY(madvise((void *)(from - rest), size + rest,
 					  MADV_POPULATE_READ))
@@ -545,6 +550,7 @@ const struct ki_sys ki_sys_posix = {
 	.closedir = posix_closedir,
 	.map = posix_map,
 	.unmap = posix_unmap,
+	.page_bytes = posix_page_bytes,
 	.populate = posix_populate,
 	.try_lock = posix_try_lock,
 	.unlock = posix_unlock,

@@ -111,7 +111,9 @@ struct ki_sys {
 	/* fd is not needed afterwards. */
 	int (*map)(const struct ki_sys *sys, int fd, uint64_t offset,
 		   size_t size, unsigned flags, void **out_data);
+	/* Also a part, that begins at a multiple of page_bytes(). */
 	void (*unmap)(const struct ki_sys *sys, void *data, size_t size);
+	size_t (*page_bytes)(const struct ki_sys *sys);
 	/*
 	 * Bring a part of a mapping in for reading: what the medium cannot give
 	 * is an error here instead of a signal at the first look.  -EINVAL
@@ -353,6 +355,10 @@ int ki_process_barrier(void);
  * no memory.
  */
 #define KI_PAGES_HUGE ((size_t)2 << 20)
+static inline size_t ki_in_pages(size_t size, size_t page_bytes)
+{
+	return (size + page_bytes - 1) & ~(page_bytes - 1);
+}
 void *ki_pages_new(size_t size);
 void ki_pages_free(void *pages, size_t size);
 

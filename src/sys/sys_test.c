@@ -254,6 +254,25 @@ static void our_threads_block_all_signals(void **state)
 	assert_true(blocked);
 }
 
+static void sizes_are_rounded_to_the_pages_there_are(void **state)
+{
+	static const struct {
+		size_t size, page_bytes, expected;
+	} rows[] = {
+		{ 0, 4096, 0 },		  { 1, 4096, 4096 },
+		{ 4096, 4096, 4096 },	  { 4097, 4096, 8192 },
+		{ 4096, 65536, 65536 },	  { 65536, 65536, 65536 },
+		{ 65537, 65536, 131072 },
+	};
+	size_t page_bytes = ki_sys_posix.page_bytes(&ki_sys_posix);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		assert_int_equal(ki_in_pages(rows[i].size, rows[i].page_bytes),
+				 rows[i].expected);
+	assert_true(page_bytes >= 4096);
+	assert_int_equal(page_bytes & (page_bytes - 1), 0);
+}
+
 static void pages_are_zeroed_and_lie_where_huge_ones_can(void **state)
 {
 	static const size_t sizes[] = { 1, 4096, KI_PAGES_HUGE,
@@ -287,6 +306,7 @@ int main(void)
 		cmocka_unit_test(a_new_name_takes_no_place_that_is_taken),
 		cmocka_unit_test(a_new_name_stands_though_the_old_one_stays),
 		cmocka_unit_test(our_threads_block_all_signals),
+		cmocka_unit_test(sizes_are_rounded_to_the_pages_there_are),
 		cmocka_unit_test(pages_are_zeroed_and_lie_where_huge_ones_can),
 	};
 

@@ -314,16 +314,27 @@ out:
 	return status;
 }
 
-void ki_log_index_close(struct log_index *index)
+size_t ki_log_page_bytes(const struct ki_sys *sys)
 {
-	size_t kept;
+	return ki_in_pages(LOG_HEADER_BYTES, sys->page_bytes(sys));
+}
 
-	if (!index)
-		return;
-	kept = index->keeps_page ? LOG_HEADER_BYTES : 0;
-	if (ki_log_is_mapped(index))
+/* All of it, but for the pages that log->pages has. */
+static void unmap_index(struct log_index *index)
+{
+	size_t kept = index->keeps_page ? ki_log_page_bytes(index->sys) : 0;
+
+	if (kept < index->size)
 		index->sys->unmap(index->sys, (uint8_t *)index->header + kept,
 				  index->size - kept);
+}
+
+void ki_log_index_close(struct log_index *index)
+{
+	if (!index)
+		return;
+	if (ki_log_is_mapped(index))
+		unmap_index(index);
 	else if (ki_log_is_file(index->sys, index->fd, index->device,
 				index->inode))
 		(void)index->sys->close(index->sys, index->fd);

@@ -141,6 +141,15 @@ static int same_store(const struct log_index *a, const struct log_index *b)
 	return x && y && !memcmp(x->id, y->id, sizeof(x->id));
 }
 
+/* Of a mapped header, which is everybody's, or of the handle alone. */
+static uint64_t shown_generation(const struct ki_log *log)
+{
+	const uint64_t *place =
+		__atomic_load_n(&log->tier.generation, __ATOMIC_ACQUIRE);
+
+	return place ? __atomic_load_n(place, __ATOMIC_RELAXED) : 0;
+}
+
 /* Take `index` (NULL: none) into use. */
 static enum kiln_status switch_locked(struct ki_log *log,
 				      struct log_index *index)
@@ -194,7 +203,7 @@ static enum kiln_status switch_locked(struct ki_log *log,
 			__ATOMIC_SEQ_CST);
 	}
 	if (!index && old) {
-		log->gone_generation = ~old->header->generation;
+		log->gone_generation = ~shown_generation(log);
 		__atomic_store_n(&log->tier.generation, &log->gone_generation,
 				 __ATOMIC_SEQ_CST);
 	}
@@ -488,7 +497,8 @@ static void close_log(struct kiln_tier *tier)
 		struct log_page *page = log->pages;
 
 		log->pages = page->next;
-		log->sys->unmap(log->sys, page->data, LOG_HEADER_BYTES);
+		log->sys->unmap(log->sys, page->data,
+				ki_log_page_bytes(log->sys));
 		free(page);
 	}
 	/* In a child they may be in the hands of threads that do not exist. */

@@ -322,6 +322,8 @@ enum kiln_status ki_log_index_open(struct ki_log *log, int map,
 				   struct log_index **out_index,
 				   int *out_damaged);
 void ki_log_index_close(struct log_index *index);
+/* What stays mapped of it for the header's sake. */
+size_t ki_log_page_bytes(const struct ki_sys *sys);
 /* Of one that is not mapped: read its head anew; 0 if that is another's. */
 int ki_log_index_refresh(struct log_index *index);
 /* Whether what stands at the index's path waits for a writer to make it anew. */

@@ -190,6 +190,33 @@ static void what_was_found_first_lives_as_long_as_the_store(void **state)
 	pair_free(&pair);
 }
 
+/* That another one is shown follows from what was shown, not from a header that
+   only who looks first may read. */
+static void a_store_that_is_gone_has_another_generation(void **state)
+{
+	int has_looked;
+
+	for (has_looked = 0; has_looked < 2; has_looked++) {
+		struct pair pair = pair_new(100, 0);
+		struct kiln_tier *tier = pair.late.tier;
+		char *path = harness_path(pair.maker.directory, "kiln.idx");
+		uint64_t shown = 0;
+
+		if (has_looked) {
+			assert_int_equal(store_get(&pair.late, 1, 100),
+					 KILN_OK);
+			shown = *tier->generation;
+		} else {
+			late_index(&pair)->has_looked = 1;
+		}
+		assert_int_equal(remove(path), 0);
+		assert_int_equal(store_get(&pair.late, 1, 100), KILN_MISS);
+		assert_int_equal(*tier->generation, ~shown);
+		free(path);
+		pair_free(&pair);
+	}
+}
+
 static void a_first_hit_is_marked(void **state)
 {
 	struct pair pair = pair_new(100, 0);
@@ -278,6 +305,7 @@ int main(void)
 		cmocka_unit_test(what_happened_since_it_was_opened_is_seen),
 		cmocka_unit_test(
 			what_was_found_first_lives_as_long_as_the_store),
+		cmocka_unit_test(a_store_that_is_gone_has_another_generation),
 		cmocka_unit_test(a_first_hit_is_marked),
 		cmocka_unit_test(damage_met_first_is_cleared_at_once),
 		cmocka_unit_test(what_cannot_be_read_is_an_error),
