@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * kiln in a directory of Intel's compiler cache against the original, whose
+ * protocol is taken literally (tests/neo/original.h), and the proxy of Level Zero
+ * against compiling.
+ *
+ * Every entry has 4096 bytes and, with kiln, a key record of 512 that is compared
+ * at each hit and kept in kiln.records.  Both sides lie in one folder, neither
+ * calls fsync; turns are interleaved, what a turn is about is read from end to
+ * end before it, ratios are of one round, medians count.  Groups by name: stores
+ * lookups worst levelzero.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kiln/kiln.h>
+
+#include "bench.h"
+#include "original.h"
+
+#define RECORD_BYTES 512
+#define VALUE_BYTES  4096
+#define ROUNDS_MAX   9
+#define PATH_BYTES   512
+
+static struct bench bench;
+static char top[256]; /* the folder of everything */
+static uint8_t value[VALUE_BYTES];
+static uint8_t buffer[(size_t)1 << 20];
+
+/* ---- Both sides ---------------------------------------------------------------- */
+
+struct side {
+	struct kiln *kiln; /* NULL: the original */
+	char directory[300];
+	uint64_t bytes_max;
+	double turns[ROUNDS_MAX];
+};
+
+static struct kiln_key *make_key(uint64_t number)
+{
+	struct kiln_key *key = kiln_key_new();
+	char text[RECORD_BYTES];
+
+	memset(text, 'k', sizeof(text));
+	memcpy(text, &number, sizeof(number));
+	kiln_key_add(key, "source", text, RECORD_BYTES - 18);
+	if (kiln_key_finish(key))
+		bench_fail("no key");
+	return key;
+}
+
+static struct kiln_key **make_keys(size_t n)
+{
+	struct kiln_key **keys = calloc(n, sizeof(*keys));
+
+	if (!keys)
+		bench_fail("no memory");
+	for (size_t i = 0; i < n; i++)
+		keys[i] = make_key(i);
+	return keys;
+}
+
+static void free_keys(struct kiln_key **keys, size_t n)
+{
+	while (n)
+		kiln_key_free(keys[--n]);
+	free(keys);
+}
+
+static struct kiln *open_kiln(const struct side *side)
+{
+	struct kiln_options options;
+	struct kiln *kiln;
+	char url[PATH_BYTES];
+
+	snprintf(url, sizeof(url), "neo:%s", side->directory);
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.store_bytes_max = side->bytes_max;
+	options.flags |= KILN_OPEN_NO_MEMORY;
+	if (kiln_open(&options, &kiln))
+		bench_fail("kiln: cannot open");
+	if (kiln_store_status(kiln))
+		bench_fail("kiln: no store: %s",
+			   kiln_status_name(kiln_store_status(kiln)));
+	return kiln;
+}
+
+static void side_open(struct side *side, int is_kiln, uint64_t bytes_max)
+{
+	static unsigned number;
+
+	snprintf(side->directory, sizeof(side->directory), "%s/%u", top,
+		 number++);
+	if (mkdir(side->directory, 0700))
+		bench_fail("%s: %s", side->directory, strerror(errno));
+	side->bytes_max = bytes_max;
+	side->kiln = is_kiln ? open_kiln(side) : NULL;
+}
+
+static void remove_tree(const char *path)
+{
+	struct dirent *entry;
+	char below[PATH_BYTES];
+	DIR *dir = opendir(path);
+
+	while (dir && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
+		if (unlink(below) && (errno == EISDIR || errno == EPERM))
+			remove_tree(below);
+	}
+	if (dir)
+		closedir(dir);
+	rmdir(path);
+}
+
+static void side_close(struct side *side)
+{
+	if (side->kiln)
+		kiln_close(side->kiln);
+	remove_tree(side->directory);
+}
+
+static void store(struct side *side, struct kiln_key *key, size_t i)
+{
+	char name[32];
+	int status;
+
+	memcpy(value, &i, sizeof(i));
+	if (side->kiln) {
+		status = kiln_put(side->kiln, key, value, VALUE_BYTES, NULL, 0);
+		if (status)
+			bench_fail("kiln: put: %s", kiln_status_name(status));
+		return;
+	}
+	/* Spread as a hash spreads. */
+	snprintf(name, sizeof(name), "%016llx.cl_cache",
+		 (unsigned long long)(i + 1) * 0x9e3779b97f4a7c15u);
+	if (original_store(side->directory,
+			   side->bytes_max ? side->bytes_max : UINT64_MAX, name,
+			   value, VALUE_BYTES))
+		bench_fail("the original did not store");
+}
+
+/* Mean and worst of the stores of some items, in ns. */
+static double timed_stores(struct side *side, struct kiln_key **keys,
+			   size_t from, size_t to, double *out_worst)
+{
+	uint64_t begin = bench_now_ns(), last = begin, now, worst = 0;
+
+	for (size_t i = from; i < to; i++) {
+		store(side, keys[i], i);
+		now = bench_now_ns();
+		if (now - last > worst)
+			worst = now - last;
+		last = now;
+	}
+	if (out_worst)
+		*out_worst = (double)worst;
+	return (double)(last - begin);
+}
+
+/* How many are there, none of them wrong. */
+static size_t check(struct side *side, struct kiln_key **keys, size_t n)
+{
+	size_t found = 0, told;
+
+	for (size_t i = 0; i < n; i++) {
+		struct kiln_blob *blob;
+
+		if (kiln_get(side->kiln, keys[i], &blob))
+			continue;
+		memcpy(&told, kiln_blob_data(blob), sizeof(told));
+		if (told != i || kiln_blob_size(blob) != VALUE_BYTES)
+			bench_fail("kiln: a wrong value");
+		kiln_blob_unref(blob);
+		found++;
+	}
+	return found;
+}
+
+/* Read every file to its end. */
+static void warm(const struct side *side)
+{
+	DIR *dir = opendir(side->directory);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		int fd =
+			openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC);
+
+		while (fd >= 0 && read(fd, buffer, sizeof(buffer)) > 0)
+			;
+		if (fd >= 0)
+			close(fd);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static void ratio_row(const char *name, const struct side *a,
+		      const struct side *b, size_t n_rounds, double bar)
+{
+	double ratios[ROUNDS_MAX];
+
+	for (size_t r = 0; r < n_rounds; r++)
+		ratios[r] = a->turns[r] / b->turns[r];
+	bench_row_bar(&bench, name, bench_median(ratios, n_rounds), "", bar,
+		      BENCH_LOWER);
+}
+
+static void median_row(const char *name, const struct side *side,
+		       size_t n_rounds, double per, const char *unit)
+{
+	double copy[ROUNDS_MAX];
+
+	memcpy(copy, side->turns, sizeof(copy));
+	bench_row(&bench, name, bench_median(copy, n_rounds) / per, unit);
+}
+
+/* ---- Stores ------------------------------------------------------------------------ */
+
+/*
+ * Into stores that have some, a few by turns.  A round is the median of these: the
+ * file system writes its journal when it likes, for both.
+ */
+static void store_group(void)
+{
+	enum { BEFORE = 1000, STEP = 50, STEPS_MAX = 40 };
+	const size_t n_steps = bench.quick ? 4 : STEPS_MAX;
+	const size_t n_all = BEFORE + n_steps * STEP;
+	const size_t n_rounds = bench.quick ? 1 : 9;
+	struct kiln_key **keys = make_keys(n_all);
+	struct side kiln = { 0 }, original = { 0 };
+	double ours[STEPS_MAX], theirs[STEPS_MAX];
+
+	for (size_t r = 0; r < n_rounds; r++) {
+		side_open(&kiln, 1, 0);
+		side_open(&original, 0, 0);
+		(void)timed_stores(&kiln, keys, 0, BEFORE, NULL);
+		(void)timed_stores(&original, keys, 0, BEFORE, NULL);
+		for (size_t i = 0; i < n_steps; i++) {
+			const size_t from = BEFORE + i * STEP, to = from + STEP;
+
+			warm(&kiln);
+			ours[i] = timed_stores(&kiln, keys, from, to, NULL);
+			warm(&original);
+			theirs[i] =
+				timed_stores(&original, keys, from, to, NULL);
+		}
+		kiln.turns[r] = bench_median(ours, n_steps);
+		original.turns[r] = bench_median(theirs, n_steps);
+		if (check(&kiln, keys, n_all) != n_all ||
+		    original_sum(original.directory) != n_all * VALUE_BYTES)
+			bench_fail("not all are there");
+		side_close(&kiln);
+		side_close(&original);
+	}
+	median_row("store of 4 KB, kiln", &kiln, n_rounds, 1e3 * STEP, "us");
+	median_row("store of 4 KB, the original", &original, n_rounds,
+		   1e3 * STEP, "us");
+	ratio_row("store of 4 KB : the original", &kiln, &original, n_rounds,
+		  1.1);
+	free_keys(keys, n_all);
+}
+
+/* ---- Look-ups ------------------------------------------------------------------------ */
+
+#define AT_A_TIME 16
+
+static size_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return (size_t)(*state >> 33);
+}
+
+/* Who looks up a key has just made it. */
+static void bring(const void *data, size_t size)
+{
+	for (size_t at = 0; at < size; at += 64)
+		(void)*((const volatile uint8_t *)data + at);
+}
+
+static void bring_key(struct kiln_key *key)
+{
+	const uint8_t *record;
+	size_t size;
+
+	bring(key, 64);
+	record = kiln_key_record(key, &size);
+	bring(record, size);
+}
+
+static void look_up(struct side *side, struct kiln_key *key)
+{
+	struct kiln_blob *blob;
+
+	if (kiln_get(side->kiln, key, &blob) ||
+	    kiln_blob_size(blob) != VALUE_BYTES)
+		bench_fail("kiln: no hit");
+	kiln_blob_unref(blob);
+}
+
+static void read_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, buffer, VALUE_BYTES) != VALUE_BYTES)
+		bench_fail("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+/* ns of so many look-ups; without kiln, of reading files. */
+static double timed_lookups(struct side *side, struct kiln_key **keys,
+			    char **paths, size_t n, size_t n_ops)
+{
+	uint64_t state = 7, start, ns = 0;
+	size_t chosen[AT_A_TIME], i;
+
+	warm(side);
+	for (size_t done = 0; done < n_ops; done += AT_A_TIME) {
+		for (i = 0; i < AT_A_TIME; i++) {
+			chosen[i] = next_random(&state) % n;
+			if (keys)
+				bring_key(keys[chosen[i]]);
+			else
+				bring(paths[chosen[i]], PATH_BYTES / 4);
+		}
+		start = bench_now_ns();
+		for (i = 0; i < AT_A_TIME; i++) {
+			if (keys)
+				look_up(side, keys[chosen[i]]);
+			else
+				read_file(paths[chosen[i]]);
+		}
+		ns += bench_now_ns() - start;
+	}
+	return (double)ns;
+}
+
+/* The files of the entries, in whatever order. */
+static char **list_files(const struct side *side, size_t n)
+{
+	char **paths = calloc(n, sizeof(*paths));
+	DIR *dir = opendir(side->directory);
+	struct dirent *entry;
+	size_t i = 0;
+
+	while (paths && dir && i < n && (entry = readdir(dir))) {
+		if (!strstr(entry->d_name, ".cl_cache"))
+			continue;
+		paths[i] = calloc(1, PATH_BYTES);
+		if (!paths[i])
+			bench_fail("no memory");
+		snprintf(paths[i++], PATH_BYTES, "%s/%.200s", side->directory,
+			 entry->d_name);
+	}
+	if (i != n)
+		bench_fail("not all are there");
+	closedir(dir);
+	return paths;
+}
+
+static void lookup_group(void)
+{
+	const size_t n = bench.quick ? 500 : 10000;
+	const size_t n_ops = bench.quick ? 1600 : 16000;
+	const size_t n_rounds = bench.quick ? 1 : 9;
+	struct kiln_key **keys = make_keys(n);
+	struct side kiln = { 0 }, bare;
+	char **paths;
+
+	side_open(&kiln, 1, 0);
+	(void)timed_stores(&kiln, keys, 0, n, NULL);
+	if (check(&kiln, keys, n) != n)
+		bench_fail("not all are there");
+	paths = list_files(&kiln, n);
+	bare = kiln;
+	for (size_t r = 0; r < n_rounds; r++) {
+		kiln.turns[r] = timed_lookups(&kiln, keys, NULL, n, n_ops);
+		bare.turns[r] = timed_lookups(&bare, NULL, paths, n, n_ops);
+	}
+	median_row("lookup, verified, kiln", &kiln, n_rounds, (double)n_ops,
+		   "ns");
+	median_row("open + read + close of the file", &bare, n_rounds,
+		   (double)n_ops, "ns");
+	ratio_row("lookup, verified : open + read + close", &kiln, &bare,
+		  n_rounds, 1.25);
+	for (size_t i = 0; i < n; i++)
+		free(paths[i]);
+	free(paths);
+	free_keys(keys, n);
+	side_close(&kiln);
+}
+
+/* ---- The worst single store ------------------------------------------------------------ */
+
+/*
+ * Both stores are full at 100k entries and get a third as much again in each
+ * round, so that each round has one eviction.  Kiln's worst store of all these to
+ * the one in which the original evicts.
+ */
+static void worst_group(void)
+{
+	const size_t n = bench.quick ? 6000 : 100000;
+	const size_t n_rounds = bench.quick ? 1 : 5, step = n / 3 + 2;
+	const size_t n_all = n + n_rounds * step;
+	const uint64_t record_bytes = 96 + 25 + RECORD_BYTES + 7;
+	struct kiln_key **keys = make_keys(n_all);
+	struct side kiln = { 0 }, original = { 0 };
+
+	side_open(&kiln, 1, n * (VALUE_BYTES + (record_bytes & ~7u)) + 64);
+	side_open(&original, 0, n * VALUE_BYTES);
+	(void)timed_stores(&kiln, keys, 0, n, NULL);
+	(void)timed_stores(&original, keys, 0, n, NULL);
+	if (check(&kiln, keys, n) < n - 1)
+		bench_fail("kiln: not all are there");
+	for (size_t r = 0; r < n_rounds; r++) {
+		const size_t from = n + r * step;
+
+		warm(&kiln);
+		(void)timed_stores(&kiln, keys, from, from + step,
+				   &kiln.turns[r]);
+		warm(&original);
+		(void)timed_stores(&original, keys, from, from + step,
+				   &original.turns[r]);
+		if (original_sum(original.directory) > original.bytes_max)
+			bench_fail("the original is over its limit");
+	}
+	if (check(&kiln, keys, n_all) < n / 2)
+		bench_fail("kiln: too few are there");
+	median_row("worst store at 100k entries, kiln", &kiln, n_rounds, 1e6,
+		   "ms");
+	median_row("evicting store at 100k entries, the original", &original,
+		   n_rounds, 1e6, "ms");
+	ratio_row("worst store at 100k entries : the original's evicting one",
+		  &kiln, &original, n_rounds, 0.1);
+	side_close(&kiln);
+	side_close(&original);
+	free_keys(keys, n_all);
+}
+
+/* ---- Level Zero -------------------------------------------------------------------------- */
+
+#ifdef BENCH_ZE_CALLS
+
+/*
+ * A program that nobody changed makes modules over the stand-in driver, which
+ * compiles with ocloc: natively, cold and warm, in turns.  What counts is how long
+ * zeModuleCreate takes, the median of a process; the first module of each is left
+ * out by it, because the compiler loads itself there.
+ */
+#define MODULES "5"
+
+extern char **environ;
+
+static void run_calls(const char *const arguments[])
+{
+	posix_spawn_file_actions_t actions;
+	char *argv[8] = { BENCH_ZE_CALLS };
+	pid_t child;
+	int status;
+
+	for (size_t i = 0; arguments[i]; i++)
+		argv[i + 1] = (char *)(uintptr_t)arguments[i];
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environ) ||
+	    waitpid(child, &status, 0) < 0 || status)
+		bench_fail("%s %s failed", argv[0], argv[1]);
+	posix_spawn_file_actions_destroy(&actions);
+}
+
+/* The median of a process's creations, in ns. */
+static double create_modules(const char *driver, const char *store_url,
+			     const char *spirv)
+{
+	char out[PATH_BYTES];
+	const char *const arguments[] = { "time", out, spirv, MODULES, NULL };
+	double ns[16];
+	size_t n = 0;
+	FILE *file;
+
+	snprintf(out, sizeof(out), "%s/out", top);
+	setenv("ZE_ENABLE_ALT_DRIVERS", driver, 1);
+	setenv("KILN_STORE", store_url, 1);
+	run_calls(arguments);
+	file = fopen(out, "r");
+	while (file && n < 16 && fscanf(file, "%lf", &ns[n]) == 1)
+		n++;
+	if (!n)
+		bench_fail("no module was made");
+	fclose(file);
+	return bench_median(ns, n);
+}
+
+static void levelzero_group(void)
+{
+	const size_t n_rounds = bench.quick ? 1 : 3;
+	struct side native = { 0 }, cold = { 0 }, warmed = { 0 };
+	char spirv[PATH_BYTES], url[PATH_BYTES];
+	const char *const arguments[] = { "spirv", spirv, NULL };
+
+	setenv("HOME", top, 1);
+	setenv("KILN_ZE_DRIVER", BENCH_ZE_STANDIN, 1);
+	unsetenv("KILN_DISABLE");
+	unsetenv("KILN_TEST_ZE_QUICK");
+	unsetenv("XDG_CONFIG_HOME");
+	snprintf(spirv, sizeof(spirv), "%s/add.spv", top);
+	run_calls(arguments);
+	for (size_t r = 0; r < n_rounds; r++) {
+		snprintf(url, sizeof(url), "neo:%s/ze%zu", top, r);
+		native.turns[r] = create_modules(BENCH_ZE_STANDIN, url, spirv);
+		cold.turns[r] = create_modules(BENCH_ZE_PROXY, url, spirv);
+		warmed.turns[r] = create_modules(BENCH_ZE_PROXY, url, spirv);
+	}
+	median_row("Level Zero module, warm", &warmed, n_rounds, 1e3, "us");
+	median_row("Level Zero module, cold", &cold, n_rounds, 1e3, "us");
+	median_row("Level Zero module, native", &native, n_rounds, 1e3, "us");
+	ratio_row("Level Zero module, warm : cold", &warmed, &cold, n_rounds,
+		  0.05);
+}
+
+#else
+
+static void levelzero_group(void)
+{
+	fprintf(stderr, "neo: no loader of Level Zero\n");
+}
+
+#endif
+
+/* ---- All of it ------------------------------------------------------------------------------ */
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} groups[] = {
+	{ "stores", store_group },
+	{ "lookups", lookup_group },
+	{ "worst", worst_group },
+	{ "levelzero", levelzero_group },
+};
+
+static int is_wanted(const char *name)
+{
+	for (int i = 0; i < bench.n_args; i++)
+		if (!strncmp(name, bench.args[i], strlen(bench.args[i])))
+			return 1;
+	return !bench.n_args;
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	memset(value, 'v', sizeof(value));
+	bench_begin(&bench, argc, argv, "neo");
+	snprintf(top, sizeof(top), "%s/kiln-bench-XXXXXX",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
+	if (!mkdtemp(top))
+		bench_fail("%s: %s", top, strerror(errno));
+	bench.directory = top;
+	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
+		if (!is_wanted(groups[i].name))
+			continue;
+		fprintf(stderr, "neo: %s\n", groups[i].name);
+		groups[i].run();
+	}
+	status = bench_end(&bench);
+	remove_tree(top);
+	return status;
+}
