@@ -21,6 +21,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "doctor.h"
 #include "jobs.h"
 #include "layers.h"
 #include "out.h"
@@ -29,40 +30,16 @@
 #include "store.h"
 #include "verbs.h"
 
-enum result { FINE, NOTE, BAD };
-
 static const char *const results[] = { "ok", "note", "bad" };
 
-struct check {
-	const char *name;
-	enum result result;
-	char words[1024];
-	const char *remedy; /* or NULL */
-};
-
-#define CHECKS_MAX 24
-
-struct doctor {
-	struct check checks[CHECKS_MAX];
-	int n;
-	struct kiln_config *config;
-	char layer[KI_PATH_MAX];
-	int layer_is_there;
-	char worker[KI_PATH_MAX];
-	int has_jobs;		       /* written, and made */
-	struct ki_probe_loader loader; /* under the layer */
-};
-
-__attribute__((format(printf, 5, 6))) static void say(struct doctor *doctor,
-						      const char *name,
-						      enum result result,
-						      const char *remedy,
-						      const char *format, ...)
+void ki_doctor_say(struct ki_doctor *doctor, const char *name,
+		   enum ki_doctor_result result, const char *remedy,
+		   const char *format, ...)
 {
-	struct check *check;
+	struct ki_doctor_check *check;
 	va_list args;
 
-	if (doctor->n == CHECKS_MAX)
+	if (doctor->n == KI_DOCTOR_CHECKS_MAX)
 		return;
 	check = &doctor->checks[doctor->n++];
 	check->name = name;
@@ -75,33 +52,38 @@ __attribute__((format(printf, 5, 6))) static void say(struct doctor *doctor,
 
 /* ---- Settings ---------------------------------------------------------------- */
 
-static void check_settings(struct doctor *doctor)
+static void check_settings(struct ki_doctor *doctor)
 {
 	char message[1024] = "out of memory";
 	const char *warning;
 	size_t i;
 
 	if (ki_process_is_secure())
-		say(doctor, "settings", BAD,
-		    "run it without set-uid bit, "
-		    "set-gid bit and file capabilities",
-		    "this process has privileges that its user has not: "
-		    "kiln stays out of such programs");
+		ki_doctor_say(
+			doctor, "settings", KI_DOCTOR_BAD,
+			"run it without set-uid bit, "
+			"set-gid bit and file capabilities",
+			"this process has privileges that its user has not: "
+			"kiln stays out of such programs");
 	if (kiln_config_load(&doctor->config, message, sizeof(message)))
-		say(doctor, "settings", BAD, "correct or unset it", "%s",
-		    message);
+		ki_doctor_say(doctor, "settings", KI_DOCTOR_BAD,
+			      "correct or unset it", "%s", message);
 	else if (kiln_config_number(doctor->config, KILN_SET_DISABLE))
-		say(doctor, "settings", BAD, "unset it",
-		    "KILN_DISABLE turns caching off (from: %s)",
-		    kiln_config_origin(doctor->config, KILN_SET_DISABLE));
+		ki_doctor_say(
+			doctor, "settings", KI_DOCTOR_BAD, "unset it",
+			"KILN_DISABLE turns caching off (from: %s)",
+			kiln_config_origin(doctor->config, KILN_SET_DISABLE));
 	else
-		say(doctor, "settings", FINE, NULL, "all values are right");
+		ki_doctor_say(doctor, "settings", KI_DOCTOR_FINE, NULL,
+			      "all values are right");
 	for (i = 0; (warning = kiln_config_warning(doctor->config, i)); i++)
-		say(doctor, "settings", NOTE, NULL, "%s", warning);
+		ki_doctor_say(doctor, "settings", KI_DOCTOR_NOTE, NULL, "%s",
+			      warning);
 	if (kiln_config_number(doctor->config, KILN_SET_READONLY))
-		say(doctor, "settings", NOTE, NULL,
-		    "KILN_READONLY: nothing new is kept (from: %s)",
-		    kiln_config_origin(doctor->config, KILN_SET_READONLY));
+		ki_doctor_say(
+			doctor, "settings", KI_DOCTOR_NOTE, NULL,
+			"KILN_READONLY: nothing new is kept (from: %s)",
+			kiln_config_origin(doctor->config, KILN_SET_READONLY));
 }
 
 /* ---- The directory ------------------------------------------------------------- */
@@ -127,7 +109,7 @@ static void existing_parent(char path[KI_PATH_MAX])
 	}
 }
 
-static void check_absent(struct doctor *doctor, const char *path,
+static void check_absent(struct ki_doctor *doctor, const char *path,
 			 const char *why)
 {
 	char parent[KI_PATH_MAX];
@@ -135,14 +117,15 @@ static void check_absent(struct doctor *doctor, const char *path,
 	snprintf(parent, sizeof(parent), "%s", path);
 	existing_parent(parent);
 	if (may(parent, W_OK | X_OK))
-		say(doctor, "directory", FINE, NULL,
-		    "%s (%s); it will be made at first use", path, why);
+		ki_doctor_say(doctor, "directory", KI_DOCTOR_FINE, NULL,
+			      "%s (%s); it will be made at first use", path,
+			      why);
 	else
-		say(doctor, "directory", BAD,
-		    "make it, or set KILN_DIR to a "
-		    "directory of your own",
-		    "%s (%s) is not there and cannot be made in %s", path, why,
-		    parent);
+		ki_doctor_say(doctor, "directory", KI_DOCTOR_BAD,
+			      "make it, or set KILN_DIR to a "
+			      "directory of your own",
+			      "%s (%s) is not there and cannot be made in %s",
+			      path, why, parent);
 }
 
 /* What forbids to load code from it, or NULL. */
@@ -161,40 +144,45 @@ static const char *unsafe(const struct ki_file_info *info)
 	return NULL;
 }
 
-static void check_present(struct doctor *doctor, const char *path,
+static void check_present(struct ki_doctor *doctor, const char *path,
 			  const char *why, const struct ki_file_info *info)
 {
 	enum ki_file_system kind = KI_FS_UNKNOWN;
 	const char *danger = unsafe(info);
 
 	if (danger) {
-		say(doctor, "directory", BAD,
-		    "chmod 700 and chown it, or set KILN_DIR to a directory "
-		    "of your own",
-		    "%s (%s) is not safe to load code from: %s", path, why,
-		    danger);
+		ki_doctor_say(doctor, "directory", KI_DOCTOR_BAD,
+			      "chmod 700 and chown it, or set KILN_DIR to a "
+			      "directory "
+			      "of your own",
+			      "%s (%s) is not safe to load code from: %s", path,
+			      why, danger);
 		return;
 	}
 	if (!may(path, R_OK | X_OK)) {
-		say(doctor, "directory", BAD, "correct its permissions",
-		    "%s (%s) cannot be read", path, why);
+		ki_doctor_say(doctor, "directory", KI_DOCTOR_BAD,
+			      "correct its permissions",
+			      "%s (%s) cannot be read", path, why);
 		return;
 	}
-	say(doctor, "directory", FINE, NULL, "%s (%s)", path, why);
+	ki_doctor_say(doctor, "directory", KI_DOCTOR_FINE, NULL, "%s (%s)",
+		      path, why);
 	if (!may(path, W_OK))
-		say(doctor, "directory", NOTE, NULL,
-		    "it cannot be written: hits work, nothing new is kept");
+		ki_doctor_say(
+			doctor, "directory", KI_DOCTOR_NOTE, NULL,
+			"it cannot be written: hits work, nothing new is kept");
 	(void)ki_sys_posix.file_system(&ki_sys_posix, path, &kind);
 	if (kind == KI_FS_LOCAL)
-		say(doctor, "directory", FINE, NULL,
-		    "it is on a local file system");
+		ki_doctor_say(doctor, "directory", KI_DOCTOR_FINE, NULL,
+			      "it is on a local file system");
 	else
-		say(doctor, "directory", NOTE, NULL,
-		    "it is not on a file system known to be local: one file "
-		    "per entry is kept there, which is slower");
+		ki_doctor_say(doctor, "directory", KI_DOCTOR_NOTE, NULL,
+			      "it is not on a file system known to be local: "
+			      "one file "
+			      "per entry is kept there, which is slower");
 }
 
-static void check_store(struct doctor *doctor, int is_writable)
+static void check_store(struct ki_doctor *doctor, int is_writable)
 {
 	struct kiln_store_info info = { 0 };
 	struct kiln_options options;
@@ -213,27 +201,32 @@ static void check_store(struct doctor *doctor, int is_writable)
 		kiln_close(kiln);
 	}
 	if (status == KILN_MISS && !is_writable)
-		say(doctor, "store", BAD,
-		    "make the directory writable, or set KILN_DIR to one of "
-		    "your own",
-		    "nothing is cached, and nothing can be");
+		ki_doctor_say(doctor, "store", KI_DOCTOR_BAD,
+			      "make the directory writable, or set KILN_DIR to "
+			      "one of "
+			      "your own",
+			      "nothing is cached, and nothing can be");
 	else if (status == KILN_MISS)
-		say(doctor, "store", FINE, NULL, "nothing was cached yet");
+		ki_doctor_say(doctor, "store", KI_DOCTOR_FINE, NULL,
+			      "nothing was cached yet");
 	else if (status)
-		say(doctor, "store", BAD,
-		    "correct the permissions of its files, or set KILN_DIR to "
-		    "a directory of your own",
-		    "%s cannot be read: %s (%s)",
-		    options.store_url ? options.store_url : "the store",
-		    ki_status_words(status), kiln_status_name(status));
+		ki_doctor_say(
+			doctor, "store", KI_DOCTOR_BAD,
+			"correct the permissions of its files, or set KILN_DIR "
+			"to "
+			"a directory of your own",
+			"%s cannot be read: %s (%s)",
+			options.store_url ? options.store_url : "the store",
+			ki_status_words(status), kiln_status_name(status));
 	else
-		say(doctor, "store", FINE, NULL,
-		    "%s, %llu entries (bookkeeping too), %s", options.store_url,
-		    (unsigned long long)info.n_entries,
-		    ki_format_size(info.bytes, size, sizeof(size)));
+		ki_doctor_say(doctor, "store", KI_DOCTOR_FINE, NULL,
+			      "%s, %llu entries (bookkeeping too), %s",
+			      options.store_url,
+			      (unsigned long long)info.n_entries,
+			      ki_format_size(info.bytes, size, sizeof(size)));
 }
 
-static void check_directory(struct doctor *doctor)
+static void check_directory(struct ki_doctor *doctor)
 {
 	const char *why = "", *path;
 	struct ki_file_info info;
@@ -241,16 +234,18 @@ static void check_directory(struct doctor *doctor)
 
 	path = kiln_config_directory(doctor->config, &why);
 	if (!path) {
-		say(doctor, "directory", BAD,
-		    "set KILN_DIR to a directory of your own", "%s", why);
+		ki_doctor_say(doctor, "directory", KI_DOCTOR_BAD,
+			      "set KILN_DIR to a directory of your own", "%s",
+			      why);
 		return;
 	}
 	err = ki_sys_posix.lstat(&ki_sys_posix, path, &info);
 	if (err == -ENOENT) {
 		check_absent(doctor, path, why);
 	} else if (err) {
-		say(doctor, "directory", BAD, "correct its permissions",
-		    "%s (%s): %s", path, why, strerror(-err));
+		ki_doctor_say(doctor, "directory", KI_DOCTOR_BAD,
+			      "correct its permissions", "%s (%s): %s", path,
+			      why, strerror(-err));
 	} else {
 		check_present(doctor, path, why, &info);
 		check_store(doctor, may(path, W_OK));
@@ -259,30 +254,34 @@ static void check_directory(struct doctor *doctor)
 
 /* ---- OpenCL -------------------------------------------------------------------- */
 
-static void check_layer(struct doctor *doctor)
+static void check_layer(struct ki_doctor *doctor)
 {
 	struct ki_probe_layer probe;
 
 	doctor->layer_is_there = !ki_place_layer(doctor->layer);
 	if (!doctor->layer_is_there) {
-		say(doctor, "layer", BAD, "install kiln again", "%s is missing",
-		    doctor->layer);
+		ki_doctor_say(doctor, "layer", KI_DOCTOR_BAD,
+			      "install kiln again", "%s is missing",
+			      doctor->layer);
 		return;
 	}
 	ki_probe_layer(doctor->layer, &probe);
 	if (!probe.is_loadable)
-		say(doctor, "layer", BAD, "install kiln again",
-		    "it cannot be loaded: %s", probe.error);
+		ki_doctor_say(doctor, "layer", KI_DOCTOR_BAD,
+			      "install kiln again", "it cannot be loaded: %s",
+			      probe.error);
 	else if (!ki_layers_can_name(doctor->layer))
-		say(doctor, "layer", BAD, "install kiln elsewhere",
-		    "%s has a ':' in its path, which OPENCL_LAYERS cannot hold",
-		    doctor->layer);
+		ki_doctor_say(doctor, "layer", KI_DOCTOR_BAD,
+			      "install kiln elsewhere",
+			      "%s has a ':' in its path, which OPENCL_LAYERS "
+			      "cannot hold",
+			      doctor->layer);
 	else
-		say(doctor, "layer", FINE, NULL, "%s can be loaded",
-		    doctor->layer);
+		ki_doctor_say(doctor, "layer", KI_DOCTOR_FINE, NULL,
+			      "%s can be loaded", doctor->layer);
 }
 
-static void check_loader(struct doctor *doctor)
+static void check_loader(struct ki_doctor *doctor)
 {
 	const struct ki_probe_loader *loader = &doctor->loader;
 	char name[3 * KI_PROBE_TEXT];
@@ -291,36 +290,40 @@ static void check_loader(struct doctor *doctor)
 		 *loader->vendor ? "%s (%s, version %s)" : "%s", loader->path,
 		 loader->vendor, loader->version);
 	if (!loader->is_there)
-		say(doctor, "loader", BAD, "apt install ocl-icd-libopencl1",
-		    "programs find no OpenCL: %s", loader->error);
+		ki_doctor_say(doctor, "loader", KI_DOCTOR_BAD,
+			      "apt install ocl-icd-libopencl1",
+			      "programs find no OpenCL: %s", loader->error);
 	else if (!loader->knows_layers)
-		say(doctor, "loader", BAD,
-		    "use ocl-icd 2.3 or newer, or the "
-		    "loader of Khronos",
-		    "%s knows no layers", name);
+		ki_doctor_say(doctor, "loader", KI_DOCTOR_BAD,
+			      "use ocl-icd 2.3 or newer, or the "
+			      "loader of Khronos",
+			      "%s knows no layers", name);
 	else
-		say(doctor, "loader", FINE, NULL, "%s knows layers", name);
+		ki_doctor_say(doctor, "loader", KI_DOCTOR_FINE, NULL,
+			      "%s knows layers", name);
 }
 
-static void check_driver(struct doctor *doctor, int i)
+static void check_driver(struct ki_doctor *doctor, int i)
 {
 	const char *name = doctor->loader.platforms[i].name;
 	int n_devices = doctor->loader.platforms[i].n_devices;
 
 	if (!n_devices)
-		say(doctor, "drivers", NOTE, NULL, "%s, but it has no device",
-		    name);
+		ki_doctor_say(doctor, "drivers", KI_DOCTOR_NOTE, NULL,
+			      "%s, but it has no device", name);
 	else if (doctor->has_jobs && ki_probe_worker(doctor->worker, name))
-		say(doctor, "drivers", FINE, NULL,
-		    "%s, devices: %d; kiln-worker makes jobs for its CPUs",
-		    name, n_devices);
+		ki_doctor_say(
+			doctor, "drivers", KI_DOCTOR_FINE, NULL,
+			"%s, devices: %d; kiln-worker makes jobs for its CPUs",
+			name, n_devices);
 	else
-		say(doctor, "drivers", FINE, NULL,
-		    "%s, devices: %d; kept is what it hands out in passing",
-		    name, n_devices);
+		ki_doctor_say(
+			doctor, "drivers", KI_DOCTOR_FINE, NULL,
+			"%s, devices: %d; kept is what it hands out in passing",
+			name, n_devices);
 }
 
-static void check_drivers(struct doctor *doctor)
+static void check_drivers(struct ki_doctor *doctor)
 {
 	const struct ki_probe_loader *loader = &doctor->loader;
 	const char *vendors = getenv("OCL_ICD_VENDORS");
@@ -330,33 +333,36 @@ static void check_drivers(struct doctor *doctor)
 	if (!loader->is_there)
 		return;
 	if (loader->n_platforms < 1)
-		say(doctor, "drivers", BAD,
-		    vendors ? "correct or unset OCL_ICD_VENDORS"
-			    : "install one, for example: apt install "
-			      "pocl-opencl-icd",
-		    "none is found (looked in %s)", from);
+		ki_doctor_say(doctor, "drivers", KI_DOCTOR_BAD,
+			      vendors ? "correct or unset OCL_ICD_VENDORS"
+				      : "install one, for example: apt install "
+					"pocl-opencl-icd",
+			      "none is found (looked in %s)", from);
 	for (i = 0; i < loader->n_named; i++)
 		check_driver(doctor, i);
 }
 
-static void check_active(struct doctor *doctor)
+static void check_active(struct ki_doctor *doctor)
 {
 	const char *others = getenv("OPENCL_LAYERS");
 
 	if (others && *others)
-		say(doctor, "program", NOTE, NULL,
-		    "OPENCL_LAYERS is set already: %s", others);
+		ki_doctor_say(doctor, "program", KI_DOCTOR_NOTE, NULL,
+			      "OPENCL_LAYERS is set already: %s", others);
 	if (doctor->loader.layer_is_active)
-		say(doctor, "program", FINE, NULL,
-		    "a small OpenCL program under 'kiln run' has the layer");
+		ki_doctor_say(doctor, "program", KI_DOCTOR_FINE, NULL,
+			      "a small OpenCL program under 'kiln run' has the "
+			      "layer");
 	else
-		say(doctor, "program", BAD, NULL,
-		    "a small OpenCL program under 'kiln run' does not get the "
-		    "layer%s%s",
-		    *doctor->loader.error ? ": " : "", doctor->loader.error);
+		ki_doctor_say(doctor, "program", KI_DOCTOR_BAD, NULL,
+			      "a small OpenCL program under 'kiln run' does "
+			      "not get the "
+			      "layer%s%s",
+			      *doctor->loader.error ? ": " : "",
+			      doctor->loader.error);
 }
 
-static void check_opencl(struct doctor *doctor)
+static void check_opencl(struct ki_doctor *doctor)
 {
 	char *layers = NULL;
 
@@ -373,41 +379,45 @@ static void check_opencl(struct doctor *doctor)
 
 /* ---- Jobs ---------------------------------------------------------------------- */
 
-static void check_jobs(struct doctor *doctor)
+static void check_jobs(struct ki_doctor *doctor)
 {
 	const char *spool = kiln_config_spool(doctor->config);
 	const char *worker = doctor->worker;
 
 	if (!kiln_config_number(doctor->config, KILN_SET_SPOOL))
-		say(doctor, "jobs", NOTE, NULL,
-		    "none are written: KILN_SPOOL (from: %s)",
-		    kiln_config_origin(doctor->config, KILN_SET_SPOOL));
+		ki_doctor_say(
+			doctor, "jobs", KI_DOCTOR_NOTE, NULL,
+			"none are written: KILN_SPOOL (from: %s)",
+			kiln_config_origin(doctor->config, KILN_SET_SPOOL));
 	else if (ki_place_worker(doctor->worker))
-		say(doctor, "jobs", BAD, "install kiln again",
-		    "%s, which makes them, is missing", worker);
+		ki_doctor_say(doctor, "jobs", KI_DOCTOR_BAD,
+			      "install kiln again",
+			      "%s, which makes them, is missing", worker);
 	else if (!may(worker, X_OK))
-		say(doctor, "jobs", BAD, "install kiln again",
-		    "%s, which makes them, cannot be executed", worker);
+		ki_doctor_say(
+			doctor, "jobs", KI_DOCTOR_BAD, "install kiln again",
+			"%s, which makes them, cannot be executed", worker);
 	else if (spool) {
-		say(doctor, "jobs", FINE, NULL, "%zu pending; %s makes them",
-		    ki_jobs_pending(spool), worker);
+		ki_doctor_say(doctor, "jobs", KI_DOCTOR_FINE, NULL,
+			      "%zu pending; %s makes them",
+			      ki_jobs_pending(spool), worker);
 		doctor->has_jobs = 1;
 	}
 }
 
 /* ---- Saying it ------------------------------------------------------------------- */
 
-static int works(const struct doctor *doctor)
+static int works(const struct ki_doctor *doctor)
 {
 	int i;
 
 	for (i = 0; i < doctor->n; i++)
-		if (doctor->checks[i].result == BAD)
+		if (doctor->checks[i].result == KI_DOCTOR_BAD)
 			return 0;
 	return 1;
 }
 
-static void print_json(struct ki_bytes *out, const struct doctor *doctor)
+static void print_json(struct ki_bytes *out, const struct ki_doctor *doctor)
 {
 	struct ki_json json;
 	int i;
@@ -416,7 +426,7 @@ static void print_json(struct ki_bytes *out, const struct doctor *doctor)
 	ki_json_bool(&json, "works", works(doctor));
 	ki_json_array(&json, "checks");
 	for (i = 0; i < doctor->n; i++) {
-		const struct check *check = &doctor->checks[i];
+		const struct ki_doctor_check *check = &doctor->checks[i];
 
 		ki_json_object(&json, NULL);
 		ki_json_string(&json, "name", check->name);
@@ -430,14 +440,14 @@ static void print_json(struct ki_bytes *out, const struct doctor *doctor)
 	ki_json_end(&json);
 }
 
-static void print_text(struct ki_bytes *out, const struct doctor *doctor)
+static void print_text(struct ki_bytes *out, const struct ki_doctor *doctor)
 {
 	static const char *const colours[] = { "\033[32m", "\033[33m",
 					       "\033[31m" };
 	int width = ki_out_columns(), is_colourful = ki_out_is_colourful(1), i;
 
 	for (i = 0; i < doctor->n; i++) {
-		const struct check *check = &doctor->checks[i];
+		const struct ki_doctor_check *check = &doctor->checks[i];
 
 		ki_bytes_printf(out, "%s%-5s%s%-11s",
 				is_colourful ? colours[check->result] : "",
@@ -456,7 +466,7 @@ static void print_text(struct ki_bytes *out, const struct doctor *doctor)
 
 int ki_verb_doctor(const struct ki_command *command)
 {
-	struct doctor *doctor = calloc(1, sizeof(*doctor));
+	struct ki_doctor *doctor = calloc(1, sizeof(*doctor));
 	struct ki_bytes out;
 	int status;
 
@@ -468,6 +478,8 @@ int ki_verb_doctor(const struct ki_command *command)
 		check_jobs(doctor);
 	}
 	check_opencl(doctor);
+	if (doctor->config)
+		ki_doctor_levelzero(doctor);
 
 	ki_bytes_init(&out);
 	if (ki_given(command, KI_OPTION_JSON))

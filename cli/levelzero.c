@@ -90,8 +90,7 @@ static int is_part(const char *part, size_t size, const char *name)
 	return strlen(name) == size && !memcmp(part, name, size);
 }
 
-/* By the last part of its path, and whatever its version. */
-static int is_known(const char *part, size_t size)
+int ki_levelzero_knows(const char *part, size_t size)
 {
 	size_t i, n;
 
@@ -124,7 +123,7 @@ char *ki_levelzero_with(const char *list, const char *proxy, const char *wanted,
 		if (is_part(part, size, proxy))
 			return NULL;
 		if (!found && (wanted ? is_part(part, size, wanted)
-				      : is_known(part, size))) {
+				      : ki_levelzero_knows(part, size))) {
 			found = part;
 			found_size = size;
 		}
@@ -166,15 +165,29 @@ static char *default_list(const char *wanted)
 
 /* ---- The environment ------------------------------------------------------------ */
 
-static int replace(const char *list, const char *wanted)
+int ki_levelzero_find(const struct kiln_config *config, const char *proxy,
+		      char **out_list, char **out_driver)
 {
-	char proxy[KI_PATH_MAX], *driver, *with;
+	const char *wanted = kiln_config_value(config, KILN_SET_ZE_DRIVER);
+	const char *given = getenv(KI_ZE_LIST);
+	char *list = given ? NULL : default_list(wanted);
+
+	*out_list = NULL;
+	if (given || list)
+		*out_list = ki_levelzero_with(given ? given : list, proxy,
+					      wanted, out_driver);
+	free(list);
+	return *out_list ? 0 : -1;
+}
+
+int ki_levelzero_set(const struct kiln_config *config)
+{
+	char proxy[KI_PATH_MAX], *driver, *list;
 	int failed;
 
 	if (ki_place_levelzero(proxy))
 		return 0; /* built without it */
-	with = ki_levelzero_with(list, proxy, wanted, &driver);
-	if (!with)
+	if (ki_levelzero_find(config, proxy, &list, &driver))
 		return 0;
 	failed = strchr(proxy, ',') != NULL;
 	if (failed)
@@ -182,24 +195,9 @@ static int replace(const char *list, const char *wanted)
 			    "cannot be told of a driver with ',' in its path, "
 			    "%s",
 			    proxy);
-	else if (setenv(KI_ZE_DRIVER, driver, 1) || setenv(KI_ZE_LIST, with, 1))
+	else if (setenv(KI_ZE_DRIVER, driver, 1) || setenv(KI_ZE_LIST, list, 1))
 		failed = 1;
 	free(driver);
-	free(with);
-	return failed ? -1 : 0;
-}
-
-int ki_levelzero_set(const struct kiln_config *config)
-{
-	const char *wanted = kiln_config_value(config, KILN_SET_ZE_DRIVER);
-	const char *given = getenv(KI_ZE_LIST);
-	char *list;
-	int result;
-
-	if (given)
-		return replace(given, wanted);
-	list = default_list(wanted);
-	result = list ? replace(list, wanted) : 0;
 	free(list);
-	return result;
+	return failed ? -1 : 0;
 }

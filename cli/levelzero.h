@@ -18,6 +18,14 @@
    cannot be done (said). */
 int ki_levelzero_set(const struct kiln_config *config);
 
+/* What is set: 0, with both from malloc(); -1 if nothing is to be. */
+int ki_levelzero_find(const struct kiln_config *config, const char *proxy,
+		      char **out_list, char **out_driver);
+
+/* Whether the proxy caches for this driver: by the last part of its path, and
+   whatever its version. */
+int ki_levelzero_knows(const char *driver, size_t size);
+
 /*
  * The list with `proxy` in place of a driver, which goes to *out_driver, both
  * from malloc(): `wanted` if it is not NULL, else the first that the proxy knows.

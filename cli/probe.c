@@ -274,6 +274,131 @@ void ki_probe_loader(const char *layers, const char *layer,
 		memcpy(out->error, error, sizeof(error));
 }
 
+/* ---- Level Zero ------------------------------------------------------------------ */
+
+/* The few names of it that are needed. */
+typedef uint32_t ze_init_fn(uint32_t flags);
+typedef uint32_t ze_get_fn(uint32_t *n, void **out);
+typedef uint32_t ze_device_get_fn(void *driver, uint32_t *n, void **out);
+typedef uint32_t ze_properties_fn(void *device, void *properties);
+typedef uint32_t ze_versions_fn(size_t *n, void *versions);
+#define ZE_DRIVERS_MAX 8
+#define ZE_DEVICES_MAX 64
+#define ZE_COMPONENTS  8
+
+struct ze_component {
+	char name[64];
+	uint32_t interface;
+	int version[3];
+};
+
+/* ze_device_properties_t, its name in the middle of the rest. */
+struct ze_properties {
+	uint32_t stype;
+	void *next;
+	char before[96];
+	char name[256];
+	char after[256];
+};
+#define ZE_STYPE_DEVICE_PROPERTIES 0x3
+
+struct ze_setting {
+	const char *list;
+	const char *driver;
+	const char *proxy;
+};
+
+static void name_ze_loader(void *library, struct ki_probe_levelzero *out)
+{
+	struct ze_component components[ZE_COMPONENTS] = { 0 };
+	size_t n = ZE_COMPONENTS, i;
+	ze_versions_fn *versions;
+	Dl_info where;
+
+	*(void **)&versions = dlsym(library, "zelLoaderGetVersions");
+	if (!versions || versions(&n, components))
+		n = 0;
+	for (i = 0; i < n && i < ZE_COMPONENTS; i++)
+		if (!strncmp(components[i].name, "loader",
+			     sizeof(components[i].name)))
+			snprintf(out->version, sizeof(out->version), "%d.%d.%d",
+				 components[i].version[0],
+				 components[i].version[1],
+				 components[i].version[2]);
+	if (dladdr(dlsym(library, "zeInit"), &where) && where.dli_fname)
+		snprintf(out->path, sizeof(out->path), "%s", where.dli_fname);
+}
+
+static void list_ze_devices(void *library, struct ki_probe_levelzero *out)
+{
+	void *drivers[ZE_DRIVERS_MAX], *devices[ZE_DEVICES_MAX];
+	uint32_t n_drivers = ZE_DRIVERS_MAX, n, i;
+	struct ze_properties properties;
+	ze_properties_fn *get_properties;
+	ze_device_get_fn *device_get;
+	ze_get_fn *driver_get;
+
+	*(void **)&driver_get = dlsym(library, "zeDriverGet");
+	*(void **)&device_get = dlsym(library, "zeDeviceGet");
+	*(void **)&get_properties = dlsym(library, "zeDeviceGetProperties");
+	if (!driver_get || !device_get || !get_properties ||
+	    driver_get(&n_drivers, drivers))
+		return;
+	for (i = 0; i < n_drivers && i < ZE_DRIVERS_MAX; i++) {
+		n = ZE_DEVICES_MAX;
+		if (device_get(drivers[i], &n, devices) || !n)
+			continue;
+		memset(&properties, 0, sizeof(properties));
+		properties.stype = ZE_STYPE_DEVICE_PROPERTIES;
+		if (!out->n_devices && !get_properties(devices[0], &properties))
+			snprintf(out->device, sizeof(out->device), "%.255s",
+				 properties.name);
+		out->n_devices += (int)n;
+	}
+}
+
+static void use_ze_loader(const void *arg, void *result)
+{
+	const struct ze_setting *setting = arg;
+	struct ki_probe_levelzero *out = result;
+	ze_init_fn *init;
+	void *library;
+
+	setenv("ZE_ENABLE_ALT_DRIVERS", setting->list, 1);
+	setenv("KILN_ZE_DRIVER", setting->driver, 1);
+	/* Looking must leave no traces. */
+	setenv("KILN_READONLY", "1", 1);
+	library = dlopen("libze_loader.so.1", RTLD_NOW | RTLD_LOCAL);
+	*(void **)&init = library ? dlsym(library, "zeInit") : NULL;
+	if (!init) {
+		snprintf(out->error, sizeof(out->error), "%s", dlerror());
+		return;
+	}
+	out->is_there = 1;
+	out->init = init(0);
+	name_ze_loader(library, out);
+	out->knows_lists = has_text(out->path, "ZE_ENABLE_ALT_DRIVERS");
+	out->proxy_is_active =
+		dlopen(setting->proxy, RTLD_LAZY | RTLD_NOLOAD) != NULL;
+	out->driver_is_active =
+		dlopen(setting->driver, RTLD_LAZY | RTLD_NOLOAD) != NULL;
+	/* Without zeInit, loaders break. */
+	if (!out->init)
+		list_ze_devices(library, out);
+}
+
+void ki_probe_levelzero(const char *list, const char *driver, const char *proxy,
+			struct ki_probe_levelzero *out)
+{
+	struct ze_setting setting = { list, driver, proxy };
+	struct attempt attempt = { use_ze_loader, &setting, out, sizeof(*out) };
+	char error[KI_PROBE_TEXT];
+
+	memset(out, 0, sizeof(*out));
+	if (try(&attempt, error))
+		memcpy(out->error, error, sizeof(error));
+}
+
 /* ---- The worker -------------------------------------------------------- */
 
 int ki_probe_worker(const char *worker, const char *platform)

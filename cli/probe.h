@@ -41,6 +41,24 @@ struct ki_probe_loader {
 void ki_probe_loader(const char *layers, const char *layer,
 		     struct ki_probe_loader *out);
 
+struct ki_probe_levelzero {
+	int is_there;
+	char error[KI_PROBE_TEXT]; /* why not, or what went wrong */
+	char path[KI_PROBE_TEXT];
+	char version[KI_PROBE_TEXT];
+	int knows_lists;
+	int proxy_is_active; /* the loader has loaded it */
+	int driver_is_active;
+	unsigned init; /* what zeInit answered */
+	int n_devices;
+	char device[KI_PROBE_TEXT]; /* the first one's name */
+};
+
+/* A small Level Zero program: find the devices, with `list` and `driver` as
+   `kiln run` sets them; are `proxy` and the driver in it then? */
+void ki_probe_levelzero(const char *list, const char *driver, const char *proxy,
+			struct ki_probe_levelzero *out);
+
 /* Whether this worker may build for CPUs of the platform of this name. */
 int ki_probe_worker(const char *worker, const char *platform);
 

@@ -10,6 +10,7 @@
 #include "harness/harness.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 
 #include <kiln/inspect.h>
 
+#include "base/bytes.h"
 #include "sys/sys.h"
 
 #define ARGUMENTS_MAX 32
@@ -517,6 +519,106 @@ static void kiln_run_puts_the_proxy_in_the_drivers_place(void **state)
 	place_free(&place);
 }
 
+/* ---- kiln doctor ---------------------------------------------------------------------- */
+
+struct complaint {
+	const char *name;
+	const char *settings; /* "@" is the stand-in, "#" the proxy */
+	const char *check;
+	const char *result;
+	const char *words;
+};
+
+static const struct complaint complaints[] = {
+	{ "the loader can be given drivers", "KILN_ZE_DRIVER=@", "ze loader",
+	  "ok", "libze_loader.so.1, version 1." },
+	{ "the driver that is set, and by whom", "KILN_ZE_DRIVER=@",
+	  "ze driver", "note", "libkiln-test-ze.so (from: environment)" },
+	{ "a program gets the proxy", "KILN_ZE_DRIVER=@", "ze program", "ok",
+	  "devices: 3 (Stand-in A)" },
+	{ "it is in a list already", "KILN_ZE_DRIVER=@ ZE_ENABLE_ALT_DRIVERS=#",
+	  "ze program", "ok", "devices: 3 (Stand-in A)" },
+	{ "a driver that is not there", "KILN_ZE_DRIVER=libnothing.so",
+	  "ze driver", "bad", "libnothing.so, which is not to be found" },
+	{ "a driver that is not in the list",
+	  "KILN_ZE_DRIVER=@ ZE_ENABLE_ALT_DRIVERS=libm.so.6", "ze driver",
+	  "bad", "not in ZE_ENABLE_ALT_DRIVERS" },
+	{ "a list without one that is known", "ZE_ENABLE_ALT_DRIVERS=libm.so.6",
+	  "ze driver", "note", "none of these" },
+	{ "what is no driver", "KILN_ZE_DRIVER=libm.so.6", "ze program", "note",
+	  "finds no device" },
+};
+
+static char *with_paths(const char *settings)
+{
+	struct ki_bytes text;
+	size_t size;
+
+	ki_bytes_init(&text);
+	for (; *settings; settings++) {
+		if (*settings == '@')
+			ki_bytes_add_string(&text, stand_in);
+		else if (*settings == '#')
+			ki_bytes_add_string(&text, ours);
+		else
+			ki_bytes_add_u8(&text, (uint8_t)*settings);
+	}
+	ki_bytes_add_u8(&text, '\0');
+	return (char *)ki_bytes_take(&text, &size);
+}
+
+static json_t *ask_doctor(const char *directory, const char *settings)
+{
+	char *set = with_paths(settings), *command;
+	json_t *json;
+	FILE *pipe;
+
+	assert_true(
+		asprintf(&command,
+			 "env -u ZE_ENABLE_ALT_DRIVERS -u KILN_ZE_DRIVER "
+			 "OCL_ICD_VENDORS=/nowhere KILN_DIR=%s %s %s doctor "
+			 "--json",
+			 directory, set, tool) > 0);
+	pipe = popen(command, "r");
+	assert_non_null(pipe);
+	json = json_loadf(pipe, 0, NULL);
+	pclose(pipe);
+	free(command);
+	free(set);
+	return json;
+}
+
+static const char *text_of(const json_t *check, const char *name)
+{
+	return json_string_value(json_object_get(check, name));
+}
+
+static void kiln_doctor_says_what_programs_get(void **state)
+{
+	char *directory = harness_directory();
+	const struct complaint *row;
+	json_t *json, *check;
+	size_t i, j;
+	int found;
+
+	for (i = 0; i < sizeof(complaints) / sizeof(complaints[0]); i++) {
+		row = &complaints[i];
+		print_message("# %s\n", row->name);
+		json = ask_doctor(directory, row->settings);
+		assert_non_null(json);
+		found = 0;
+		json_array_foreach(json_object_get(json, "checks"), j, check)
+			found |=
+			!strcmp(text_of(check, "name"), row->check) &&
+			!strcmp(text_of(check, "result"), row->result) &&
+			strstr(text_of(check, "words"), row->words);
+		assert_true(found);
+		json_decref(json);
+	}
+	harness_remove(directory);
+	free(directory);
+}
+
 /* ---- Without a driver --------------------------------------------------------------- */
 
 static void a_driver_that_is_not_there_is_as_if_it_were_not_named(void **state)
@@ -553,6 +655,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(no_descriptor_thread_or_signal_is_left),
 		cmocka_unit_test(an_entry_is_the_drivers_binary_with_its_log),
 		cmocka_unit_test(kiln_run_puts_the_proxy_in_the_drivers_place),
+		cmocka_unit_test(kiln_doctor_says_what_programs_get),
 		cmocka_unit_test(
 			a_driver_that_is_not_there_is_as_if_it_were_not_named),
 	};
