@@ -148,6 +148,10 @@ struct kiln_verify_report {
 	/* Whole, but led to no more: replaced, removed or crowded out. */
 	uint64_t n_dead;
 	uint64_t bytes_dead;
+	/* Somebody else's, which nobody has a checksum of: not empty, and not
+	   cut short if their form tells.  Else they are among the damaged. */
+	uint64_t n_foreign;
+	uint64_t bytes_foreign;
 	/* The store's own account, before it was put right, and what is true.
 	   0 unless it was asked for, by either flag. */
 	uint64_t n_noted;
@@ -213,6 +217,7 @@ struct kiln_store_info {
 	uint64_t format_version;
 	uint64_t user_version;
 	uint64_t n_entries;  /* estimated */
+	uint64_t n_foreign;  /* of them: somebody else's */
 	uint64_t bytes;	     /* of all files, as the bound counts */
 	uint64_t bytes_max;  /* 0: no bound */
 	uint64_t bytes_live; /* of entries that can be found, about */

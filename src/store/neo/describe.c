@@ -178,9 +178,10 @@ out:
 
 /* ---- Patch tokens -------------------------------------------------------------------- */
 
-#define TOKENS_MAGIC  0x494e5443u /* "CTNI" */
-#define TOKENS_HEADER 28u
-#define TOKENS_KERNEL 40u
+#define TOKENS_MAGIC   0x494e5443u /* "CTNI" */
+#define TOKENS_VERSION 1081u
+#define TOKENS_HEADER  28u
+#define TOKENS_KERNEL  40u
 
 static void describe_tokens(const struct view *view,
 			    struct kiln_neo_description *description)
@@ -195,6 +196,8 @@ static void describe_tokens(const struct view *view,
 		return;
 	}
 	set_device(description, cores, "core", ki_get_u32(header + 8));
+	if (ki_get_u32(header + 4) != TOKENS_VERSION)
+		return;
 	n = ki_get_u32(header + 16);
 	at += ki_get_u32(header + 24);
 	for (uint32_t i = 0; i < n && i < KERNELS_MAX; i++) {

@@ -227,13 +227,25 @@ static const char *front_of(const char *name)
 	return strcmp(dot, KILN_NEO_OCLOC) ? "opencl" : "ocloc";
 }
 
-static enum kiln_status make_record(const char *name, struct kiln_entry *entry)
+enum kiln_status ki_neo_foreign_key(const char *name, struct kiln_key **out_key)
 {
 	struct kiln_key *key = kiln_key_new();
 	enum kiln_status status;
 
 	kiln_key_add_local(key, label, name, strlen(name));
 	status = kiln_key_finish(key);
+	if (status)
+		kiln_key_free(key);
+	else
+		*out_key = key;
+	return status;
+}
+
+static enum kiln_status make_record(const char *name, struct kiln_entry *entry)
+{
+	struct kiln_key *key = NULL;
+	enum kiln_status status = ki_neo_foreign_key(name, &key);
+
 	if (!status) {
 		memcpy(entry->digest, key->digest, KILN_DIGEST_BYTES);
 		status = kiln_blob_copy(key->record.data, key->record.size,

@@ -377,6 +377,66 @@ static void no_key_removes_what_is_not_a_drivers_entry(void **state)
 	free(place);
 }
 
+/* ---- Verify, and the whole ------------------------------------------------------------------ */
+
+static void verify_finds_only_what_a_drivers_entry_says_of_itself(void **state)
+{
+	static const char cut[] = "\177ELF\2\1\1";
+
+	for (int i = 0; i < 2; i++) {
+		char *directory = harness_directory(), *whole, *half, *empty;
+		struct kiln_tier *tier =
+			open_with(&ki_sys_posix, directory, 0, 0, layouts[i]);
+		struct kiln_verify_report report;
+		struct kiln_store_info info;
+		struct listing listing;
+		char names[3][64];
+
+		assert_int_equal(put(tier, 1, 100), KILN_OK);
+		whole = plant_in(directory, i, FLAT, 3000, 5, names[0]);
+		half = plant_in(directory, i, OTHER, 1, 5, names[1]);
+		harness_write(half, cut, sizeof(cut));
+		empty = plant_in(directory, i, "ffffffffffffffff.cl_cache", 0,
+				 5, names[2]);
+		assert_int_equal(
+			tier->ops->verify(tier, 0, NULL, NULL, &report),
+			KILN_OK);
+		assert_int_equal(report.n_entries, 1);
+		assert_int_equal(report.n_foreign, 1);
+		assert_int_equal(report.bytes_foreign, 3000);
+		assert_int_equal(report.n_damaged, 2);
+		assert_int_equal(report.n_repaired, 0);
+		assert_int_equal(report.n_named, 2);
+		list(tier, &listing);
+		for (unsigned n = 0; n < 2; n++)
+			assert_memory_equal(
+				report.named[n].digest,
+				named(&listing, report.named[n].file)->digest,
+				KILN_DIGEST_BYTES);
+		forget(&listing);
+		assert_int_equal(tier->ops->info(tier, &info), KILN_OK);
+		assert_int_equal(info.n_entries, 4);
+		assert_int_equal(info.n_foreign, 3);
+		assert_int_equal(tier->ops->verify(tier, KILN_VERIFY_REPAIR,
+						   NULL, NULL, &report),
+				 KILN_OK);
+		assert_int_equal(report.n_repaired, 2);
+		assert_true(exists(whole));
+		assert_false(exists(half) || exists(empty));
+		assert_int_equal(sum_of(directory), 3100);
+		assert_int_equal(tier->ops->wipe(tier), KILN_OK);
+		assert_false(exists(whole));
+		assert_int_equal(sum_of(directory), 0);
+		assert_int_equal(tier->ops->info(tier, &info), KILN_OK);
+		assert_int_equal(info.n_entries, 0);
+		tier->ops->close(tier);
+		free(empty);
+		free(half);
+		free(whole);
+		free(directory);
+	}
+}
+
 /* ---- Directories that drivers wrote --------------------------------------------------------- */
 
 static const struct real {
@@ -417,6 +477,7 @@ static void what_drivers_wrote_is_looked_at_and_left_alone(void **state)
 			tier->ops->verify(tier, 0, NULL, NULL, &report),
 			KILN_OK);
 		assert_int_equal(report.n_damaged, 0);
+		assert_int_equal(report.n_foreign, reals[i].n);
 		assert_int_equal(bytes_of(tier), reals[i].bytes);
 		list(tier, &listing);
 		assert_int_equal(listing.n, reals[i].n);
@@ -440,6 +501,8 @@ int main(void)
 		cmocka_unit_test(a_drivers_entry_is_nobodys_value),
 		cmocka_unit_test(a_drivers_entry_is_removed_on_request),
 		cmocka_unit_test(no_key_removes_what_is_not_a_drivers_entry),
+		cmocka_unit_test(
+			verify_finds_only_what_a_drivers_entry_says_of_itself),
 		cmocka_unit_test(
 			what_drivers_wrote_is_looked_at_and_left_alone),
 	};

@@ -277,6 +277,9 @@ void ki_neo_drop_unusable(struct ki_neo *neo, const struct kiln_key *key);
    value is ever handed out for.  Whether this is such a key, and of what. */
 int ki_neo_is_foreign_key(const struct ki_neo *neo, const struct kiln_key *key,
 			  char out_name[KI_RECORDS_NAME_MAX + 1]);
+/* The other way round.  NO_MEMORY. */
+enum kiln_status ki_neo_foreign_key(const char *name,
+				    struct kiln_key **out_key);
 /* Whether it is there and not kiln's. */
 int ki_neo_is_foreign(const struct ki_neo *neo, const char *name,
 		      struct ki_file_info *out_info);

@@ -24,32 +24,33 @@ struct verification {
 	struct kiln_verify_report report;
 };
 
-static void name_damaged(const struct ki_record_found *found,
-			 struct kiln_verify_report *report)
+static void step(struct verification *verification, uint64_t bytes)
 {
-	struct kiln_damaged *named;
-
-	if (report->n_named == KILN_DAMAGED_MAX)
-		return;
-	named = &report->named[report->n_named++];
-	named->has_digest = 1;
-	memcpy(named->digest, found->digest, sizeof(named->digest));
-	snprintf(named->file, sizeof(named->file), "%.95s", found->name);
+	verification->done += bytes;
+	if (verification->done > verification->total)
+		verification->total = verification->done;
+	if (verification->progress)
+		verification->progress(verification->arg, verification->done,
+				       verification->total);
 }
 
-static void repair(struct verification *verification,
-		   const struct kiln_blob *record)
+/* Name it; remove it if that is wanted and `is_sure`. */
+static void note_damaged(struct verification *verification, const char *name,
+			 const struct kiln_key *key, int is_sure)
 {
-	struct kiln_key *key;
+	struct kiln_verify_report *report = &verification->report;
+	struct kiln_damaged *named;
 
-	if (kiln_key_from_record(kiln_blob_data(record), kiln_blob_size(record),
-				 &key))
-		return;
-	if (!ki_neo_remove(&verification->neo->tier, key)) {
-		verification->report.n_repaired++;
-		verification->report.n_dropped++;
+	report->n_damaged++;
+	if (report->n_named < KILN_DAMAGED_MAX) {
+		named = &report->named[report->n_named++];
+		named->has_digest = 1;
+		memcpy(named->digest, key->digest, sizeof(named->digest));
+		snprintf(named->file, sizeof(named->file), "%.95s", name);
 	}
-	kiln_key_free(key);
+	if (verification->repair && is_sure &&
+	    !ki_neo_remove(&verification->neo->tier, key))
+		report->n_repaired++;
 }
 
 static enum kiln_status verify_entry(struct verification *verification,
@@ -58,6 +59,7 @@ static enum kiln_status verify_entry(struct verification *verification,
 {
 	struct kiln_verify_report *report = &verification->report;
 	struct kiln_blob *value = NULL;
+	struct kiln_key *key;
 	struct ki_file_info info;
 	enum ki_neo_state state;
 	enum kiln_status status =
@@ -71,23 +73,23 @@ static enum kiln_status verify_entry(struct verification *verification,
 		report->bytes += found->file_size + found->bytes;
 	} else if (status == KILN_MISS) {
 		report->n_gone++;
-	} else {
-		report->n_damaged++;
-		name_damaged(found, report);
-		if (verification->repair && status == KILN_E_FORMAT)
-			repair(verification, record);
+	} else if (!kiln_key_from_record(kiln_blob_data(record),
+					 kiln_blob_size(record), &key)) {
+		note_damaged(verification, found->name, key,
+			     status == KILN_E_FORMAT);
+		kiln_key_free(key);
 	}
+	step(verification, found->file_size);
 	return KILN_OK;
 }
 
-static enum kiln_status verify_all(struct verification *verification)
+static enum kiln_status verify_own(struct verification *verification)
 {
 	struct ki_neo *neo = verification->neo;
 	struct ki_record_found found;
 	enum kiln_status status;
 	uint64_t serial = 0;
 
-	verification->total = ki_records_totals(neo->records).bytes_files;
 	for (;;) {
 		struct kiln_blob *record = NULL;
 
@@ -99,15 +101,57 @@ static enum kiln_status verify_all(struct verification *verification)
 		kiln_blob_unref(record);
 		if (status)
 			break;
-		verification->done += found.file_size;
-		if (verification->done > verification->total)
-			verification->total = verification->done;
-		if (verification->progress)
-			verification->progress(verification->arg,
-					       verification->done,
-					       verification->total);
 	}
 	return status == KILN_END ? KILN_OK : status;
+}
+
+/* Only what its own form says can be wrong with it. */
+static enum kiln_status verify_foreign(struct verification *verification,
+				       const char *name)
+{
+	struct ki_neo *neo = verification->neo;
+	struct kiln_verify_report *report = &verification->report;
+	struct kiln_neo_description is;
+	struct kiln_key *key;
+	struct ki_file_info info;
+	enum kiln_status status;
+	char path[KI_PATH_MAX];
+
+	if (ki_neo_path(neo, name, path) ||
+	    !ki_neo_is_foreign(neo, name, &info))
+		return KILN_OK;
+	status = ki_neo_describe(neo->sys, path, &is);
+	step(verification, info.size);
+	if (status == KILN_MISS)
+		return KILN_OK;
+	if (!status && is.form != KILN_NEO_EMPTY && !is.is_cut) {
+		report->n_foreign++;
+		report->bytes_foreign += info.size;
+		return KILN_OK;
+	}
+	if (ki_neo_foreign_key(name, &key))
+		return KILN_E_NO_MEMORY;
+	note_damaged(verification, name, key, !status);
+	kiln_key_free(key);
+	return KILN_OK;
+}
+
+static enum kiln_status verify_all(struct verification *verification)
+{
+	struct ki_neo_plan plan = { .n = 0 };
+	int err = ki_neo_plan_all(verification->neo, &plan);
+	enum kiln_status status = ki_status_from_errno(err);
+
+	for (size_t i = 0; i < plan.n; i++)
+		verification->total += plan.files[i].size;
+	if (!status)
+		status = verify_own(verification);
+	for (size_t i = 0; i < plan.n && !status; i++)
+		status = verify_foreign(verification,
+					(const char *)plan.names.data +
+						plan.files[i].name);
+	ki_neo_plan_end(&plan);
+	return status;
 }
 
 static enum kiln_status count_anew(struct ki_neo *neo,
@@ -232,6 +276,23 @@ enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 
 /* ---- The store as a whole --------------------------------------------------------------------- */
 
+struct count {
+	const struct ki_neo *neo;
+	uint64_t n_foreign;
+};
+
+static int count_foreign(void *arg, const char *name, enum ki_neo_kind kind,
+			 int is_leftover)
+{
+	struct count *count = arg;
+	struct ki_record_found found;
+
+	if (kind != KI_NEO_TEMPORARY &&
+	    ki_records_by_name(count->neo->records, name, &found))
+		count->n_foreign++;
+	return 0;
+}
+
 enum kiln_status ki_neo_info(struct kiln_tier *tier,
 			     struct kiln_store_info *out_info)
 {
@@ -239,6 +300,7 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 	struct ki_neo_account account;
 	struct ki_records_settings settings;
 	struct ki_records_totals totals;
+	struct count count = { .neo = neo };
 	uint64_t total;
 	/* What is evicted here and written there must not count twice. */
 	int is_still = !ki_neo_is_readonly(neo) &&
@@ -251,14 +313,16 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 	settings = ki_records_settings(neo->records);
 	if (is_still)
 		(void)ki_neo_account_end(neo, &account);
+	(void)ki_neo_walk(neo, count_foreign, &count);
 	*out_info = (struct kiln_store_info){
 		.kind = "neo",
 		.format_version = 1,
 		.user_version = settings.user_version,
-		.n_entries = totals.n_living,
+		.n_entries = totals.n_living + count.n_foreign,
+		.n_foreign = count.n_foreign,
 		.bytes = total + totals.bytes,
 		.bytes_max = ki_neo_limit(neo),
-		.bytes_live = totals.bytes_files + totals.bytes_living,
+		.bytes_live = total + totals.bytes_living,
 		.generation = settings.generation,
 	};
 	return KILN_OK;
