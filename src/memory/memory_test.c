@@ -182,12 +182,12 @@ static void a_large_table_keeps_its_bound_and_gives_back(void **state)
 	uint64_t bytes, n_entries, i, held = 0, n_wrong = 0, n_over = 0;
 	size_t idle, n_idle = 0;
 
-	for (i = 0; i < 60000; i++) {
+	for (i = 0; i < 120000; i++) {
 		put(memory, i, i, 8);
+		if (i % 2)
+			assert_int_equal(get(memory, i), i);
 		idle = ki_arena_idle(arena);
 		n_idle += idle > 0;
-		if (i % 64)
-			continue;
 		ki_memory_size(memory, &bytes, &n_entries);
 		n_over += bytes > (uint64_t)16 << 20;
 		n_wrong += idle > n_entries * 16 + KI_PAGES_HUGE;
@@ -196,15 +196,34 @@ static void a_large_table_keeps_its_bound_and_gives_back(void **state)
 	assert_int_equal(n_over, 0);
 	assert_int_equal(n_wrong, 0);
 	ki_memory_size(memory, &bytes, &n_entries);
-	for (i = 0; i < 60000; i++)
+	for (i = 0; i < 120000; i++)
 		held += get(memory, i) == i;
 	assert_int_equal(held, n_entries);
-	ki_memory_trim(memory, 0);
 	ki_memory_trim(memory, 0);
 	assert_int_equal(ki_arena_idle(arena), 0);
 	put(memory, 1, 1, 8);
 	assert_int_equal(ki_arena_idle(arena), 0);
 	assert_int_equal(get(memory, 1), 1);
+	ki_memory_free(memory);
+}
+
+/* Of those that lie in chunks every other goes, so that no chunk does. */
+static void trimming_counts_what_lies_idle(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	const uint64_t n = 2 * KI_ARENA_ENTRIES_MIN;
+	uint64_t bytes, n_entries, bound, i;
+
+	for (i = 0; i < n; i++)
+		put(memory, i, i, 8);
+	for (i = 0; i < n; i += i < KI_ARENA_ENTRIES_MIN ? 1 : 2)
+		assert_int_equal(get(memory, i), i);
+	ki_memory_size(memory, &bytes, &n_entries);
+	bound = bytes / 8 * 7;
+	ki_memory_trim(memory, bound);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_true(ki_arena_idle(&memory->table.arena) > KI_PAGES_HUGE / 4);
+	assert_in_range(bytes, bound - 1000, bound);
 	ki_memory_free(memory);
 }
 
@@ -1285,6 +1304,7 @@ int main(void)
 		cmocka_unit_test(equal_digests_never_mix_values_up),
 		cmocka_unit_test(bounds_are_never_exceeded),
 		cmocka_unit_test(a_large_table_keeps_its_bound_and_gives_back),
+		cmocka_unit_test(trimming_counts_what_lies_idle),
 		cmocka_unit_test(a_value_larger_than_the_bound_is_not_kept),
 		cmocka_unit_test(what_is_used_outlives_what_is_not),
 		cmocka_unit_test(exact_orders_are_exact),

@@ -34,7 +34,8 @@
  * or a quarter of garbage_max, and then what readers were looking at, normally
  * for some nanoseconds.  If it passes garbage_max (a reader is stopped in the
  * middle), look-ups take the mutex instead of a pin, and nothing new is kept
- * until the garbage is gone.
+ * until the garbage is gone.  What lies idle in chunks of the arena is held, and
+ * so are the places of garbage there, which may lie idle next.
  */
 
 #include "memory/table.h"
@@ -109,6 +110,18 @@ enum kiln_status ki_table_get(struct ki_table *table,
 
 /* ---- Garbage --------------------------------------------------------------- */
 
+static size_t place_size(uint64_t record_size)
+{
+	return (offsetof(struct ki_table_entry, record) + record_size +
+		KI_ARENA_STEP - 1) /
+	       KI_ARENA_STEP * KI_ARENA_STEP;
+}
+
+static size_t arena_place(const struct ki_table_entry *entry)
+{
+	return entry->is_in_arena ? place_size(entry->record_size) : 0;
+}
+
 /* What nobody can find any more. */
 static void discard_locked(struct ki_table *table,
 			   struct ki_table_garbage *garbage)
@@ -116,8 +129,10 @@ static void discard_locked(struct ki_table *table,
 	garbage->next = table->waiting;
 	table->waiting = garbage;
 	table->n_waiting++;
-	if (garbage->entry)
+	if (garbage->entry) {
 		table->garbage_bytes += garbage->entry->bytes;
+		table->garbage_places += arena_place(garbage->entry);
+	}
 }
 
 static void let_go_locked(struct ki_table *table)
@@ -156,8 +171,10 @@ static struct ki_table_garbage *collect_locked(struct ki_table *table,
 		return NULL;
 	passed = ki_slots_passed();
 	while (*end && (*end)->tag < passed) {
-		if ((*end)->entry)
+		if ((*end)->entry) {
 			table->garbage_bytes -= (*end)->entry->bytes;
+			table->garbage_places -= arena_place((*end)->entry);
+		}
 		end = &(*end)->next;
 	}
 	table->garbage = *end;
@@ -304,18 +321,24 @@ static struct ki_table_entry *victim_locked(struct ki_table *table,
 	}
 }
 
+/* What counts: all that is kept, what lies idle beside it, and what will. */
+static uint64_t held_locked(struct ki_table *table)
+{
+	return table->bytes + ki_arena_idle(&table->arena) +
+	       table->garbage_places;
+}
+
 /* Make room for one of `bytes`, which takes the place of `old` (or NULL). */
 static void make_room_locked(struct ki_table *table, uint64_t bytes,
 			     const struct ki_table_entry *old)
 {
 	uint64_t n_old = old ? 1 : 0;
-	uint64_t old_bytes = old ? old->bytes : 0;
 
-	bytes += ki_arena_idle(&table->arena);
-
+	if (old)
+		bytes += arena_place(old) - old->bytes;
 	while (table->n_entries > n_old &&
 	       ((table->bytes_max &&
-		 table->bytes - old_bytes + bytes > table->bytes_max) ||
+		 held_locked(table) + bytes > table->bytes_max) ||
 		(table->entries_max &&
 		 table->n_entries - n_old + 1 > table->entries_max)))
 		drop_locked(table, victim_locked(table, old));
@@ -406,9 +429,7 @@ static struct ki_table_entry *new_entry(struct ki_table *table,
 					const struct kiln_key *key,
 					struct kiln_blob *blob)
 {
-	size_t size = (offsetof(struct ki_table_entry, record) +
-		       key->record.size + KI_ARENA_STEP - 1) /
-		      KI_ARENA_STEP * KI_ARENA_STEP;
+	size_t size = place_size(key->record.size);
 	struct ki_table_entry *entry = ki_arena_take(
 		&table->arena, size, atomic_load(&table->n_entries));
 	int is_in_arena = entry != NULL;
@@ -577,17 +598,29 @@ void ki_table_wipe(struct ki_table *table)
 	ki_table_sweep(table, keep_none, NULL);
 }
 
-void ki_table_trim(struct ki_table *table, uint64_t bytes)
+/* The places of what goes lie idle where their chunk stays, which is known when
+   they are free: then more has to go.  0: it was enough. */
+static int trim_once(struct ki_table *table, uint64_t bytes)
 {
 	struct ki_table_garbage *garbage;
+	uint64_t n_dropped = 0;
 
 	ki_mutex_lock(&table->mutex);
 	while (table->n_entries &&
-	       table->bytes + ki_arena_idle(&table->arena) > bytes)
+	       table->bytes + ki_arena_idle(&table->arena) > bytes) {
 		drop_locked(table, victim_locked(table, NULL));
+		n_dropped++;
+	}
 	garbage = collect_locked(table, 0);
 	ki_mutex_unlock(&table->mutex);
 	free_garbage(table, garbage);
+	return n_dropped != 0;
+}
+
+void ki_table_trim(struct ki_table *table, uint64_t bytes)
+{
+	while (trim_once(table, bytes))
+		;
 }
 
 void ki_table_size(struct ki_table *table, uint64_t *out_bytes,
