@@ -275,6 +275,7 @@ static void native(void)
 	free(binary.data);
 }
 
+/* Alone, before one that is known, and behind it. */
 static void unknown(void)
 {
 	struct {
@@ -282,9 +283,58 @@ static void unknown(void)
 		const void *next;
 	} extension = { 0x7ffffff0, NULL };
 	ze_module_desc_t desc = desc_of(&plain);
+	const uint8_t *modules[] = { plain.data };
+	ze_module_program_exp_desc_t several = {
+		.stype = ZE_STRUCTURE_TYPE_MODULE_PROGRAM_EXP_DESC,
+		.count = 1,
+		.inputSizes = &plain.size,
+		.pInputModules = modules,
+	};
 
 	desc.pNext = &extension;
 	create("unknown extension", &desc);
+	extension.next = &several;
+	create("before a known one", &desc);
+	extension.next = NULL;
+	several.pNext = &extension;
+	desc.pNext = &several;
+	create("behind a known one", &desc);
+}
+
+/* What a program asks of modules, and what linking says of them. */
+static void ask(void)
+{
+	ze_module_build_log_handle_t log = NULL, link_log = NULL;
+	ze_module_desc_t descs[] = { desc_of(&plain), desc_of(&special) };
+	ze_module_properties_t properties = {
+		.stype = ZE_STRUCTURE_TYPE_MODULE_PROPERTIES,
+	};
+	ze_module_handle_t modules[2] = { NULL, NULL };
+	const char *names[2];
+	uint32_t n = 2, i;
+
+	for (i = 0; i < 2; i++) {
+		if (zeModuleCreate(context, devices[0], &descs[i], &modules[i],
+				   i ? NULL : &log))
+			abort();
+		fprintf(out, "asked: %x",
+			zeModuleGetKernelNames(modules[i], &n, names));
+		fprintf(out, " %u %s %s", n, names[0], names[1]);
+		fprintf(out, " %x",
+			zeModuleGetProperties(modules[i], &properties));
+		fprintf(out, " %x\n", properties.flags);
+	}
+	fprintf(out, "linked: %x\n",
+		zeModuleDynamicLink(2, modules, &link_log));
+	tell_log(link_log);
+	tell_log(log);
+	fprintf(out, "again: %x\n", zeModuleDynamicLink(1, modules, NULL));
+	for (i = 0; i < 2; i++) {
+		tell_binary(modules[i]);
+		(void)zeModuleDestroy(modules[i]);
+	}
+	(void)zeModuleBuildLogDestroy(log);
+	(void)zeModuleBuildLogDestroy(link_log);
 }
 
 static void each_device(void)
@@ -294,6 +344,21 @@ static void each_device(void)
 
 	for (i = 0; i < 3; i++)
 		create_on(devices[i], "device", &desc);
+}
+
+/* A part of a part of the second device. */
+static void part(void)
+{
+	ze_device_handle_t device = devices[1];
+	ze_module_desc_t desc = desc_of(&plain);
+	uint32_t n = 1;
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (zeDeviceGetSubDevices(device, &n, &device) || !n)
+			abort();
+	create_on(devices[1], "device", &desc);
+	create_on(device, "its part", &desc);
 }
 
 static void wrong(void)
@@ -557,7 +622,9 @@ static const struct {
 	{ "garbage", garbage },
 	{ "native", native },
 	{ "unknown", unknown },
+	{ "ask", ask },
 	{ "each-device", each_device },
+	{ "part", part },
 	{ "wrong", wrong },
 	{ "without-log", without_log },
 	{ "destroy-at-once", destroy_at_once },

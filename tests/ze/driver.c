@@ -27,8 +27,12 @@ static struct _ze_device_handle_t devices[] = {
 	{ "Stand-in B", "skl", 0x1912, 0x02400009 },
 	/* As A in all but its UUID. */
 	{ "Stand-in A", "tgllp", 0x9a49, 0x03000000 },
+	/* A part of B, and a part of that. */
+	{ "Stand-in B", "skl", 0x1912, 0x02400009 },
+	{ "Stand-in B", "skl", 0x1912, 0x02400009 },
 };
-#define N_DEVICES (sizeof(devices) / sizeof(devices[0]))
+#define N_DEVICES 3
+#define N_ALL	  (sizeof(devices) / sizeof(devices[0]))
 
 void note(const char *what, size_t size)
 {
@@ -45,8 +49,7 @@ void note(const char *what, size_t size)
 
 const struct _ze_device_handle_t *device_of(ze_device_handle_t device)
 {
-	return device >= devices && device < devices + N_DEVICES ? device
-								 : NULL;
+	return device >= devices && device < devices + N_ALL ? device : NULL;
 }
 
 /* ---- The driver -------------------------------------------------------------- */
@@ -111,7 +114,13 @@ static ze_result_t device_get(ze_driver_handle_t handle, uint32_t *n,
 static ze_result_t device_parts(ze_device_handle_t handle, uint32_t *n,
 				ze_device_handle_t *found)
 {
-	*n = 0;
+	struct _ze_device_handle_t *part = handle == &devices[1]   ? &devices[3]
+					   : handle == &devices[3] ? &devices[4]
+								   : NULL;
+
+	if (found && part && *n)
+		found[0] = part;
+	*n = part != NULL;
 	return ZE_RESULT_SUCCESS;
 }
 

@@ -44,6 +44,8 @@ struct asked {
 	unsigned n_spirv;
 	unsigned n_native;
 	unsigned n_fetch;
+	unsigned n_chain; /* structures of extensions */
+	unsigned n_flags; /* modules that have some */
 };
 
 static struct place place_in(const char *scheme)
@@ -205,6 +207,8 @@ static char *run(const struct place *place, const char *driver,
 		out_asked->n_spirv += !strncmp(line, "spirv", 5);
 		out_asked->n_native += !strncmp(line, "native", 6);
 		out_asked->n_fetch += !strncmp(line, "fetch", 5);
+		out_asked->n_chain += !strncmp(line, "chain", 5);
+		out_asked->n_flags += !strncmp(line, "flags", 5);
 	}
 	free(text);
 	return harness_read(place->output, NULL);
@@ -228,8 +232,12 @@ static const struct row rows[] = {
 	{ "several modules at once", "program", 3, 0, 3, NULL },
 	{ "a module that does not compile", "garbage", 0, 1, 0, NULL },
 	{ "what is no SPIR-V", "native", 1, 0, 3, NULL },
-	{ "an extension that nobody knows", "unknown", 0, 1, 0, NULL },
+	{ "an extension that nobody knows", "unknown", 0, 3, 0, NULL },
+	{ "names, properties, and what is linked", "ask", 2, 0, 2, NULL },
 	{ "three devices, two of them alike", "each-device", 2, 0, 3, NULL },
+	{ "a part of a device", "part", 1, 0, 2, NULL },
+	{ "a driver that hands out no binary", "one one", 0, 2, 0,
+	  "KILN_TEST_ZE_NO_BINARY=1" },
 	{ "wrong arguments", "wrong", 0, 0, 0, NULL },
 	{ "with and without a log", "without-log", 1, 0, 2, NULL },
 	{ "destroyed at once", "destroy-at-once", 1, 0, 1, NULL },
@@ -238,8 +246,8 @@ static const struct row rows[] = {
 	{ "a forked child", "forked", 1, 1, 1, NULL },
 	{ "all in one program",
 	  "one flags constants garbage native unknown each-device wrong "
-	  "without-log threads program",
-	  11, 3, 21, NULL },
+	  "without-log threads ask part program",
+	  11, 5, 25, NULL },
 	{ "compiled in earnest", "one constants program", 7, 1, 7, "REALLY=1" },
 };
 
@@ -247,11 +255,14 @@ static void check_row(const struct row *row, const char *scheme)
 {
 	struct place place = place_in(scheme);
 	char *native, *cold, *warm;
-	struct asked asked;
+	struct asked asked, natively;
 
-	native = run(&place, stand_in, row->settings, row->scripts, 0, &asked);
+	native = run(&place, stand_in, row->settings, row->scripts, 0,
+		     &natively);
 	cold = run(&place, ours, row->settings, row->scripts, row->n_entries,
 		   &asked);
+	assert_int_equal(asked.n_chain, natively.n_chain);
+	assert_int_equal(asked.n_flags, natively.n_flags);
 	assert_int_equal(count_entries(&place), row->n_entries);
 	warm = run(&place, ours, row->settings, row->scripts, 0, &asked);
 	assert_non_null(native);
@@ -259,6 +270,8 @@ static void check_row(const struct row *row, const char *scheme)
 	assert_string_equal(warm, native);
 	assert_int_equal(asked.n_spirv, row->n_spirv);
 	assert_int_equal(asked.n_native, row->n_native);
+	/* A binary of several modules has the flags of all. */
+	assert_true(asked.n_flags >= natively.n_flags);
 	free(native);
 	free(cold);
 	free(warm);

@@ -19,6 +19,7 @@ enum { SPIRV_MAGIC = 0x07230203, OP_SPEC_CONSTANT = 50, OP_DECORATE = 71 };
 
 struct _ze_module_handle_t {
 	struct bytes binary;
+	char names[2][32];
 };
 struct _ze_module_build_log_handle_t {
 	struct bytes text;
@@ -138,6 +139,22 @@ static ze_result_t from_native(const struct _ze_device_handle_t *device,
 	return ZE_RESULT_SUCCESS;
 }
 
+struct link {
+	ze_structure_type_t stype;
+	const struct link *next;
+};
+
+/* What a driver sees besides the code. */
+static void note_request(const ze_module_desc_t *desc)
+{
+	const struct link *link;
+
+	for (link = desc->pNext; link; link = link->next)
+		note("chain", link->stype);
+	if (desc->pBuildFlags && *desc->pBuildFlags)
+		note("flags", strlen(desc->pBuildFlags));
+}
+
 /* The log is made in all cases, as NEO does. */
 static ze_result_t create(ze_context_handle_t context,
 			  ze_device_handle_t handle,
@@ -155,6 +172,7 @@ static ze_result_t create(ze_context_handle_t context,
 		return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
 	if (!desc->pInputModule && !desc->pNext)
 		return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+	note_request(desc);
 	result = desc->format == ZE_MODULE_FORMAT_NATIVE
 			 ? from_native(device, desc, &binary)
 			 : from_spirv(device, desc, &binary, &log);
@@ -195,11 +213,72 @@ static ze_result_t get_binary(ze_module_handle_t module, size_t *size,
 	return ZE_RESULT_SUCCESS;
 }
 
+/* ---- What is asked of modules ---------------------------------------------------- */
+
+static uint32_t sum_of(const struct bytes *binary)
+{
+	uint32_t sum = 2166136261u;
+	size_t i;
+
+	for (i = 0; i < binary->size; i++)
+		sum = (sum ^ binary->data[i]) * 16777619u;
+	return sum;
+}
+
+/* Two, told from the code. */
+static ze_result_t kernel_names(ze_module_handle_t module, uint32_t *n,
+				const char **names)
+{
+	if (names && *n >= 2) {
+		snprintf(module->names[0], sizeof(module->names[0]), "add_%x",
+			 sum_of(&module->binary));
+		snprintf(module->names[1], sizeof(module->names[1]), "sub_%zu",
+			 module->binary.size);
+		names[0] = module->names[0];
+		names[1] = module->names[1];
+	}
+	*n = 2;
+	return ZE_RESULT_SUCCESS;
+}
+
+static ze_result_t properties(ze_module_handle_t module,
+			      ze_module_properties_t *out)
+{
+	out->flags = sum_of(&module->binary) & 1;
+	return ZE_RESULT_SUCCESS;
+}
+
+/* Its log names what was linked; from then on a module's binary is another. */
+static ze_result_t dynamic_link(uint32_t n, ze_module_handle_t *modules,
+				ze_module_build_log_handle_t *out_log)
+{
+	struct bytes log = { 0 };
+	char line[64];
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		snprintf(line, sizeof(line), "linked %x\n",
+			 sum_of(&modules[i]->binary));
+		bytes_add(&log, line, strlen(line));
+		bytes_add(&modules[i]->binary, "linked", 6);
+	}
+	if (out_log) {
+		*out_log = calloc(1, sizeof(**out_log));
+		(*out_log)->text = log;
+	} else {
+		free(log.data);
+	}
+	return ZE_RESULT_SUCCESS;
+}
+
 void fill_modules(ze_module_dditable_t *table)
 {
 	table->pfnCreate = create;
 	table->pfnDestroy = destroy;
+	table->pfnDynamicLink = dynamic_link;
 	table->pfnGetNativeBinary = get_binary;
+	table->pfnGetKernelNames = kernel_names;
+	table->pfnGetProperties = properties;
 }
 
 /* ---- Logs ---------------------------------------------------------------------- */

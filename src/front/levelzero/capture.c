@@ -4,16 +4,17 @@
  * From a module that the driver built to an entry, beside the program.
  *
  *	zeModuleCreate returns --> queue --> thread: fetch --> put
- *	zeModuleDestroy            |    ^               |
+ *	zeModuleDestroy,           |    ^               |
+ *	zeModuleDynamicLink        |    |               |
  *	   not yet fetched --------+    | bytes         +-- waits while it fetches
  *	   fetches itself --------------+
  *
  * The binary is the module's, so it is fetched before the module goes: by the
  * thread, which begins at once (NEO keeps the binary, and only copies it), or by
- * who destroys the module or its context.  A fetch of more than 10 ms ends
- * capturing in this process.  The thread has all signals blocked, begins with a
- * build, ends once it has been idle for 100 ms, and no descriptor of its outlives
- * a put.
+ * who links or destroys the module, or destroys its context.  A fetch of more
+ * than 10 ms ends capturing in this process.  The thread has all signals blocked,
+ * begins with a build, ends once it has been idle for 100 ms, and no descriptor
+ * of its outlives a put.
  *
  * Exit begins no fetch; what has been fetched is put, for 50 ms at most.
  */
@@ -342,6 +343,19 @@ ze_result_t ZE_APICALL ki_ze_module_destroy(ze_module_handle_t module)
 	if (module && atomic_load(&n_unfetched))
 		finish(module, NULL);
 	return ki_ze_next.module_destroy(module);
+}
+
+/* What is kept is what the build made, not what linking makes of it. */
+ze_result_t ZE_APICALL ki_ze_module_link(uint32_t n,
+					 ze_module_handle_t *modules,
+					 ze_module_build_log_handle_t *out_log)
+{
+	uint32_t i;
+
+	for (i = 0; modules && i < n; i++)
+		if (modules[i] && atomic_load(&n_unfetched))
+			finish(modules[i], NULL);
+	return ki_ze_next.module_link(n, modules, out_log);
 }
 
 ze_result_t ZE_APICALL ki_ze_context_destroy(ze_context_handle_t context)

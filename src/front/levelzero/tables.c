@@ -112,41 +112,42 @@ struct call {
 	size_t slot; /* both in bytes */
 	size_t next; /* 0 behind the last */
 	entry_fn *own;
+	int is_needed; /* without it nothing is exchanged */
 };
 
 struct table {
 	const char *name;
-	struct call calls[4];
+	struct call calls[5];
 	void (*then)(void); /* or NULL */
 };
 
-#define CALL(type, pointer, next, own)                                         \
+#define CALL(type, pointer, next, own, is_needed)                              \
 	{                                                                      \
 		offsetof(type, pointer), offsetof(struct ki_ze_next, next),    \
-			(entry_fn *)(own)                                      \
+			(entry_fn *)(own), is_needed                           \
 	}
+
+#define MODULE(...)  CALL(ze_module_dditable_t, __VA_ARGS__)
+#define LOG(...)     CALL(ze_module_build_log_dditable_t, __VA_ARGS__)
+#define CONTEXT(...) CALL(ze_context_dditable_t, __VA_ARGS__)
 
 static const struct table modules = {
 	"zeGetModuleProcAddrTable",
-	{ CALL(ze_module_dditable_t, pfnCreate, module_create,
-	       ki_ze_module_create),
-	  CALL(ze_module_dditable_t, pfnDestroy, module_destroy,
-	       ki_ze_module_destroy),
-	  CALL(ze_module_dditable_t, pfnGetNativeBinary, module_binary, NULL) },
+	{ MODULE(pfnCreate, module_create, ki_ze_module_create, 1),
+	  MODULE(pfnDestroy, module_destroy, ki_ze_module_destroy, 1),
+	  MODULE(pfnDynamicLink, module_link, ki_ze_module_link, 0),
+	  MODULE(pfnGetNativeBinary, module_binary, NULL, 0) },
 	ki_ze_identity_tables
 };
 static const struct table logs = {
 	"zeGetModuleBuildLogProcAddrTable",
-	{ CALL(ze_module_build_log_dditable_t, pfnDestroy, log_destroy,
-	       ki_ze_log_destroy),
-	  CALL(ze_module_build_log_dditable_t, pfnGetString, log_string,
-	       ki_ze_log_string) },
+	{ LOG(pfnDestroy, log_destroy, ki_ze_log_destroy, 1),
+	  LOG(pfnGetString, log_string, ki_ze_log_string, 1) },
 	NULL
 };
 static const struct table contexts = { "zeGetContextProcAddrTable",
-				       { CALL(ze_context_dditable_t, pfnDestroy,
-					      context_destroy,
-					      ki_ze_context_destroy) },
+				       { CONTEXT(pfnDestroy, context_destroy,
+						 ki_ze_context_destroy, 1) },
 				       NULL };
 
 static entry_fn *read_slot(const void *table, const struct call *call)
@@ -157,16 +158,18 @@ static entry_fn *read_slot(const void *table, const struct call *call)
 	return found;
 }
 
-/* Whether the driver has filled in all that is to be replaced: none of it may
-   be missing, or be ours from an earlier call. */
+/* Whether the driver has filled in what is needed, and not left what is ours
+   from an earlier call. */
 static int is_filled(const struct table *which, const void *table)
 {
 	const struct call *call;
+	entry_fn *found;
 
-	for (call = which->calls; call->next; call++)
-		if (call->own && (!read_slot(table, call) ||
-				  read_slot(table, call) == call->own))
+	for (call = which->calls; call->next; call++) {
+		found = read_slot(table, call);
+		if (found ? found == call->own : call->is_needed)
 			return 0;
+	}
 	return 1;
 }
 
@@ -175,7 +178,7 @@ static void exchange(const struct call *call, void *table)
 	entry_fn *found = read_slot(table, call);
 
 	memcpy((char *)&ki_ze_next + call->next, &found, sizeof(found));
-	if (call->own)
+	if (call->own && found)
 		memcpy((char *)table + call->slot, &call->own, sizeof(found));
 }
 

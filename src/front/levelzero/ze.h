@@ -28,6 +28,7 @@ struct ki_ze_next {
 	ze_api_version_t version; /* that the loader asks for */
 	ze_pfnModuleCreate_t module_create;
 	ze_pfnModuleDestroy_t module_destroy;
+	ze_pfnModuleDynamicLink_t module_link;
 	ze_pfnModuleGetNativeBinary_t module_binary;
 	ze_pfnModuleBuildLogDestroy_t log_destroy;
 	ze_pfnModuleBuildLogGetString_t log_string;
@@ -168,7 +169,7 @@ int ki_ze_captures(const struct ki_guest *guest);
 
 /*
  * A module that the driver has just built: its binary is fetched and put soon,
- * before it is destroyed.  Keeps a reference to the key; takes the metadata, and
+ * before it is linked or destroyed.  Keeps a reference to the key; takes the metadata, and
  * the flight, which is over once the entry is there or cannot be.
  */
 void ki_ze_capture(const struct ki_guest *guest, ze_context_handle_t context,
@@ -176,6 +177,9 @@ void ki_ze_capture(const struct ki_guest *guest, ze_context_handle_t context,
 		   struct kiln_metadata *metadata, struct ki_ze_flight *flight);
 
 ze_result_t ZE_APICALL ki_ze_module_destroy(ze_module_handle_t module);
+ze_result_t ZE_APICALL ki_ze_module_link(uint32_t n,
+					 ze_module_handle_t *modules,
+					 ze_module_build_log_handle_t *out_log);
 ze_result_t ZE_APICALL ki_ze_context_destroy(ze_context_handle_t context);
 
 void ki_ze_capture_init(void);
