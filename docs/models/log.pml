@@ -104,6 +104,9 @@ typedef Index {
 	byte tail;	/* the next place; 0: closed */
 	byte min_live;	/* segments before are dead */
 	byte retired;	/* 0, GROWN, WIPED, LOST */
+#ifdef BESIDE
+	byte n_removed;	/* counted before each */
+#endif
 };
 #define GROWN 1
 #define WIPED 2
@@ -145,8 +148,7 @@ bit is_removed = 0;	/* a remove of key 0 is over */
 bit is_buried = 0;	/* it found something */
 #ifdef BESIDE
 byte writer[PLACES];	/* which put wrote it */
-bit is_taken[PUTS + 1];	/* what could be found of this put was removed */
-byte was_put_in[PUTS + 1];	/* the index where it was put last */
+bit is_taken[PUTS + 1];	/* what was there of this put was removed */
 #endif
 byte n_running = 0;
 
@@ -353,13 +355,14 @@ inline evict(ix)
 }
 
 #ifdef BESIDE
-#define NOTE_WRITER(place) writer[place] = rank
-#define NOTE_INDEX	   was_put_in[rank] = ix
-#define IS_TAKEN(w)	   is_taken[writer[ORDER(w)]]
+#define NOTE_WRITER(place)	 writer[place] = rank; NOTE_REMOVED(ix)
+#define NOTE_REMOVED(ix)	 n_removed = indexes[ix].n_removed
+#define MAY_BE_REMOVED(ix)	 (indexes[ix].n_removed != n_removed)
+#define IS_TAKEN(w)		 is_taken[writer[ORDER(w)]]
 #else
-#define NOTE_WRITER(place) skip
-#define NOTE_INDEX	   skip
-#define IS_TAKEN(w)	   (REMOVERS > 0)
+#define NOTE_WRITER(place)	 skip
+#define MAY_BE_REMOVED(ix)	 false
+#define IS_TAKEN(w)		 (REMOVERS > 0)
 #endif
 
 /* Reserve and write; place 0: not now. */
@@ -479,7 +482,8 @@ inline scan(ix, k, place)
 			slot++
 		fi }
 	od;
-	is_out = (own != SLOTS)
+	is_out = (own != SLOTS);
+	out_in = (is_out -> ix + 1 : out_in)
 }
 
 /* What is written is of no use; where a word leads to it, it stays. */
@@ -490,7 +494,7 @@ inline forget(place)
 	:: else -> skip
 	fi;
 	place = 0;
-	published = 0;
+	out_in = 0;
 	is_over = 0
 }
 
@@ -513,10 +517,6 @@ inline publish(ix, k, fresh)
 	:: else -> atomic {
 		swap(ix, own, w, fresh, did);
 		if
-		:: did -> NOTE_INDEX
-		:: else -> skip
-		fi;
-		if
 		:: did && IS_LIVE(ix, w) && !IS_TENTATIVE(w) && k != 0 &&
 		   key_of[PLACE(w)] == 0 -> n_dropped++
 		:: else -> skip
@@ -534,7 +534,9 @@ inline publish(ix, k, fresh)
  *				there before this look began: OK or EXISTS
  *	none			ours goes out; but if it was out before, the
  *				record is written anew, so that no word is ever
- *				the same as one that was there before
+ *				the same as one that was there before, unless
+ *				something was removed since: then it is over, or
+ *				given up if it may not have been out in this index
  */
 inline create(ix, k, place, answer)
 {
@@ -590,15 +592,24 @@ inline create(ix, k, place, answer)
 				seen_word = lowest_word
 			fi
 		:: own == SLOTS && settled == SLOTS && lowest == SLOTS &&
-		   published ->
-			forget(place);
-			answer = AGAIN
+		   out_in != 0 ->
+			if
+			:: MAY_BE_REMOVED(ix) && out_in == ix + 1 ->
+				is_over = 1;
+				answer = OK
+			:: MAY_BE_REMOVED(ix) && out_in != ix + 1 ->
+				place = 0;
+				answer = GIVE_UP
+			:: else ->
+				forget(place);
+				answer = AGAIN
+			fi
 		:: own == SLOTS && settled == SLOTS && lowest == SLOTS &&
-		   !published ->
+		   out_in == 0 ->
 			publish(ix, k, WORD(place, 1));
 			if
 			:: did ->
-				published = 1;
+				out_in = ix + 1;
 				is_out = 1;
 				published_at = own;
 				seen = own;
@@ -618,7 +629,6 @@ inline replace(ix, k, place, answer)
 {
 	answer = 0;
 	looks = 0;
-	was_out = 0;	/* in this index */
 	do
 	:: answer != 0 -> break
 	:: answer == 0 && looks == LOOKS -> answer = GIVE_UP
@@ -633,56 +643,60 @@ inline replace(ix, k, place, answer)
 		:: else -> skip
 		fi;
 		if
-		:: was_out && own == SLOTS -> is_over = 1; answer = OK
-		:: !(was_out && own == SLOTS) && newer != SLOTS ->
-			did = 1;
-			if
-			:: own != SLOTS ->
-				was_out = 1;
-				swap(ix, own, own_word, 0, did)
-			:: else -> skip
-			fi;
-			if
-			:: did ->
-				is_out = 0;
-				forget(place);
-				answer = (IS_REPLACING(newer_word) ->
-					  OK : AGAIN)
-			:: else -> skip
-			fi
-		:: newer == SLOTS && settled == SLOTS &&
-		   (own != SLOTS || (!was_out && is_over)) -> answer = OK
-		:: own == SLOTS && newer == SLOTS && settled == SLOTS &&
-		   !was_out && !is_over ->
-			publish(ix, k, WORD(place, 0));
-			if
-			:: did -> was_out = 1; published = 1; is_out = 1
-			:: else -> skip
-			fi
-		:: !(was_out && own == SLOTS) && newer == SLOTS &&
-		   settled != SLOTS &&
-		   SEGMENT(PLACE(settled_word)) > SEGMENT(place) ->
-			/* It was carried: ours would go before it. */
-			forget(place);
-			answer = AGAIN
-		:: own != SLOTS && newer == SLOTS && settled != SLOTS &&
-		   SEGMENT(PLACE(settled_word)) <= SEGMENT(place) ->
-			was_out = 1;
-			swap(ix, settled, settled_word, 0, did)
-		:: own == SLOTS && !was_out && newer == SLOTS &&
-		   settled != SLOTS &&
-		   SEGMENT(PLACE(settled_word)) <= SEGMENT(place) ->
-			atomic {
-				swap(ix, settled, settled_word, WORD(place, 0),
-				     did);
-				if
-				:: did -> was_out = 1; published = 1;
-					  is_out = 1; is_over = 0; NOTE_INDEX
-				:: else -> skip
-				fi
-			}
+		:: own == SLOTS && out_in == ix + 1 -> is_over = 1; answer = OK
+		:: own == SLOTS && out_in != ix + 1 && out_in != 0 &&
+		   !is_over && MAY_BE_REMOVED(ix) ->
+			place = 0;
+			answer = GIVE_UP
+		:: own == SLOTS && is_over && out_in != ix + 1 &&
+		   newer != SLOTS -> answer = OK
+		:: else -> give_way_or_take(ix, k, place, answer)
 		fi
 	od
+}
+
+inline give_way_or_take(ix, k, place, answer)
+{
+	if
+	:: newer != SLOTS ->
+		did = 1;
+		if
+		:: own != SLOTS -> swap(ix, own, own_word, 0, did)
+		:: else -> skip
+		fi;
+		if
+		:: did ->
+			is_out = 0;
+			forget(place);
+			answer = (IS_REPLACING(newer_word) -> OK : AGAIN)
+		:: else -> skip
+		fi
+	:: newer == SLOTS && settled == SLOTS && (own != SLOTS || is_over) ->
+		answer = OK
+	:: newer == SLOTS && settled == SLOTS && own == SLOTS && !is_over ->
+		publish(ix, k, WORD(place, 0));
+		if
+		:: did -> out_in = ix + 1; is_out = 1
+		:: else -> skip
+		fi
+	:: newer == SLOTS && settled != SLOTS &&
+	   SEGMENT(PLACE(settled_word)) > SEGMENT(place) ->
+		/* It was carried: ours would go before it. */
+		forget(place);
+		answer = AGAIN
+	:: newer == SLOTS && settled != SLOTS && own != SLOTS &&
+	   SEGMENT(PLACE(settled_word)) <= SEGMENT(place) ->
+		swap(ix, settled, settled_word, 0, did)
+	:: newer == SLOTS && settled != SLOTS && own == SLOTS &&
+	   SEGMENT(PLACE(settled_word)) <= SEGMENT(place) ->
+		atomic {
+			swap(ix, settled, settled_word, WORD(place, 0), did);
+			if
+			:: did -> out_in = ix + 1; is_out = 1; is_over = 0
+			:: else -> skip
+			fi
+		}
+	fi
 }
 
 inline wipe_locked(ix)
@@ -719,13 +733,25 @@ inline mend(ix)
 	leave_structure()
 }
 
-/* Its segment was evicted: carried over, or gone with it? */
+/* Its segment was evicted: carried over, or gone with it?  If its word is there
+   it was not taken out before that. */
 inline check_live(ix, k, place, answer)
 {
 	scan(ix, k, place);
 	if
 	:: own != SLOTS -> skip
-	:: else -> forget(place); answer = AGAIN
+	:: else ->
+		atomic {
+			swap(ix, 0, WORD(place, 0), 0, did);
+			if
+			:: did -> skip
+			:: else -> swap(ix, 1, WORD(place, 0), 0, did)
+			fi
+		};
+		if
+		:: did -> forget(place); answer = AGAIN
+		:: else -> is_over = 1
+		fi
 	fi
 }
 
@@ -765,7 +791,7 @@ inline put(k, is_replacing)
 		:: indexes[ix].retired -> mend(ix)
 		:: else ->
 			if
-			:: is_replacing || published -> skip
+			:: is_replacing || out_in != 0 -> skip
 			:: else ->
 				find(ix, k, slot, w, 0);
 				if
@@ -782,7 +808,7 @@ inline put(k, is_replacing)
 			fi;
 			if
 			:: answer != AGAIN -> skip
-			:: answer == AGAIN && (place == 0 || (!published &&
+			:: answer == AGAIN && (place == 0 || (out_in == 0 &&
 			   SEGMENT(place) < indexes[ix].min_live)) ->
 				forget(place)
 			:: else ->
@@ -810,7 +836,7 @@ inline put(k, is_replacing)
 				if
 				:: indexes[ix].retired > GROWN ->
 					place = 0;
-					published = 0
+					out_in = 0
 				:: else -> skip
 				fi
 			fi
@@ -824,7 +850,11 @@ proctype putter(byte k; bit is_replacing; byte rank)
 	byte settled, settled_word, lowest, lowest_word, higher, higher_word;
 	byte unused, unused_word, seen, seen_word, published_at;
 	byte newer, newer_word;
-	bit published, was_out, is_out, is_over;
+	byte out_in;	/* 1 + the last index where its word was; 0: none */
+#ifdef BESIDE
+	byte n_removed;	/* as the index had it before */
+#endif
+	bit is_out, is_over;
 	byte r_new, r_old, r_slot, r_word, r_place;
 	bit did, r_did, holds;
 
@@ -905,6 +935,9 @@ proctype grower()
 		MAY_STOP;
 		carry(ix, next);
 		MAY_DIE;
+#ifdef BESIDE
+		indexes[next].n_removed = indexes[ix].n_removed;
+#endif
 		indexes[next].min_live = indexes[ix].min_live;
 		indexes[next].tail = tail;
 		current = next
@@ -939,15 +972,18 @@ inline clear_words(ix)
 	:: else ->
 		w = indexes[ix].word[slot];
 		if
-		:: IS_LIVE(ix, w) && IS_OF(w, 0) -> atomic {
+		:: IS_LIVE(ix, w) && IS_OF(w, 0) ->
+#ifdef BESIDE
+			indexes[ix].n_removed++;
+#endif
+			atomic {
 			swap(ix, slot, w, 0, did);
 			has_removed = has_removed || did;
 #ifdef BESIDE
-			/* Not what was carried over before its put has seen
-			   that: which publishes it again. */
+			/* Not what eviction let go before, nor in an index that
+			   is no more the store's: it is done in the next. */
 			if
-			:: did && !IS_TENTATIVE(w) && !indexes[ix].retired &&
-			   was_put_in[writer[ORDER(w)]] == ix ->
+			:: did && IS_LIVE(ix, w) && !indexes[ix].retired ->
 				is_taken[writer[ORDER(w)]] = 1
 			:: else -> skip
 			fi
@@ -981,6 +1017,9 @@ proctype remover()
 	byte r_new, r_old, r_slot, r_word, r_place;
 	bit did, r_did, holds, has_removed;
 	byte rank = PUTS;	/* no put's */
+#ifdef BESIDE
+	byte n_removed;
+#endif
 
 	do
 	:: ix = current;

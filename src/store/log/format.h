@@ -108,7 +108,8 @@ struct log_header {
 
 	_Atomic uint64_t n_entries; /* 384: estimates */
 	_Atomic uint64_t bytes_live;
-	uint64_t reserved_4[6];
+	_Atomic uint64_t n_removed; /* words; counted before they go */
+	uint64_t reserved_4[5];
 
 	_Atomic uint64_t n_rolls; /* 448: for people */
 	_Atomic uint64_t n_evicted;

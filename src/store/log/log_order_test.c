@@ -813,95 +813,6 @@ static void no_two_records_have_one_place_in_the_order(void **state)
 	store_free(&store);
 }
 
-/* ---- Held up once its word is out ----------------------------------------- */
-
-static unsigned n_looks, look_to_stop_at;
-static uint64_t looked_at; /* where in its file the record lies */
-
-static void grow(struct store *store)
-{
-	struct log_index *index = store_index(store);
-	uint64_t n_buckets = index->n_buckets;
-
-	index->header->n_entries = n_buckets * LOG_WORDS;
-	assert_int_equal(store_put(store, next_key++, SMALL, 0), KILN_OK);
-	index = store_index(store);
-	assert_int_equal(index->n_buckets, 2 * n_buckets);
-}
-
-static ssize_t look_held_up(const struct ki_sys *sys, int fd, void *data,
-			    size_t size, uint64_t offset)
-{
-	if (offset == looked_at && n_looks++ == look_to_stop_at) {
-		assert_int_equal(store_get(&other, KEY, SMALL), KILN_OK);
-		if (other_size)
-			assert_int_equal(store_put(&other, KEY, other_size,
-						   KILN_PUT_REPLACE),
-					 KILN_OK);
-		assert_int_equal(store_remove(&other, KEY), KILN_OK);
-		grow(&other);
-	}
-	return ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
-}
-
-/* A word of another key with this one's tag: each look reads its record. */
-static void add_a_word_to_look_at(struct store *store)
-{
-	struct log_index *index = store_index(store);
-	struct kiln_key *key = test_key(KEY);
-	uint64_t slots[2], slot = 0, word;
-
-	assert_int_equal(store_put(store, 50, SMALL, 0), KILN_OK);
-	assert_int_equal(store_put(store, 51, SMALL, 0), KILN_OK);
-	while (!log_word_units(index->words[slot]))
-		slot++;
-	word = index->words[slot];
-	looked_at = log_word_units(word) * (uint64_t)LOG_UNIT;
-	word &= ~((uint64_t)LOG_TAG_MASK << 48);
-	word |= (uint64_t)ki_log_tag_of(key->digest_low) << 48;
-	ki_log_slots_of(index, key->digest_low, key->digest_high, slots);
-	while (index->words[slots[0]])
-		slots[0]++;
-	index->words[slots[0]] = word;
-	kiln_key_free(key);
-}
-
-static void what_was_removed_before_the_index_grew_stays_away(void **state)
-{
-	unsigned i;
-
-	for (i = 0; i < 2; i++) {
-		struct store store = store_new(1 << 20, 0);
-		struct ki_sys sys = ki_sys_posix;
-		size_t size;
-
-		store_close(&store);
-		looked_at = UINT64_MAX;
-		sys.pread = look_held_up;
-		store.options.sys = &sys;
-		store.options.flags = KILN_OPEN_COPY;
-		store_open(&store);
-		other = store_beside(&store, 0);
-		store_close(&other);
-		other.options.sys = &ki_sys_posix;
-		store_open(&other);
-		add_a_word_to_look_at(&other);
-		other_size = i ? SMALL + 1 : 0;
-		next_key = 100;
-		n_looks = 0;
-		look_to_stop_at = 1;
-		assert_int_equal(
-			store_put(&store, KEY, SMALL, KILN_PUT_REPLACE),
-			KILN_OK);
-		assert_true(n_looks > look_to_stop_at);
-		n_looks = look_to_stop_at + 1;
-		assert_int_equal(store_get_any(&store, KEY, &size), KILN_MISS);
-		assert_int_equal(store_get_any(&other, KEY, &size), KILN_MISS);
-		store_close(&other);
-		store_free(&store);
-	}
-}
-
 /* ---- Removed while the index was made anew --------------------------------- */
 
 /* The words are cleared, the tombstone is about to be written. */
@@ -963,8 +874,6 @@ int main(void)
 		cmocka_unit_test(
 			what_replaces_does_not_go_before_what_it_replaced),
 		cmocka_unit_test(a_copy_that_came_too_late_is_not_found_anew),
-		cmocka_unit_test(
-			what_was_removed_before_the_index_grew_stays_away),
 		cmocka_unit_test(
 			gc_keeps_what_says_that_older_records_are_over),
 		cmocka_unit_test(a_large_file_that_was_left_behind_goes),

@@ -7,6 +7,7 @@
  * key and size, and a store in a directory of its own.
  */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

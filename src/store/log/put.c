@@ -53,10 +53,11 @@ struct put {
 	int written;
 	uint32_t epoch; /* of the index it was written under */
 	uint32_t number;
-	uint64_t word; /* not tentative */
-	int published; /* and its word was out, in some index */
-	int is_out;    /* and was so when last looked at */
-	int is_over;   /* and is gone: replaced or removed since */
+	uint64_t word;	    /* not tentative */
+	uint64_t n_removed; /* as the index had it before its word was out */
+	const struct log_index *out_in; /* the last where it was; NULL: none */
+	int is_out;			/* when last looked at */
+	int is_over; /* and is gone: replaced or removed since */
 };
 
 /* ---- Writing --------------------------------------------------------- */
@@ -187,7 +188,8 @@ static void note_written(struct put *put, const struct log_index *index,
 			 uint32_t number, uint32_t units)
 {
 	put->written = 1;
-	put->published = 0;
+	put->out_in = NULL;
+	put->n_removed = index->header->n_removed;
 	put->epoch = index->epoch;
 	put->number = number;
 	put->word = log_word(ki_log_tag_of(put->key->digest_low),
@@ -405,7 +407,8 @@ static enum kiln_status publish_new(struct ki_log *log, struct log_index *index,
 	if (!ki_log_word_swap(index, slot, word, put->word | tentative))
 		return LOG_AGAIN;
 	index->marks[slot] = 0;
-	put->published = put->is_out = 1;
+	put->out_in = index;
+	put->is_out = 1;
 	*out_slot = slot;
 	return KILN_OK;
 }
@@ -499,7 +502,16 @@ static enum kiln_status look_around(struct ki_log *log, struct log_index *index,
 		note_mate(put, &mate, out_look);
 	}
 	put->is_out = !!out_look->own.word;
+	if (put->is_out)
+		put->out_in = index;
 	return KILN_OK;
+}
+
+/* Whether a word was removed, perhaps ours, since before ours was out.  A remove
+   counts it before it does so. */
+static int may_be_removed(const struct log_index *index, const struct put *put)
+{
+	return index->header->n_removed != put->n_removed;
 }
 
 static int clear(struct log_index *index, const struct mate *mate)
@@ -536,17 +548,23 @@ static enum kiln_status settle(struct ki_log *log, struct log_index *index,
 	return is_own ? KILN_OK : KILN_EXISTS;
 }
 
-/* An index made anew from the records would find it. */
+/* An index made anew from the records would find it.  A remove that had no room
+   has perhaps made it a tombstone, which says more. */
 static void void_record(struct ki_log *log, struct log_index *index,
 			const struct put *put)
 {
-	struct log_record record = put->record;
+	uint32_t units = log_word_units(put->word);
+	struct log_record record;
 	struct log_target target;
 
 	if (ki_log_target_open(log, index, put->number, &target))
 		return;
-	ki_log_record_void(log, target.fd, &record, put->number,
-			   log_word_units(put->word));
+	if (!ki_pread_all(log->sys, target.fd, &record, sizeof(record),
+			  (uint64_t)units * LOG_UNIT) &&
+	    !(record.flags & LOG_TOMBSTONE)) {
+		record = put->record;
+		ki_log_record_void(log, target.fd, &record, put->number, units);
+	}
 	ki_log_target_close(log, &target);
 }
 
@@ -556,7 +574,8 @@ static void forget_record(struct ki_log *log, struct log_index *index,
 {
 	if (!put->written)
 		return;
-	put->written = put->published = put->is_over = 0;
+	put->written = put->is_over = 0;
+	put->out_in = NULL;
 	if (put->is_out)
 		return;
 	if (put->record.flags & LOG_OWN_FILE)
@@ -565,10 +584,23 @@ static void forget_record(struct ki_log *log, struct log_index *index,
 		void_record(log, index, put);
 }
 
-/* Our word from where we put it, if it still is there. */
-static void take_back(struct log_index *index, struct put *put,
-		      uint64_t tentative)
+/*
+ * Our word was out in an index that has grown, and is not in the one that
+ * followed.  It came too late to be carried over, or was, and taken out there:
+ * nobody knows, and it is not brought back.
+ */
+static enum kiln_status give_up(struct put *put)
 {
+	put->written = 0;
+	put->is_over = 1;
+	return KILN_E_TIMEOUT;
+}
+
+/* Our word from where we put it, if it still is there, be it dead. */
+static int take_back(struct log_index *index, struct put *put,
+		     uint64_t tentative)
+{
+	int found = 0;
 	uint64_t slots[2];
 	unsigned i;
 
@@ -579,8 +611,11 @@ static void take_back(struct log_index *index, struct put *put,
 
 		if (index->words[slot] == (put->word | tentative) &&
 		    ki_log_word_swap(index, slot, put->word | tentative, 0))
-			put->is_out = 0;
+			found = 1;
 	}
+	if (found)
+		put->is_out = 0;
+	return found;
 }
 
 /* One step of create().  LOG_AGAIN: look again. */
@@ -615,7 +650,13 @@ static enum kiln_status create_step(struct ki_log *log, struct log_index *index,
 		*seen = look.lowest;
 		return LOG_AGAIN;
 	}
-	if (put->published) {
+	if (put->out_in && may_be_removed(index, put)) {
+		if (put->out_in != index)
+			return give_up(put);
+		put->is_over = 1;
+		return KILN_OK;
+	}
+	if (put->out_in) {
 		forget_record(log, index, put);
 		return LOG_AGAIN;
 	}
@@ -637,12 +678,12 @@ static enum kiln_status create(struct ki_log *log, struct log_index *index,
 	for (tries = 0; tries < LOG_LOOKS && status == LOG_AGAIN; tries++) {
 		status = create_step(log, index, put, refuse, &seen);
 		if (!put->written)
-			return LOG_AGAIN;
+			return status;
 	}
 	if (status == KILN_OK || status == KILN_EXISTS)
 		return status;
 	if (put->is_out)
-		take_back(index, put, LOG_TENTATIVE);
+		(void)take_back(index, put, LOG_TENTATIVE);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
 
@@ -670,10 +711,10 @@ static int would_go_first(const struct put *put, const struct mate *other)
 	       log_is_before(put->number, other->number);
 }
 
-/* One step of replace(); `published` in this index. */
+/* One step of replace(). */
 static enum kiln_status replace_step(struct ki_log *log,
 				     struct log_index *index, struct put *put,
-				     int refuse, int *published)
+				     int refuse)
 {
 	struct look look;
 	const struct mate *other;
@@ -682,20 +723,22 @@ static enum kiln_status replace_step(struct ki_log *log,
 
 	if (status)
 		return status;
-	if (*published && !look.own.word) {
+	if (!look.own.word && put->out_in == index) {
 		put->is_over = 1;
 		return KILN_OK;
 	}
-	if (look.own.word)
-		*published = 1;
+	if (!look.own.word && put->out_in && !put->is_over &&
+	    may_be_removed(index, put))
+		return give_up(put);
 	if (look.newer.word)
-		return give_way(log, index, put, &look);
+		return put->is_over && !look.own.word
+			       ? KILN_OK
+			       : give_way(log, index, put, &look);
 	other = look.settled.word ? &look.settled : &look.lowest;
 	if (!other->word) {
-		if (*published || put->is_over)
+		if (look.own.word || put->is_over)
 			return KILN_OK;
 		status = publish_new(log, index, put, 0, refuse, &slot);
-		*published = !status;
 		return status ? status : LOG_AGAIN;
 	}
 	if (would_go_first(put, other)) {
@@ -703,11 +746,12 @@ static enum kiln_status replace_step(struct ki_log *log,
 		return LOG_AGAIN;
 	}
 	if (!ki_log_word_swap(index, other->slot, other->word,
-			      *published ? 0 : put->word))
+			      look.own.word ? 0 : put->word))
 		return LOG_AGAIN;
-	if (!*published) {
+	if (!look.own.word) {
 		index->marks[other->slot] = 0;
-		*published = put->published = put->is_out = 1;
+		put->out_in = index;
+		put->is_out = 1;
 		put->is_over = 0;
 	}
 	if (other->flags & LOG_OWN_FILE)
@@ -719,10 +763,10 @@ static enum kiln_status replace(struct ki_log *log, struct log_index *index,
 				struct put *put, int refuse)
 {
 	enum kiln_status status = LOG_AGAIN;
-	int tries, published = 0;
+	int tries;
 
 	for (tries = 0; tries < LOG_LOOKS && status == LOG_AGAIN; tries++) {
-		status = replace_step(log, index, put, refuse, &published);
+		status = replace_step(log, index, put, refuse);
 		if (!put->written)
 			return status;
 	}
@@ -773,7 +817,7 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 {
 	enum kiln_status status;
 
-	if (!put->published && !number_is_live(index, put->number))
+	if (!put->out_in && !number_is_live(index, put->number))
 		return KILN_E_TIMEOUT;
 	status = put->replaces ? replace(log, index, put, refuse)
 			       : create(log, index, put, refuse);
@@ -785,8 +829,9 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 	}
 	if (!put->written || put->is_over)
 		return status;
-	if (status == KILN_OK && !is_live(log, index, put)) {
-		take_back(index, put, 0);
+	/* Gone with its segment, or taken out before that. */
+	if (status == KILN_OK && !is_live(log, index, put) &&
+	    take_back(index, put, 0)) {
 		forget_record(log, index, put);
 		return LOG_AGAIN;
 	}
@@ -850,7 +895,7 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	ki_log_segments_sweep(log, index);
 	if (!index->writable)
 		return KILN_E_READONLY;
-	if (!put->replaces && !put->published) {
+	if (!put->replaces && !put->out_in) {
 		status = look(log, index, put);
 		if (status != KILN_MISS)
 			return status;
@@ -861,7 +906,8 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	if (put->written && put->epoch != index->epoch) {
 		if (put->is_over)
 			return KILN_OK;
-		put->written = put->published = 0;
+		put->written = 0;
+		put->out_in = NULL;
 	}
 	if (!put->written) {
 		put->record.flags &= ~LOG_OWN_FILE;
@@ -874,7 +920,7 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	status = publish(log, index, put, refuse);
 	if (status && status != LOG_AGAIN) {
 		forget_record(log, index, put);
-		if (!number_is_live(index, put->number))
+		if (!put->is_over && !number_is_live(index, put->number))
 			status = LOG_AGAIN;
 	}
 	return status;
@@ -1017,6 +1063,7 @@ static enum kiln_status clear_slot(struct ki_log *log, struct log_index *index,
 			return status;
 		if (removal->n == 2 * LOG_WORDS)
 			status = make_tombstones(log, removal);
+		atomic_fetch_add(&index->header->n_removed, 1);
 		if (!status && ki_log_word_swap(index, slot, found.word, 0)) {
 			removal->led_to[removal->n].record = found.view.record;
 			removal->led_to[removal->n].number = found.view.number;
