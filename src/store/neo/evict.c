@@ -36,6 +36,7 @@
 #define SECOND_NS   ((int64_t)1000000000)
 #define STALE_NS    ((uint64_t)60 * 1000000000)
 #define COMPACT_MIN ((uint64_t)64 << 10)
+#define DROP_BYTES  96 /* of kiln.records, and 16 for each key dropped */
 
 /* ---- What has to fit -------------------------------------------------------------- */
 
@@ -53,6 +54,17 @@ static int could_fit(struct ki_neo *neo, const struct ki_neo_account *account,
 	const uint64_t living = ki_records_totals(neo->records).bytes_living;
 
 	return account->total + ki_neo_less(living, freed) + need <= limit;
+}
+
+/* Whether so much of kiln.records is dead that it is worth writing anew; of a
+   small one anything is. */
+static int is_worn(const struct ki_records_totals *totals, uint64_t freed)
+{
+	const uint64_t dead =
+		totals->bytes - ki_neo_less(totals->bytes_living, freed);
+
+	return totals->bytes < COMPACT_MIN ? dead > 0
+					   : dead * 2 >= totals->bytes;
 }
 
 /* ---- The plan ------------------------------------------------------------------------ */
@@ -292,6 +304,23 @@ static void remove_file(struct ki_neo *neo, struct ki_neo_account *account,
 	removal->n++;
 }
 
+/*
+ * What does not fit goes; but the dead in a large kiln.records are better paid for
+ * with one more file than by writing it anew in each store.
+ */
+static int makes_room(struct ki_neo *neo, const struct ki_neo_account *account,
+		      uint64_t need, uint64_t limit,
+		      const struct removal *removal)
+{
+	const struct ki_records_totals totals = ki_records_totals(neo->records);
+
+	if (is_worn(&totals, removal->freed))
+		return could_fit(neo, account, need, limit, removal->freed);
+	if (removal->digests.size)
+		need += DROP_BYTES + removal->digests.size;
+	return fits(neo, account, need, limit);
+}
+
 static enum kiln_status drop_records(struct ki_neo *neo,
 				     struct removal *removal)
 {
@@ -323,7 +352,7 @@ static enum kiln_status remove_some(struct ki_neo *neo,
 	ki_bytes_init(&removal.digests);
 	for (;;) {
 		const int is_urgent =
-			!could_fit(neo, account, need, limit, removal.freed);
+			!makes_room(neo, account, need, limit, &removal);
 
 		if (!is_urgent &&
 		    (!is_complete(plan) || removal.n >= neo->step_max ||
@@ -450,10 +479,10 @@ static enum kiln_status get_plan(struct ki_neo *neo,
 static enum kiln_status compact(struct ki_neo *neo, int is_urgent)
 {
 	const struct ki_records_totals totals = ki_records_totals(neo->records);
-	const uint64_t dead = totals.bytes - totals.bytes_living;
 
-	if (!dead || (!is_urgent &&
-		      (totals.bytes < COMPACT_MIN || dead * 2 < totals.bytes)))
+	if (totals.bytes == totals.bytes_living ||
+	    (!is_urgent &&
+	     (totals.bytes < COMPACT_MIN || !is_worn(&totals, 0))))
 		return KILN_OK;
 	return ki_records_rewrite(neo->records, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -127,6 +128,40 @@ static void kiln_records_is_in_the_limit_and_renewed(void **state)
 	free(directory);
 }
 
+static ino_t inode_of(const char *directory, const char *name)
+{
+	char path[512];
+	struct stat info;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return stat(path, &info) ? 0 : info.st_ino;
+}
+
+/* While the order is being found out every store removes what it needs, and has
+   some more dead. */
+static void kiln_records_is_not_written_anew_for_each_file_that_goes(
+	void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 700000);
+	unsigned n = 0, n_renewed = 0;
+
+	neo_of(tier)->looks_max = 8;
+	while (bytes_of(tier) < 695000)
+		assert_int_equal(put(tier, n++, 800), KILN_OK);
+	assert_true(n > 400);
+	for (unsigned end = n + 40; n < end; n++) {
+		const ino_t before = inode_of(directory, "kiln.records");
+
+		assert_int_equal(put(tier, n, 800), KILN_OK);
+		n_renewed += inode_of(directory, "kiln.records") != before;
+		assert_true(bytes_of(tier) <= 700000);
+	}
+	assert_true(n_renewed <= 1);
+	tier->ops->close(tier);
+	free(directory);
+}
+
 static void a_limit_set_by_a_tool_holds_for_the_next_one(void **state)
 {
 	char *directory = harness_directory();
@@ -155,6 +190,8 @@ int main(void)
 		cmocka_unit_test(a_large_directory_is_evicted_in_steps),
 		cmocka_unit_test(all_at_once_is_an_option),
 		cmocka_unit_test(kiln_records_is_in_the_limit_and_renewed),
+		cmocka_unit_test(
+			kiln_records_is_not_written_anew_for_each_file_that_goes),
 		cmocka_unit_test(a_limit_set_by_a_tool_holds_for_the_next_one),
 	};
 
