@@ -11,36 +11,45 @@
 
 struct removed {
 	uint64_t n_entries;
-	uint64_t n_hidden; /* bookkeeping, which `ls` does not show */
+	uint64_t n_hidden;  /* bookkeeping, which `ls` does not show */
+	uint64_t n_foreign; /* of the entries: a driver's own */
 	uint64_t bytes;
 	uint64_t n_jobs;
 };
+
+static void print_text(struct ki_bytes *out, const struct removed *removed)
+{
+	char size[32];
+
+	ki_bytes_printf(out, "removed %llu entr%s (%s)",
+			(unsigned long long)removed->n_entries,
+			removed->n_entries == 1 ? "y" : "ies",
+			ki_format_size(removed->bytes, size, sizeof(size)));
+	if (removed->n_foreign)
+		ki_bytes_printf(out, ", %llu of them a driver's own,",
+				(unsigned long long)removed->n_foreign);
+	ki_bytes_printf(out, " and %llu job%s\n",
+			(unsigned long long)removed->n_jobs,
+			removed->n_jobs == 1 ? "" : "s");
+}
 
 static int print(const struct ki_command *command,
 		 const struct removed *removed)
 {
 	struct ki_bytes out;
 	struct ki_json json;
-	char size[32];
 
 	ki_bytes_init(&out);
 	if (ki_given(command, KI_OPTION_JSON)) {
 		ki_out_json(&out, &json);
 		ki_json_number(&json, "entries_removed", removed->n_entries);
 		ki_json_number(&json, "hidden_removed", removed->n_hidden);
+		ki_json_number(&json, "foreign_removed", removed->n_foreign);
 		ki_json_number(&json, "bytes_freed", removed->bytes);
 		ki_json_number(&json, "jobs_removed", removed->n_jobs);
 		ki_json_end(&json);
 	} else {
-		ki_bytes_printf(
-			&out,
-			"removed %llu entr%s (%s) and "
-			"%llu job%s\n",
-			(unsigned long long)removed->n_entries,
-			removed->n_entries == 1 ? "y" : "ies",
-			ki_format_size(removed->bytes, size, sizeof(size)),
-			(unsigned long long)removed->n_jobs,
-			removed->n_jobs == 1 ? "" : "s");
+		print_text(&out, removed);
 	}
 	return ki_out_write(&out, KI_EXIT_OK);
 }
@@ -65,6 +74,7 @@ static void count_entries(struct kiln *kiln, struct removed *removed)
 			removed->n_hidden++;
 		else
 			removed->n_entries++;
+		removed->n_foreign += entry.is_foreign != 0;
 		kiln_entry_fini(&entry);
 	}
 }

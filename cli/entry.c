@@ -54,10 +54,15 @@ int ki_entry_view_init(struct ki_entry_view *view,
 	view->value_size = entry->value_size;
 	view->stored_size = entry->stored_size;
 	view->is_referenced = entry->referenced;
+	view->is_foreign = entry->is_foreign;
+	view->file = strdup(entry->file);
+	view->used = entry->used;
+	view->used_age_s = view->used < now ? now - view->used : 0;
+	view->turn = entry->turn;
 	view->is_hidden =
 		number_of(entry, KILN_META_FLAGS) & KILN_ENTRY_HIDDEN ? 1 : 0;
 	return view->front && view->application && view->name_space &&
-			       view->directory && view->options
+			       view->directory && view->options && view->file
 		       ? 0
 		       : -ENOMEM;
 }
@@ -69,6 +74,7 @@ void ki_entry_view_fini(struct ki_entry_view *view)
 	free(view->name_space);
 	free(view->directory);
 	free(view->options);
+	free(view->file);
 }
 
 void ki_entry_json_open(struct ki_json *json, const char *name,
@@ -88,6 +94,12 @@ void ki_entry_json_open(struct ki_json *json, const char *name,
 	ki_json_string(json, "options", view->options);
 	ki_json_bool(json, "referenced", view->is_referenced);
 	ki_json_bool(json, "hidden", view->is_hidden);
+	ki_json_bool(json, "foreign", view->is_foreign);
+	if (*view->file) {
+		ki_json_string(json, "file", view->file);
+		ki_json_number(json, "used", view->used);
+		ki_json_number(json, "turn", view->turn);
+	}
 }
 
 void ki_entry_json(struct ki_json *json, const char *name,

@@ -28,6 +28,12 @@ struct ki_entry_view {
 	uint64_t stored_size;
 	int is_referenced;
 	int is_hidden;
+	int is_foreign;
+	/* Where entries are files of their own. */
+	char *file;
+	uint64_t used; /* seconds since 1970; 0: unknown */
+	uint64_t used_age_s;
+	uint64_t turn; /* in eviction, from 1; 0: none */
 };
 
 /* 0 or -ENOMEM; free it in both cases. */

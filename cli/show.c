@@ -13,9 +13,11 @@
 #include "out.h"
 #include "store.h"
 #include "verbs.h"
+#include "what.h"
 
 static void print_json(struct ki_bytes *out, const struct kiln_entry *entry,
-		       const struct ki_entry_view *view)
+		       const struct ki_entry_view *view,
+		       const struct kiln_neo_description *what)
 {
 	struct kiln_field field;
 	struct ki_json json;
@@ -23,6 +25,8 @@ static void print_json(struct ki_bytes *out, const struct kiln_entry *entry,
 
 	ki_out_json(out, &json);
 	ki_entry_json_open(&json, "entry", view);
+	if (*view->file)
+		ki_what_json(what, &json);
 	ki_json_array(&json, "fields");
 	while (kiln_record_next(kiln_blob_data(entry->record),
 				kiln_blob_size(entry->record), &position,
@@ -51,8 +55,39 @@ static void field_text(struct ki_bytes *out, const struct kiln_field *field)
 	ki_bytes_add_string(out, field->local ? "  [local]\n" : "\n");
 }
 
+/* Where entries are files. */
+static void print_file(struct ki_bytes *out, const struct ki_entry_view *view,
+		       const struct kiln_neo_description *what)
+{
+	char text[32];
+
+	line(out, "file", view->file);
+	line(out, "whose",
+	     view->is_foreign ? "a driver's own: of which build, nobody knows"
+			      : "kiln's");
+	line(out, "form", kiln_neo_form_name(what->form));
+	line(out, "ELF type", kiln_neo_elf_type_name(what->elf_type));
+	line(out, "device", what->device);
+	if (what->n_kernels) {
+		snprintf(text, sizeof(text), "%u", what->n_kernels);
+		line(out, "kernels", text);
+		line(out, "", what->kernels);
+	}
+	if (what->is_cut)
+		line(out, "damage", "it ends before its own tables say");
+	if (view->used)
+		line(out, "last use",
+		     ki_format_age(view->used_age_s, text, sizeof(text)));
+	if (view->turn) {
+		snprintf(text, sizeof(text), "%llu",
+			 (unsigned long long)view->turn);
+		line(out, "turn to go", text);
+	}
+}
+
 static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
-		       const struct ki_entry_view *view)
+		       const struct ki_entry_view *view,
+		       const struct kiln_neo_description *what)
 {
 	struct kiln_field field;
 	size_t position = 0;
@@ -67,11 +102,15 @@ static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 	if (view->created)
 		line(out, "made",
 		     ki_format_age(view->age_s, text, sizeof(text)));
-	line(out, "build time",
-	     ki_format_duration(view->build_ns, text, sizeof(text)));
+	if (view->build_ns || !view->is_foreign)
+		line(out, "build time",
+		     ki_format_duration(view->build_ns, text, sizeof(text)));
 	line(out, "size", ki_format_size(view->value_size, text, sizeof(text)));
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)view->stage);
-	line(out, "stage", text);
+	if (!view->is_foreign)
+		line(out, "stage", text);
+	if (*view->file)
+		print_file(out, view, what);
 	ki_bytes_add_string(out, "fields of the key:\n");
 	while (kiln_record_next(kiln_blob_data(entry->record),
 				kiln_blob_size(entry->record), &position,
@@ -80,18 +119,21 @@ static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 }
 
 static int show(const struct ki_command *command,
+		const struct ki_settings *settings,
 		const struct kiln_entry *entry)
 {
+	struct kiln_neo_description what;
 	struct ki_entry_view view;
 	struct ki_bytes out;
 
 	ki_bytes_init(&out);
+	ki_what_look(settings, entry, &what);
 	if (ki_entry_view_init(&view, entry))
 		out.failed = -1;
 	else if (ki_given(command, KI_OPTION_JSON))
-		print_json(&out, entry, &view);
+		print_json(&out, entry, &view, &what);
 	else
-		print_text(&out, entry, &view);
+		print_text(&out, entry, &view, &what);
 	ki_entry_view_fini(&view);
 	return ki_out_write(&out, KI_EXIT_OK);
 }
@@ -110,7 +152,7 @@ int ki_verb_show(const struct ki_command *command)
 		status = ki_find_entry(kiln, &settings, command->arguments[0],
 				       &entry);
 	if (!status) {
-		status = show(command, &entry);
+		status = show(command, &settings, &entry);
 		kiln_entry_fini(&entry);
 	}
 	kiln_close(kiln);

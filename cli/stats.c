@@ -5,18 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "entry.h"
 #include "jobs.h"
 #include "out.h"
 #include "store.h"
 #include "verbs.h"
+#include "what.h"
 
 struct picture {
 	const struct ki_settings *settings;
 	struct kiln_store_info info;
 	struct kiln_store_counters *counters;
 	size_t n_jobs;
+	/* Where eviction has an order: who goes first. */
+	char next[2 * KILN_DIGEST_BYTES + 1];
+	char next_file[256];
+	uint64_t next_used;
 };
 
 /* ---- JSON -------------------------------------------------------------------- */
@@ -31,9 +38,17 @@ static void print_json(struct ki_bytes *out, const struct picture *picture)
 	ki_json_string(&json, "store", picture->settings->options.store_url);
 	ki_json_string(&json, "kind", info->kind ? info->kind : "");
 	ki_json_number(&json, "entries", info->n_entries);
+	ki_json_number(&json, "entries_foreign", info->n_foreign);
 	ki_json_number(&json, "bytes", info->bytes);
 	ki_json_number(&json, "bytes_live", info->bytes_live);
 	ki_json_number(&json, "bytes_max", info->bytes_max);
+	if (*picture->next) {
+		ki_json_object(&json, "next_to_go");
+		ki_json_string(&json, "key", picture->next);
+		ki_json_string(&json, "file", picture->next_file);
+		ki_json_number(&json, "used", picture->next_used);
+		ki_json_end(&json);
+	}
 	ki_json_number(&json, "jobs_pending", picture->n_jobs);
 	ki_json_number(&json, "since", picture->counters->since);
 	ki_json_object(&json, "counters");
@@ -86,18 +101,35 @@ static void print_use(struct ki_bytes *out, const uint64_t *total)
 	duration(out, "time spent building", total[KILN_COUNT_BUILD_NS]);
 }
 
+static void print_next(struct ki_bytes *out, const struct picture *picture)
+{
+	uint64_t now = ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000;
+	char text[400], age[32];
+
+	if (!*picture->next)
+		return;
+	ki_format_age(picture->next_used < now ? now - picture->next_used : 0,
+		      age, sizeof(age));
+	snprintf(text, sizeof(text), "%.*s, used %s, %s", KI_SHORT_KEY,
+		 picture->next, age, picture->next_file);
+	line(out, "next to go", text);
+}
+
 static void print_size(struct ki_bytes *out, const struct picture *picture)
 {
 	const struct kiln_store_info *info = &picture->info;
 	char text[80], bytes[32], bound[32];
 
 	number(out, "entries, bookkeeping too", info->n_entries);
+	if (info->n_foreign)
+		number(out, "of them a driver's own", info->n_foreign);
 	snprintf(text, sizeof(text), "%s of %s",
 		 ki_format_size(info->bytes, bytes, sizeof(bytes)),
 		 info->bytes_max
 			 ? ki_format_size(info->bytes_max, bound, sizeof(bound))
 			 : "any size");
 	line(out, "size", text);
+	print_next(out, picture);
 	number(out, "jobs pending", picture->n_jobs);
 }
 
@@ -133,6 +165,22 @@ static void print_text(struct ki_bytes *out, const struct picture *picture)
 
 /* ---- The verb ---------------------------------------------------------------- */
 
+static void find_next(struct kiln *kiln, struct picture *picture)
+{
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_entry entry;
+
+	while (!kiln_list(kiln, &cursor, &entry)) {
+		if (entry.turn == 1) {
+			ki_hex(entry.digest, KILN_DIGEST_BYTES, picture->next);
+			memcpy(picture->next_file, entry.file,
+			       sizeof(picture->next_file));
+			picture->next_used = entry.used;
+		}
+		kiln_entry_fini(&entry);
+	}
+}
+
 static int look(struct kiln *kiln, struct picture *picture, int is_zeroing)
 {
 	enum kiln_status status;
@@ -140,6 +188,8 @@ static int look(struct kiln *kiln, struct picture *picture, int is_zeroing)
 	status = kiln_store_info(kiln, &picture->info);
 	if (!status)
 		status = kiln_store_counters(kiln, picture->counters);
+	if (!status && ki_what_is_told(picture->settings))
+		find_next(kiln, picture);
 	if (!status && is_zeroing)
 		status = kiln_store_counters_zero(kiln);
 	return status ? ki_store_failed(status, "cannot read the counters")

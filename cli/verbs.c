@@ -96,6 +96,17 @@ const struct ki_verb ki_verbs[] = {
 		     KI_HAS(OLDER_THAN) | KI_HAS(QUARANTINE),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_gc },
+	{ .name = "rm",
+	  .arguments = "KEY...",
+	  .summary = "remove single entries",
+	  .about = "KEY is the beginning of a key, at least 6 digits of it.  "
+		   "If one of\n"
+		   "them names no entry, nothing is removed.\n",
+	  .options = COMMON | KI_HAS(STORE),
+	  .n_arguments_min = 1,
+	  .n_arguments_max = -1,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_rm },
 	{ .name = "clear",
 	  .arguments = "",
 	  .summary = "remove all entries and pending jobs",

@@ -53,6 +53,8 @@ static void print_json(struct ki_bytes *out, unsigned flags,
 	ki_json_number(&json, "gone", report->n_gone);
 	ki_json_number(&json, "repaired", report->n_repaired);
 	ki_json_number(&json, "dropped", report->n_dropped);
+	ki_json_number(&json, "foreign", report->n_foreign);
+	ki_json_number(&json, "foreign_bytes", report->bytes_foreign);
 	ki_json_number(&json, "dead", report->n_dead);
 	ki_json_number(&json, "dead_bytes", report->bytes_dead);
 	if (flags) {
@@ -108,6 +110,12 @@ static void print_entries(struct ki_bytes *out,
 				(unsigned long long)report->n_gone);
 	ki_bytes_add_string(out, "\n");
 	print_damaged(out, report);
+	if (report->n_foreign)
+		ki_bytes_printf(
+			out, "%llu of a driver's own (%s) have no checksum\n",
+			(unsigned long long)report->n_foreign,
+			ki_format_size(report->bytes_foreign, size,
+				       sizeof(size)));
 	if (report->n_dead)
 		ki_bytes_printf(
 			out, "%s are of entries replaced or removed\n",

@@ -43,6 +43,8 @@ static int open_flags(unsigned flags)
 		result |= O_NOFOLLOW;
 	if (flags & KI_OPEN_APPEND)
 		result |= O_APPEND;
+	if (flags & KI_OPEN_NO_ATIME)
+		result |= O_NOATIME;
 	return result;
 }
 
@@ -68,6 +70,8 @@ static int posix_open(const struct ki_sys *sys, const char *path,
 	do {
 		fd = open(path, open_flags(flags), (mode_t)mode);
 	} while (fd < 0 && errno == EINTR);
+	if (fd < 0 && errno == EPERM && (flags & KI_OPEN_NO_ATIME))
+		return posix_open(sys, path, flags & ~KI_OPEN_NO_ATIME, mode);
 	return fd < 0 ? -errno : above_standard(fd);
 }
 

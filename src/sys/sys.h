@@ -47,6 +47,7 @@ struct ki_dir;
 #define KI_OPEN_EXCLUSIVE 8u
 #define KI_OPEN_NOFOLLOW  16u /* a symlink as last part: -ELOOP */
 #define KI_OPEN_APPEND	  32u
+#define KI_OPEN_NO_ATIME  64u /* reading it leaves no trace, if it is ours */
 /* Always set: O_CLOEXEC, O_NOCTTY, O_NONBLOCK (a FIFO never blocks us). */
 
 #define KI_MAP_SHARED_WRITE 1u /* else read only */

@@ -531,7 +531,7 @@ static void describe_devices(const struct view *view, int depth,
 		return;
 	n = ki_get_u32(head + 8);
 	part = view_part(view, 16 + 8 * (uint64_t)n, ki_get_u64(head + 16));
-	if (depth < DEPTH_MAX)
+	if (part.size && depth < DEPTH_MAX)
 		describe(&part, depth + 1, description);
 }
 
@@ -586,7 +586,9 @@ enum kiln_status ki_neo_describe(const struct ki_sys *sys, const char *path,
 	int err;
 
 	*out_description = (struct kiln_neo_description){ KILN_NEO_OTHER };
-	view.fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	view.fd = sys->open(sys, path,
+			    KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME,
+			    0);
 	if (view.fd == -ENOENT || view.fd == -ENOTDIR || view.fd == -ELOOP ||
 	    view.fd == -ENXIO)
 		return KILN_MISS;

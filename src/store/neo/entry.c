@@ -93,7 +93,10 @@ enum kiln_status ki_neo_load(const struct ki_neo *neo,
 	*out_state = KI_NEO_GONE;
 	if (err)
 		return KILN_MISS;
-	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	fd = sys->open(sys, path,
+		       KI_OPEN_READ | KI_OPEN_NOFOLLOW |
+			       (note_use ? 0 : KI_OPEN_NO_ATIME),
+		       0);
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -ENXIO)
 		return KILN_MISS;
 	if (fd < 0)
