@@ -2,8 +2,8 @@
 
 /*
  * The native store: opening, closing, and the way from a call to an index that
- * can be used.  A hit goes on in find.c, a put in put.c; README.md has the
- * promises, docs/formats/log.md the bytes.
+ * can be used.  A hit goes on in find.c, a put in put.c, a remove in remove.c;
+ * README.md has the promises, docs/formats/log.md the bytes.
  *
  *	  .--- the first look-up, by pread
  *	  v   |        another file at the path, or RETIRED

@@ -10,7 +10,8 @@
  *	find.c       key -> word -> record: a hit
  *	glance.c     the same, where it waits for nothing
  *	record.c     a word's record, by mapping or by pread; its checks
- *	put.c        reserve, write, publish; remove
+ *	put.c        reserve, write, publish
+ *	remove.c     clear the words, and make that last
  *	index.c      the mapped index: words, marks, header
  *	segment.c    open segments, and when to let go of them
  *	census.c     what lies in the directory, as the bound counts it
@@ -445,6 +446,9 @@ void ki_log_note_checked(struct log_segment *segment, uint32_t units);
 /* Its file was unlinked: do not pin it for look-ups to come. */
 void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
 			   uint32_t number);
+/* Unlink the file of a large record, and forget it. */
+void ki_log_segment_unlink(struct ki_log *log, struct log_index *index,
+			   uint32_t number);
 /* Whether a kept descriptor still is this file's, or this segment's: a number
    that the program closed may be another file's by now. */
 int ki_log_is_file(const struct ki_sys *sys, int fd, uint64_t device,
@@ -452,6 +456,11 @@ int ki_log_is_file(const struct ki_sys *sys, int fd, uint64_t device,
 int ki_log_is_ours(const struct log_segment *segment, int fd);
 /* Close those below min_live, if it has changed. */
 void ki_log_segments_sweep(struct ki_log *log, struct log_index *index);
+
+/* A descriptor for reading and writing of its own; -ENOENT if there is no such
+   file. */
+int ki_log_segment_open_to_write(struct ki_log *log, uint32_t number,
+				 struct ki_file_info *out_info);
 
 /* The file to write to. */
 struct log_target {
@@ -567,8 +576,12 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 			    const void *metadata, size_t metadata_size,
 			    const void *value, size_t value_size,
 			    unsigned flags);
-enum kiln_status ki_log_remove(struct kiln_tier *tier,
-			       const struct kiln_key *key);
+/* A record that says that nothing of the key counts up to its order: of its
+   place, with a roll if the tail is full, or as given (KILN_MISS: no room). */
+enum kiln_status ki_log_write_tombstone(struct ki_log *log,
+					struct log_index *index,
+					const struct kiln_key *key,
+					uint64_t order);
 
 /* `bytes` of the tail's segment, which are empty; close the target.  KILN_MISS:
    no room is to be had without a roll. */
@@ -578,6 +591,11 @@ enum kiln_status ki_log_take_room(struct ki_log *log, struct log_index *index,
 /* Whether the tail is one of before the system was started.  Not for those who
    do not know (without /proc): they would roll in turn with those who do. */
 int ki_log_is_other_boot(struct ki_log *log, const struct log_index *index);
+
+/* ---- remove.c -------------------------------------------------------- */
+
+enum kiln_status ki_log_remove(struct kiln_tier *tier,
+			       const struct kiln_key *key);
 
 /* ---- census.c -------------------------------------------------------- */
 
@@ -635,7 +653,8 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 				  struct log_census *census, uint64_t bytes,
 				  int may_take_tail);
 
-/* Under byte 0: a file of real blocks under a passing name; open. */
+/* Under byte 0: a passing name; a file of real blocks under one, open. */
+int ki_log_temporary_path(struct ki_log *log, char out_path[KI_PATH_MAX]);
 int ki_log_temporary(struct ki_log *log, uint64_t size,
 		     char out_path[KI_PATH_MAX], int *out_fd);
 

@@ -793,6 +793,52 @@ static void a_put_whose_file_was_taken_writes_anew(void **state)
 	}
 }
 
+/* A put brings its word out when its file was already taken for one that was
+   left behind, and finds it there. */
+static int publish_meanwhile(const struct ki_sys *sys, const char *path,
+			     unsigned flags, unsigned mode)
+{
+	if (is_armed && !strcmp(path, path_of_kept)) {
+		is_armed = 0;
+		*hidden_slot = hidden_word;
+	}
+	return ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+static void a_large_file_that_is_led_to_meanwhile_stays(void **state)
+{
+	struct store store = store_new(2 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	uint64_t slot;
+	size_t size;
+
+	next_key = 100;
+	assert_int_equal(store_put(&store, KEY, SMALL, 0), KILN_OK);
+	assert_int_equal(store_put(&store, KEY, LARGE, KILN_PUT_REPLACE),
+			 KILN_OK);
+	(void)find_place(&store, &slot);
+	snprintf(path_of_kept, sizeof(path_of_kept), "%s/kiln.%08x.val",
+		 store.directory, newest_of(&store));
+	store_close(&store);
+	sys.open = publish_meanwhile;
+	store.options.sys = &sys;
+	store_open(&store);
+	fill_segment(&store);
+	let_rest(path_of_kept, 120);
+	store_reopen(&store);
+	hidden_slot = &store_index(&store)->words[slot];
+	hidden_word = atomic_exchange(hidden_slot, 0);
+	is_armed = 1;
+	fill_segment(&store);
+	assert_false(is_armed);
+	assert_int_equal(access(path_of_kept, F_OK), 0);
+	assert_int_equal(store_get(&store, KEY, LARGE), KILN_OK);
+	lose_index(&store);
+	assert_int_equal(store_get_any(&store, KEY, &size), KILN_OK);
+	assert_int_equal(size, LARGE);
+	store_free(&store);
+}
+
 /* The tail went back to where records are. */
 static void no_two_records_have_one_place_in_the_order(void **state)
 {
@@ -880,6 +926,7 @@ int main(void)
 		cmocka_unit_test(
 			what_a_large_one_replaced_stays_away_when_that_goes),
 		cmocka_unit_test(a_put_whose_file_was_taken_writes_anew),
+		cmocka_unit_test(a_large_file_that_is_led_to_meanwhile_stays),
 		cmocka_unit_test(no_two_records_have_one_place_in_the_order),
 		cmocka_unit_test(
 			what_was_removed_while_the_index_was_made_stays_away),

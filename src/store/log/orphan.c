@@ -6,9 +6,11 @@
  * word was crowded out, or age took it.  An index made anew would lead to them.
  *
  * One may be of a put that is on its way, so it must have been left alone for
- * a minute; who was held up for longer finds that its file has gone, and writes
- * anew.  The file of the highest number stays in any case: numbers are told
- * from what is there.
+ * a minute.  Who was held up for longer brings its word out and then looks for
+ * its file; here the file gets a passing name and then its key's words are
+ * looked at once more.  So one of the two sees the other: the file gets its name
+ * back, or the put writes anew.  The file of the highest number stays in any
+ * case: numbers are told from what is there.
  *
  * With the file goes what says that older records of the key do not count.
  * Unless a word leads to one of them or to a later one, a tombstone of the same
@@ -56,11 +58,15 @@ static void take_out_those_led_to(struct numbers *numbers,
 	}
 }
 
-/* A word leads to a record of this digest. */
-static int is_known(struct ki_log *log, struct log_index *index,
-		    const uint8_t digest[16])
+/* What words lead to, in the buckets of one key. */
+enum leads { NOWHERE, TO_ITS_KEY, TO_IT };
+
+static enum leads where_words_lead(struct ki_log *log, struct log_index *index,
+				   const uint8_t digest[16], uint32_t number)
 {
 	uint64_t low = ki_digest_low(digest), slots[2];
+	uint32_t min_live = ki_log_min_live(index);
+	enum leads leads = NOWHERE;
 	struct log_record record;
 	unsigned i;
 
@@ -69,72 +75,80 @@ static int is_known(struct ki_log *log, struct log_index *index,
 		uint64_t slot = slots[i / LOG_WORDS] + i % LOG_WORDS;
 		uint64_t word = index->words[slot];
 
-		if (word && !log_word_is_tentative(word) &&
-		    log_word_tag(word) == ki_log_tag_of(low) &&
+		if (!log_word_is_live(word, min_live) ||
+		    log_word_tag(word) != ki_log_tag_of(low))
+			continue;
+		if (log_word_segment(word, min_live) == number)
+			return TO_IT;
+		if (!log_word_is_tentative(word) &&
 		    !ki_log_header_read(log, index, word, &record) &&
 		    !memcmp(record.digest, digest, sizeof(record.digest)))
-			return 1;
+			leads = TO_ITS_KEY;
 	}
-	return 0;
+	return leads;
 }
 
 /* At the place of `record` in the order; its file is open. */
 static int write_tombstone(struct ki_log *log, struct log_index *index, int fd,
 			   const struct log_record *record)
 {
-	const struct ki_sys *sys = log->sys;
-	struct log_record tombstone = *record;
-	struct log_target target;
-	uint32_t number, units;
-	uint64_t bytes;
-	uint8_t *data;
-	int done = 0;
+	struct kiln_key key = { .record.size = record->key_size };
+	int done;
 
-	tombstone.flags = LOG_TOMBSTONE;
-	tombstone.metadata_size = 0;
-	tombstone.value_size = 0;
-	bytes = log_record_bytes(&tombstone);
-	data = calloc(1, (size_t)bytes);
-	if (!data ||
-	    ki_pread_all(sys, fd, data + sizeof(tombstone), record->key_size,
-			 sizeof(*record)) ||
-	    ki_log_take_room(log, index, bytes, &target, &number, &units))
-		goto out;
-	tombstone.body_sum =
-		ki_xxh3_64(data + sizeof(tombstone), record->key_size);
-	ki_log_record_seal(&tombstone, number);
-	memcpy(data, &tombstone, sizeof(tombstone));
-	done = !ki_pwrite_all(sys, target.fd, data, (size_t)bytes,
-			      (uint64_t)units * LOG_UNIT);
-	ki_log_target_close(log, &target);
-out:
-	free(data);
+	key.record.data = malloc(record->key_size + 1);
+	if (!key.record.data)
+		return 0;
+	memcpy(key.digest, record->digest, sizeof(key.digest));
+	done = !ki_pread_all(log->sys, fd, key.record.data, record->key_size,
+			     sizeof(*record)) &&
+	       !ki_log_write_tombstone(log, index, &key, record->order);
+	free(key.record.data);
 	return done;
+}
+
+/* Its file is open, and has a passing name by now.  Whether it may go. */
+static int is_orphan(struct ki_log *log, struct log_index *index, int fd,
+		     uint32_t number, const struct log_record *record)
+{
+	switch (where_words_lead(log, index, record->digest, number)) {
+	case NOWHERE:
+		return write_tombstone(log, index, fd, record);
+	case TO_ITS_KEY:
+		return 1;
+	case TO_IT:
+		break;
+	}
+	return 0;
 }
 
 /* 0 if the file has to stay. */
 static int drop(struct ki_log *log, struct log_index *index, uint32_t number)
 {
 	const struct ki_sys *sys = log->sys;
+	char path[KI_PATH_MAX], passing[KI_PATH_MAX];
 	struct log_record record;
-	char path[KI_PATH_MAX];
+	int dropped = 0;
 	int fd = ki_log_segment_path(log, number, path)
 			 ? -1
 			 : sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW,
 				     0);
-	int dropped;
 
 	if (fd < 0)
 		return 0;
-	dropped = !ki_pread_all(sys, fd, &record, sizeof(record), 0) &&
-		  ki_log_record_is_sound(&record, number, 0) &&
-		  (record.flags & LOG_OWN_FILE) &&
-		  (is_known(log, index, record.digest) ||
-		   write_tombstone(log, index, fd, &record)) &&
-		  !sys->unlink(sys, path);
-	(void)sys->close(sys, fd);
+	if (ki_pread_all(sys, fd, &record, sizeof(record), 0) ||
+	    !ki_log_record_is_sound(&record, number, 0) ||
+	    !(record.flags & LOG_OWN_FILE) ||
+	    ki_log_temporary_path(log, passing) ||
+	    sys->rename(sys, path, passing))
+		goto out;
+	dropped = is_orphan(log, index, fd, number, &record) &&
+		  !sys->unlink(sys, passing);
 	if (dropped)
 		ki_log_segment_forget(log, index, number);
+	else
+		(void)sys->rename(sys, passing, path);
+out:
+	(void)sys->close(sys, fd);
 	return dropped;
 }
 

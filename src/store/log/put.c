@@ -47,6 +47,7 @@ struct put {
 	size_t value_size;
 	int replaces;
 	int is_summed;
+	uint64_t order; /* of what it stands for; 0: that of its place */
 	struct log_record record;
 
 	/* Set once the record is written. */
@@ -254,7 +255,7 @@ static enum kiln_status write_to_tail(struct ki_log *log,
 
 	if (status)
 		return status;
-	put->record.order = log_order(number, units);
+	put->record.order = put->order ? put->order : log_order(number, units);
 	status = write_record(log, put, target.fd, number, units);
 	if (!status)
 		note_written(put, index, number, units);
@@ -285,15 +286,22 @@ static enum kiln_status write_small(struct ki_log *log, struct log_index *index,
 	return KILN_E_TIMEOUT;
 }
 
-static void unlink_own_file(struct ki_log *log, struct log_index *index,
-			    uint32_t number)
+enum kiln_status ki_log_write_tombstone(struct ki_log *log,
+					struct log_index *index,
+					const struct kiln_key *key,
+					uint64_t order)
 {
-	char path[KI_PATH_MAX];
+	struct put put = { .key = key, .order = order };
+	enum kiln_status status;
+	int force;
 
-	if (!ki_log_segment_path(log, number, path))
-		(void)log->sys->unlink(log->sys, path);
-	if (!log->guest)
-		ki_log_segment_forget(log, index, number);
+	ki_log_record_init(&put.record, key, 0, 0, LOG_TOMBSTONE,
+			   log->sys->realtime_ns(log->sys) / 1000000000);
+	if (!order)
+		return write_small(log, index, &put);
+	sum_body(&put);
+	status = write_to_tail(log, index, &put, index->header->tail, &force);
+	return status == LOG_AGAIN ? KILN_MISS : status;
 }
 
 static enum kiln_status write_large(struct ki_log *log, struct log_index *index,
@@ -316,7 +324,7 @@ static enum kiln_status write_large(struct ki_log *log, struct log_index *index,
 	if (!status)
 		note_written(put, index, number, 0);
 	else
-		unlink_own_file(log, index, number);
+		ki_log_segment_unlink(log, index, number);
 	return status;
 }
 
@@ -579,7 +587,7 @@ static void forget_record(struct ki_log *log, struct log_index *index,
 	if (put->is_out)
 		return;
 	if (put->record.flags & LOG_OWN_FILE)
-		unlink_own_file(log, index, put->number);
+		ki_log_segment_unlink(log, index, put->number);
 	else
 		void_record(log, index, put);
 }
@@ -755,7 +763,7 @@ static enum kiln_status replace_step(struct ki_log *log,
 		put->is_over = 0;
 	}
 	if (other->flags & LOG_OWN_FILE)
-		unlink_own_file(log, index, other->number);
+		ki_log_segment_unlink(log, index, other->number);
 	return LOG_AGAIN;
 }
 
@@ -957,180 +965,4 @@ enum kiln_status ki_log_put(struct kiln_tier *tier, const struct kiln_key *key,
 		status = put_once(log, &put);
 	ki_log_leave(log, stripe);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
-}
-
-/* ---- Remove ---------------------------------------------------------- */
-
-/*
- * The words go first, so that the tombstone's order is later than that of all
- * that was led to.  Where there is no room for one, what was led to is made a
- * tombstone where it lies: it came after all that it had replaced.  A file of
- * its own is unlinked once something else says that it is over.
- */
-struct removal {
-	struct {
-		struct log_record record;
-		uint32_t number;
-		uint32_t units;
-	} led_to[2 * LOG_WORDS];
-	unsigned n;
-	int removed;
-};
-
-static enum kiln_status write_tombstone(struct ki_log *log,
-					struct log_index *index,
-					const struct kiln_key *key)
-{
-	struct put put = { .key = key };
-
-	ki_log_record_init(&put.record, key, 0, 0, LOG_TOMBSTONE,
-			   log->sys->realtime_ns(log->sys) / 1000000000);
-	return write_small(log, index, &put);
-}
-
-/* KILN_OK also where its segment has gone. */
-static enum kiln_status make_tombstone(struct ki_log *log,
-				       struct log_record *record,
-				       uint32_t number, uint32_t units)
-{
-	const struct ki_sys *sys = log->sys;
-	char path[KI_PATH_MAX];
-	int err = ki_log_segment_path(log, number, path);
-	int fd =
-		err ? err
-		    : sys->open(sys, path,
-				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
-				0);
-
-	if (fd < 0)
-		return fd == -ENOENT ? KILN_OK : ki_log_status(fd);
-	record->flags |= LOG_TOMBSTONE;
-	ki_log_record_seal(record, number);
-	err = ki_pwrite_all(sys, fd, record, sizeof(*record),
-			    (uint64_t)units * LOG_UNIT);
-	(void)sys->close(sys, fd);
-	return ki_log_status(err);
-}
-
-static enum kiln_status make_tombstones(struct ki_log *log,
-					struct removal *removal)
-{
-	enum kiln_status status = KILN_OK;
-	unsigned i;
-
-	for (i = 0; i < removal->n && !status; i++)
-		status = make_tombstone(log, &removal->led_to[i].record,
-					removal->led_to[i].number,
-					removal->led_to[i].units);
-	removal->n = 0;
-	return status;
-}
-
-static enum kiln_status make_lasting(struct ki_log *log,
-				     struct log_index *index,
-				     const struct kiln_key *key,
-				     struct removal *removal)
-{
-	unsigned i;
-
-	if (!removal->n)
-		return KILN_OK;
-	if (write_tombstone(log, index, key))
-		return make_tombstones(log, removal);
-	for (i = 0; i < removal->n; i++)
-		if (removal->led_to[i].record.flags & LOG_OWN_FILE)
-			unlink_own_file(log, index, removal->led_to[i].number);
-	removal->n = 0;
-	return KILN_OK;
-}
-
-/* One slot.  KILN_MISS: nothing of the key is there (any more). */
-static enum kiln_status clear_slot(struct ki_log *log, struct log_index *index,
-				   const struct kiln_key *key, uint64_t slot,
-				   struct removal *removal)
-{
-	enum kiln_status status = KILN_OK;
-	struct log_found found;
-	int tries;
-
-	for (tries = 0; tries < LOG_TRIES; tries++) {
-		status = ki_log_find_in(log, index, key, slot, &found);
-		if (status == KILN_E_FORMAT)
-			continue;
-		if (status == KILN_E_COLLISION)
-			status = KILN_MISS;
-		if (status)
-			return status;
-		if (removal->n == 2 * LOG_WORDS)
-			status = make_tombstones(log, removal);
-		atomic_fetch_add(&index->header->n_removed, 1);
-		if (!status && ki_log_word_swap(index, slot, found.word, 0)) {
-			removal->led_to[removal->n].record = found.view.record;
-			removal->led_to[removal->n].number = found.view.number;
-			removal->led_to[removal->n++].units = found.view.units;
-			removal->removed = 1;
-		}
-		ki_log_view_close(&found.view);
-		if (status)
-			return status;
-	}
-	return KILN_E_TIMEOUT;
-}
-
-/* Clear every word of the key, tentative ones too, or one that is dead would
-   be settled later.  LOG_AGAIN: the index was retired. */
-static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
-				    const struct kiln_key *key,
-				    struct removal *removal)
-{
-	enum kiln_status status;
-	uint64_t slots[2];
-	unsigned i;
-
-	ki_log_slots_of(index, key->digest_low, key->digest_high, slots);
-	if (ki_log_index_bring(index, slots))
-		return KILN_E_IO;
-	for (i = 0; i < 2 * LOG_WORDS; i++) {
-		status = clear_slot(log, index, key,
-				    slots[i / LOG_WORDS] + i % LOG_WORDS,
-				    removal);
-		if (status != KILN_MISS)
-			return status;
-	}
-	return ki_log_is_retired(index) ? LOG_AGAIN : KILN_OK;
-}
-
-enum kiln_status ki_log_remove(struct kiln_tier *tier,
-			       const struct kiln_key *key)
-{
-	struct ki_log *log = (struct ki_log *)tier;
-	struct removal removal = { .n = 0 };
-	_Atomic uint64_t *stripe;
-	struct log_index *index;
-	enum kiln_status status = LOG_AGAIN;
-	int tries;
-
-	if (log->readonly)
-		return KILN_E_READONLY;
-	stripe = ki_log_enter(log);
-	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
-		status = ki_log_current(log, LOG_CHANGE, &index);
-		if (status)
-			break;
-		ki_log_segments_sweep(log, index);
-		status = index->writable
-				 ? clear_words(log, index, key, &removal)
-				 : KILN_E_READONLY;
-		if (!status)
-			status = make_lasting(log, index, key, &removal);
-		/* Made anew before that was there? */
-		if (!status && ki_log_is_retired(index))
-			status = LOG_AGAIN;
-	}
-	if (status)
-		(void)make_tombstones(log, &removal);
-	ki_log_leave(log, stripe);
-	if (status == LOG_AGAIN)
-		return KILN_E_TIMEOUT;
-	return status ? status : removal.removed ? KILN_OK : KILN_MISS;
 }

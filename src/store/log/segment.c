@@ -279,6 +279,17 @@ void ki_log_segment_forget(struct ki_log *log, struct log_index *index,
 	ki_mutex_unlock(&log->mutex);
 }
 
+void ki_log_segment_unlink(struct ki_log *log, struct log_index *index,
+			   uint32_t number)
+{
+	char path[KI_PATH_MAX];
+
+	if (!ki_log_segment_path(log, number, path))
+		(void)log->sys->unlink(log->sys, path);
+	if (!log->guest)
+		ki_log_segment_forget(log, index, number);
+}
+
 enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 				    uint32_t number,
 				    struct log_segment **out_segment)
@@ -308,8 +319,8 @@ enum kiln_status ki_log_segment_get(struct ki_log *log, struct log_index *index,
 
 /* ---- Writing --------------------------------------------------------- */
 
-static int open_for_writing(struct ki_log *log, uint32_t number,
-			    struct ki_file_info *out_info)
+int ki_log_segment_open_to_write(struct ki_log *log, uint32_t number,
+				 struct ki_file_info *out_info)
 {
 	const struct ki_sys *sys = log->sys;
 	char path[KI_PATH_MAX];
@@ -348,7 +359,7 @@ enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
 	int fd, none = -1;
 
 	if (log->guest) {
-		fd = open_for_writing(log, number, &info);
+		fd = ki_log_segment_open_to_write(log, number, &info);
 		if (fd < 0)
 			return fd == -ENOENT ? KILN_MISS : ki_log_status(fd);
 		*out_target =
@@ -361,7 +372,7 @@ enum kiln_status ki_log_target_open(struct ki_log *log, struct log_index *index,
 	fd = segment->write_fd;
 	if (!ki_log_is_ours(segment, fd)) {
 		none = fd;
-		fd = open_for_writing(log, number, &info);
+		fd = ki_log_segment_open_to_write(log, number, &info);
 		if (fd < 0)
 			return fd == -ENOENT ? KILN_MISS : ki_log_status(fd);
 		if (info.inode != segment->inode ||

@@ -70,16 +70,23 @@ void ki_log_count_evicted(struct ki_log *log, uint64_t n)
 
 /* ---- New files ------------------------------------------------------- */
 
+int ki_log_temporary_path(struct ki_log *log, char out_path[KI_PATH_MAX])
+{
+	return snprintf(out_path, KI_PATH_MAX, "%s/%s.tmp.%d.%u",
+			log->directory, log->name, ki_process_id(),
+			++log->n_temporaries) >= KI_PATH_MAX
+		       ? -ENAMETOOLONG
+		       : 0;
+}
+
 int ki_log_temporary(struct ki_log *log, uint64_t size,
 		     char out_path[KI_PATH_MAX], int *out_fd)
 {
 	const struct ki_sys *sys = log->sys;
-	int fd, err;
+	int fd, err = ki_log_temporary_path(log, out_path);
 
-	if (snprintf(out_path, KI_PATH_MAX, "%s/%s.tmp.%d.%u", log->directory,
-		     log->name, ki_process_id(),
-		     ++log->n_temporaries) >= KI_PATH_MAX)
-		return -ENAMETOOLONG;
+	if (err)
+		return err;
 	do {
 		fd = sys->open(sys, out_path,
 			       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
