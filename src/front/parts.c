@@ -206,25 +206,40 @@ static int is_other_in(const struct ki_sys *sys, const char *directory,
 		info.inode != file->info.inode);
 }
 
-int ki_parts_hidden(const struct ki_sys *sys, const struct ki_part_files *files)
+/* Whether another library of one of these names lies there. */
+static int hides_in(const struct ki_sys *sys, const char *directory,
+		    const struct ki_part_files *files)
 {
-	const char *folder = ki_environment("LD_LIBRARY_PATH"), *end;
-	char directory[KI_PATH_MAX];
+	const struct ki_part *part;
 	size_t i;
 
-	for (; folder && *folder; folder = end) {
-		end = folder + strcspn(folder, ":");
-		if (end > folder && (size_t)(end - folder) < KI_PATH_MAX) {
+	for (i = 0; i < files->n; i++) {
+		part = files->files[i].part;
+		/* Programs are not found there. */
+		if (part->kind == KI_PART_LIBRARY &&
+		    strcmp(part->directories[0], "$PATH") != 0 &&
+		    is_other_in(sys, directory, &files->files[i]))
+			return 1;
+	}
+	return 0;
+}
+
+/* An empty folder is the working directory, as for the system. */
+int ki_parts_hidden(const struct ki_sys *sys, const struct ki_part_files *files)
+{
+	const char *folder = ki_environment("LD_LIBRARY_PATH");
+	char directory[KI_PATH_MAX];
+	size_t size;
+
+	while (folder && *folder) {
+		size = strcspn(folder, ":;");
+		if (size < sizeof(directory)) {
 			snprintf(directory, sizeof(directory), "%.*s",
-				 (int)(end - folder), folder);
-			for (i = 0; i < files->n; i++)
-				if (files->files[i].part->kind ==
-					    KI_PART_LIBRARY &&
-				    is_other_in(sys, directory,
-						&files->files[i]))
-					return 1;
+				 size ? (int)size : 1, size ? folder : ".");
+			if (hides_in(sys, directory, files))
+				return 1;
 		}
-		end += *end == ':';
+		folder += size + (folder[size] != '\0');
 	}
 	return 0;
 }

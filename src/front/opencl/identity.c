@@ -281,6 +281,8 @@ static int platform_fill(struct platform *platform,
 	}
 	if (!err)
 		platform->why = refusal(platform->row);
+	if (!err && !platform->why && ki_parts_hidden(sys, &platform->files))
+		platform->why = "LD_LIBRARY_PATH leads to another compiler";
 	return err ? err : add_layers(sys, images, platform);
 }
 

@@ -1001,6 +1001,56 @@ static void a_compiler_that_changes_ends_caching(void **state)
 	}
 }
 
+/* A driver that loads it by name would get the other. */
+static void another_compiler_by_the_library_path_is_not_cached(void **state)
+{
+	static const struct {
+		const char *path; /* "@" is the working directory */
+		int may_be_cached;
+	} rows[] = {
+		{ "", 1 },
+		{ "@/empty", 1 },
+		{ "@/late", 1 }, /* the same file */
+		{ "@/empty:@/hidden", 0 },
+		{ "@/hidden;@/empty", 0 },
+		{ "hidden", 0 },
+	};
+	char *directory = harness_directory(), value[1024];
+	char *path = harness_path(directory, "libkiln-test-icd.so");
+	struct ki_cl_identities *theirs;
+	struct driver other;
+	const char *why, *at;
+	size_t i, n;
+
+	assert_int_equal(chdir(directory), 0);
+	assert_int_equal(mkdir("late", 0700) | mkdir("empty", 0700) |
+				 mkdir("hidden", 0700),
+			 0);
+	copy_file(library_path, path);
+	copy_file(library_path, "late/libkiln-test-late-1.so");
+	copy_file(twin_path, "hidden/libkiln-test-late-1.so");
+	other = load(path);
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		for (at = rows[i].path, n = 0; *at; at++)
+			n += (size_t)snprintf(value + n, sizeof(value) - n,
+					      "%.*s", *at == '@' ? 1000 : 1,
+					      *at == '@' ? directory : at);
+		value[n] = '\0';
+		setenv("LD_LIBRARY_PATH", value, 1);
+		theirs = ki_cl_identities_new(other.calls);
+		why = NULL;
+		assert_int_equal(
+			ki_cl_platform_status(theirs, other.platform, &why),
+			rows[i].may_be_cached ? KILN_OK : KILN_E_UNSUPPORTED);
+		assert_int_equal(why && strstr(why, "LD_LIBRARY_PATH"),
+				 !rows[i].may_be_cached);
+		ki_cl_identities_free(theirs);
+	}
+	unsetenv("LD_LIBRARY_PATH");
+	free(path);
+	free(directory);
+}
+
 /* The compiler's own programs are those that would be run. */
 static void a_program_is_the_first_of_the_path(void **state)
 {
@@ -1476,6 +1526,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			a_folder_that_cannot_be_read_is_not_an_empty_one),
 		cmocka_unit_test(a_compiler_that_changes_ends_caching),
+		cmocka_unit_test(
+			another_compiler_by_the_library_path_is_not_cached),
 		cmocka_unit_test(a_program_is_the_first_of_the_path),
 		cmocka_unit_test(a_path_that_changes_ends_caching),
 		cmocka_unit_test(a_builtin_library_is_found_by_its_device),
