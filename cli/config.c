@@ -20,26 +20,57 @@ static const struct {
 #undef SETTING_ROW
 };
 
+#define ROWS_MAX (KILN_N_SETTINGS + 32)
+
+struct row {
+	const char *name;
+	const char *environment;
+	const char *value; /* or NULL */
+	const char *origin;
+};
+
+/* Ours, then those of others that some kinds of store obey; returns how many. */
+static unsigned gather(const struct kiln_config *config,
+		       struct row rows[ROWS_MAX])
+{
+	unsigned n = 0, i;
+
+	for (; n < KILN_N_SETTINGS; n++)
+		rows[n] =
+			(struct row){ settings[n].name, settings[n].environment,
+				      kiln_config_value(config, n),
+				      kiln_config_origin(config, n) };
+	for (i = 0; n < ROWS_MAX; i++, n++) {
+		struct row *row = &rows[n];
+
+		row->name = kiln_config_foreign(config, i, &row->value,
+						&row->origin);
+		row->environment = row->name;
+		if (!row->name)
+			break;
+	}
+	return n;
+}
+
 static void print_json(struct ki_bytes *out, const struct kiln_config *config,
 		       const char *message)
 {
 	const char *warning;
+	struct row rows[ROWS_MAX];
 	struct ki_json json;
-	unsigned i;
+	unsigned n = gather(config, rows), i;
 
 	ki_out_json(out, &json);
 	ki_json_array(&json, "settings");
-	for (i = 0; i < KILN_N_SETTINGS; i++) {
-		const char *value = kiln_config_value(config, i);
-
+	for (i = 0; i < n; i++) {
 		ki_json_object(&json, NULL);
-		ki_json_string(&json, "name", settings[i].name);
-		ki_json_string(&json, "environment", settings[i].environment);
-		if (value)
-			ki_json_string(&json, "value", value);
+		ki_json_string(&json, "name", rows[i].name);
+		ki_json_string(&json, "environment", rows[i].environment);
+		if (rows[i].value)
+			ki_json_string(&json, "value", rows[i].value);
 		else
 			ki_json_null(&json, "value");
-		ki_json_string(&json, "origin", kiln_config_origin(config, i));
+		ki_json_string(&json, "origin", rows[i].origin);
 		ki_json_end(&json);
 	}
 	ki_json_end(&json);
@@ -59,18 +90,17 @@ static void print_text(struct ki_bytes *out, const struct kiln_config *config)
 		{ "VALUE", 0, 0 },
 		{ "ORIGIN", 0, 1 },
 	};
-	const char *cells[KILN_N_SETTINGS][3];
-	unsigned i;
+	struct row rows[ROWS_MAX];
+	const char *cells[ROWS_MAX][3];
+	unsigned n = gather(config, rows), i;
 
-	for (i = 0; i < KILN_N_SETTINGS; i++) {
-		const char *value = kiln_config_value(config, i);
-
-		cells[i][0] = settings[i].name;
-		cells[i][1] = value ? value : "-";
-		cells[i][2] = kiln_config_origin(config, i);
+	for (i = 0; i < n; i++) {
+		cells[i][0] = rows[i].name;
+		cells[i][1] = rows[i].value ? rows[i].value : "-";
+		cells[i][2] = rows[i].origin;
 	}
-	ki_out_table(out, columns, 3, &cells[0][0], KILN_N_SETTINGS,
-		     ki_out_columns(), ki_out_is_colourful(1));
+	ki_out_table(out, columns, 3, &cells[0][0], n, ki_out_columns(),
+		     ki_out_is_colourful(1));
 }
 
 int ki_verb_config(const struct ki_command *command)

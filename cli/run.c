@@ -27,6 +27,7 @@
 #include "out.h"
 #include "parent.h"
 #include "place.h"
+#include "store.h"
 #include "sys/sys.h"
 #include "verbs.h"
 
@@ -153,9 +154,20 @@ static int stand_by(char **argv, const struct plan *plan)
 	ki_parent_end(wait_status);
 }
 
+/* The program and what makes its jobs find the store by the environment. */
+static int use_store(struct kiln_config *config, const char *url)
+{
+	if (ki_store_use(config, url))
+		return -1;
+	if (!setenv("KILN_STORE", kiln_config_value(config, KILN_SET_STORE), 1))
+		return 0;
+	ki_complain("out of memory");
+	return -1;
+}
+
 /* Whether the settings let anything be cached; fills the plan. */
-static int is_caching(const struct kiln_config *config, enum kiln_status status,
-		      const char *message, struct plan *plan)
+static int is_caching(struct kiln_config *config, enum kiln_status status,
+		      const char *message, const char *url, struct plan *plan)
 {
 	struct kiln_options options;
 
@@ -164,6 +176,8 @@ static int is_caching(const struct kiln_config *config, enum kiln_status status,
 		return 0;
 	}
 	if (kiln_config_number(config, KILN_SET_DISABLE))
+		return 0;
+	if (url && use_store(config, url))
 		return 0;
 	kiln_options_init(&options);
 	kiln_config_options(config, &options);
@@ -183,8 +197,9 @@ int ki_verb_run(const struct ki_command *command)
 	int result;
 
 	status = kiln_config_load(&config, message, sizeof(message));
-	if (is_caching(config, status, message, &plan) && set_layer() &&
-	    !is_nested() && plan.spool)
+	if (is_caching(config, status, message,
+		       command->values[KI_OPTION_STORE], &plan) &&
+	    set_layer() && !is_nested() && plan.spool)
 		result = stand_by(command->arguments, &plan);
 	else
 		result = become(command->arguments);

@@ -59,40 +59,54 @@ int ki_store_failed(enum kiln_status status, const char *what)
 
 /* ---- Settings ---------------------------------------------------------------- */
 
-/* "log:DIR#NAME" to DIR. */
-static int directory_of(const char *url, char out[KI_PATH_MAX])
+static int set_directory(struct ki_settings *settings)
 {
-	const char *path = strchr(url, ':'), *name;
-	size_t length;
+	const char *why = "",
+		   *path = kiln_config_directory(settings->config, &why);
 
-	path = path ? path + 1 : "";
-	name = strrchr(path, '#');
-	if (name && strchr(name, '/'))
-		name = NULL; /* part of the directory */
-	length = name ? (size_t)(name - path) : strlen(path);
-	if (!length || length >= KI_PATH_MAX)
-		return -1;
-	memcpy(out, path, length);
-	out[length] = '\0';
-	return 0;
+	if (path && strlen(path) < sizeof(settings->directory)) {
+		strcpy(settings->directory, path);
+		return KI_EXIT_OK;
+	}
+	ki_complain("store: %s", path ? "the path is too long" : why);
+	return KI_EXIT_UNAVAILABLE;
 }
 
-static int is_known_kind(const char *url)
+int ki_store_use(struct kiln_config *config, const char *url)
 {
-	return !strncmp(url, "log:", 4) || !strncmp(url, "file:", 5) ||
-	       !strncmp(url, "neo:", 4);
+	char message[1024] = "";
+	enum kiln_status status =
+		kiln_config_use_store(config, url, message, sizeof(message));
+
+	if (status == KILN_E_NO_MEMORY) {
+		ki_complain("out of memory");
+		return KI_EXIT_FAILED;
+	}
+	if (!status)
+		return KI_EXIT_OK;
+	if (strcmp(message, "it is not a store"))
+		ki_complain("--store: %s", message);
+	else
+		ki_complain("--store: '%s' is no store; use log:DIR, "
+			    "log:DIR#NAME, file:DIR or neo:[DIR][#flat|#tree]",
+			    url);
+	return KI_EXIT_USAGE;
 }
 
+/* With a spool whatever KILN_SPOOL says: of programs run without it. */
 static int use_store(struct ki_settings *settings, const char *url)
 {
-	if (!is_known_kind(url) || directory_of(url, settings->directory) ||
-	    ki_path_join(settings->own_spool, settings->directory, "spool")) {
-		ki_complain("--store: '%s' is no store; use log:DIR, "
-			    "log:DIR#NAME, file:DIR or neo:DIR[#flat|#tree]",
-			    url);
-		return KI_EXIT_USAGE;
+	int status = ki_store_use(settings->config, url);
+
+	if (!status)
+		status = set_directory(settings);
+	if (status)
+		return status;
+	if (ki_path_join(settings->own_spool, settings->directory, "spool")) {
+		ki_complain("store: the path is too long");
+		return KI_EXIT_UNAVAILABLE;
 	}
-	settings->options.store_url = url;
+	kiln_config_options(settings->config, &settings->options);
 	settings->spool = settings->own_spool;
 	return KI_EXIT_OK;
 }
@@ -102,7 +116,7 @@ int ki_settings_load(struct ki_settings *settings,
 {
 	const char *url = command->values[KI_OPTION_STORE];
 	char message[1024] = "out of memory";
-	const char *why;
+	int status;
 
 	memset(settings, 0, sizeof(*settings));
 	kiln_options_init(&settings->options);
@@ -110,22 +124,19 @@ int ki_settings_load(struct ki_settings *settings,
 		ki_complain("%s", message);
 		return KI_EXIT_USAGE;
 	}
-	kiln_config_options(settings->config, &settings->options);
 	if (url)
 		return use_store(settings, url);
 
-	url = settings->options.store_url;
+	kiln_config_options(settings->config, &settings->options);
 	if (kiln_config_number(settings->config, KILN_SET_DISABLE)) {
 		ki_complain(
 			"KILN_DISABLE turns caching off (from: %s)",
 			kiln_config_origin(settings->config, KILN_SET_DISABLE));
 		return KI_EXIT_UNAVAILABLE;
 	}
-	if (!url || directory_of(url, settings->directory)) {
-		(void)kiln_config_directory(settings->config, &why);
-		ki_complain("store: %s", why);
-		return KI_EXIT_UNAVAILABLE;
-	}
+	status = set_directory(settings);
+	if (status)
+		return status;
 	settings->spool = kiln_config_spool(settings->config);
 	return KI_EXIT_OK;
 }

@@ -23,6 +23,8 @@ struct ki_settings {
 /* Command line first, then what kiln_config_load() finds.  fini in any case. */
 int ki_settings_load(struct ki_settings *settings,
 		     const struct ki_command *command);
+/* Have a store of --store win over the settings. */
+int ki_store_use(struct kiln_config *config, const char *url);
 void ki_settings_fini(struct ki_settings *settings);
 
 /* Flags for looking only. */

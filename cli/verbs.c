@@ -17,7 +17,7 @@ const struct ki_verb ki_verbs[] = {
 		   "has ended, kiln-worker makes in the background what the "
 		   "program\n"
 		   "could not wait for.\n",
-	  .options = KI_HAS(HELP) | KI_HAS(WAIT),
+	  .options = KI_HAS(HELP) | KI_HAS(STORE) | KI_HAS(WAIT),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = -1,
 	  .is_wrapper = 1,

@@ -332,6 +332,15 @@ KILN_API uint64_t kiln_config_number(const struct kiln_config *config,
 KILN_API const char *kiln_config_warning(const struct kiln_config *config,
 					 size_t n);
 /*
+ * The n-th variable of another program that stores of its format obey (those of
+ * Intel's driver: docs/env.md), or NULL past the last.  Its value as
+ * kiln_config_value(), and where that comes from.
+ */
+KILN_API const char *kiln_config_foreign(const struct kiln_config *config,
+					 size_t n, const char **out_value,
+					 const char **out_origin);
+
+/*
  * The directory of the store and, in `why`, how it was chosen; NULL if there
  * is none (then `why` says what is missing).  Lives with the config.
  */
@@ -340,6 +349,15 @@ KILN_API const char *kiln_config_directory(const struct kiln_config *config,
 /* The directory of jobs: "spool" beside the store's files, or NULL.  Lives with
    the config. */
 KILN_API const char *kiln_config_spool(const struct kiln_config *config);
+
+/*
+ * Have a store that somebody named win over all settings, KILN_DISABLE too: the
+ * calls above and below then tell of it, with a directory from the root.
+ * KILN_E_INVALID with a sentence in `message` as kiln_config_load(), NO_MEMORY.
+ */
+KILN_API enum kiln_status kiln_config_use_store(struct kiln_config *config,
+						const char *url, char *message,
+						size_t message_size);
 
 /* Fill options (initialised) from a config; strings are borrowed from it. */
 KILN_API void kiln_config_options(const struct kiln_config *config,

@@ -300,8 +300,9 @@ enum kiln_failure_policy {
 
 struct kiln_options {
 	size_t size;		     /* set by kiln_options_init() */
-	const char *store_url;	     /* "log:DIR[#NAME]", "file:DIR", "neo:DIR";
-					   NULL: no store */
+	const char *store_url;	     /* "log:DIR[#NAME]", "file:DIR",
+					"neo:[DIR][#flat|#tree]";
+					NULL: no store */
 	uint64_t store_bytes_max;    /* of a store made now; 0: no bound */
 	uint64_t store_age_max_s;    /* entries unused longer go; 0: none */
 	uint64_t memory_bytes_max;   /* 0: no bound */

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "store/neo/environment.h"
 #include "sys/sys.h"
 
 #define SYSTEM_FILE    "/etc/kiln.conf"
@@ -75,6 +76,15 @@ struct value {
 	uint64_t number;
 };
 
+/* A variable of another program that some kinds of store obey. */
+struct foreign {
+	const char *name;
+	char *text;
+	const char *origin;
+};
+
+#define N_FOREIGN KI_NEO_N_VARIABLES
+
 struct kiln_config {
 	struct value values[KILN_N_SETTINGS];
 	char *warnings[WARNINGS_MAX];
@@ -83,6 +93,8 @@ struct kiln_config {
 	char *why;
 	char *url;   /* of the store, or NULL */
 	char *spool; /* or NULL */
+	struct foreign foreign[N_FOREIGN];
+	struct ki_neo_environment neo;
 	int no_memory;
 };
 
@@ -110,25 +122,41 @@ static char *format(struct kiln_config *config, const char *words, ...)
 	return text;
 }
 
-static void warn(struct kiln_config *config, const char *place,
-		 const char *what)
+static void warn_line(struct kiln_config *config, const char *line)
 {
 	if (config->n_warnings == WARNINGS_MAX)
 		return;
-	config->warnings[config->n_warnings] =
-		format(config, "%s: %s", place, what);
+	config->warnings[config->n_warnings] = format(config, "%s", line);
 	if (config->warnings[config->n_warnings])
 		config->n_warnings++;
 }
 
+static void warn(struct kiln_config *config, const char *place,
+		 const char *what)
+{
+	char *line = format(config, "%s: %s", place, what);
+
+	if (line)
+		warn_line(config, line);
+	free(line);
+}
+
 /* The first error is the one that is told. */
+static void complain_line(struct reading *reading, const char *line)
+{
+	if (!reading->failed && reading->message_size)
+		snprintf(reading->message, reading->message_size, "%s", line);
+	reading->failed = 1;
+}
+
 static void complain(struct reading *reading, const char *place,
 		     const char *text, const char *right)
 {
-	if (!reading->failed && reading->message_size)
-		snprintf(reading->message, reading->message_size,
-			 "%s: \"%s\" %s", place, text, right);
-	reading->failed = 1;
+	char *line =
+		format(reading->config, "%s: \"%s\" %s", place, text, right);
+
+	complain_line(reading, line ? line : "out of memory");
+	free(line);
 }
 
 /* ---- One value ------------------------------------------------------------- */
@@ -138,13 +166,24 @@ static int is_rooted(const char *path)
 	return *path == '/' && strlen(path) < DIRECTORY_BYTES_MAX;
 }
 
+static int is_neo(const char *url)
+{
+	return url && !strncmp(url, "neo:", 4);
+}
+
+/* "neo:": the environment of Intel's driver says where. */
+static int names_no_directory(const char *url)
+{
+	return is_neo(url) && (!url[4] || url[4] == '#');
+}
+
 static int is_store(const char *text)
 {
 	const char *directory = strchr(text, ':');
 
 	return (!strncmp(text, "log:", 4) || !strncmp(text, "file:", 5) ||
-		!strncmp(text, "neo:", 4)) &&
-	       is_rooted(directory + 1);
+		is_neo(text)) &&
+	       (is_rooted(directory + 1) || names_no_directory(text));
 }
 
 /* NULL, or what is wrong and what would be right. */
@@ -185,7 +224,7 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 		return is_store(text) ? NULL
 				      : "is not a store; use log:DIR, "
 					"log:DIR#NAME, file:DIR or neo:DIR, "
-					"with DIR from the root";
+					"with DIR from the root, or neo:";
 	}
 	return NULL;
 }
@@ -399,6 +438,49 @@ static void read_user_file(struct reading *reading,
 	free(path);
 }
 
+/* ---- The environment of Intel's driver ------------------------------------- */
+
+static void note_foreign(struct kiln_config *config, enum ki_neo_variable i,
+			 const char *text, const char *origin)
+{
+	struct foreign *foreign = &config->foreign[i];
+
+	foreign->name = ki_neo_variable_name(i);
+	foreign->text = *text ? strdup(text) : NULL;
+	foreign->origin = origin;
+	if (*text && !foreign->text)
+		config->no_memory = 1;
+}
+
+static void read_neo(struct kiln_config *config, const char *const *environment)
+{
+	struct ki_neo_environment *neo = &config->neo;
+
+	ki_neo_environment_read(environment, neo);
+	for (enum ki_neo_variable i = 0; i < KI_NEO_N_VARIABLES; i++) {
+		if (neo->text[i])
+			note_foreign(config, i, neo->text[i], "environment");
+		else if (i == KI_NEO_DIR)
+			note_foreign(config, i, neo->directory, neo->why);
+		else
+			note_foreign(config, i, ki_neo_variable_default(i),
+				     "default");
+		/* The environment may change after this. */
+		neo->text[i] = NULL;
+	}
+}
+
+/* What is wrong with variables matters to who obeys them. */
+static void use_neo(struct reading *reading)
+{
+	const struct ki_neo_environment *neo = &reading->config->neo;
+
+	for (size_t i = 0; i < neo->n_lines; i++)
+		warn_line(reading->config, neo->lines[i]);
+	if (neo->is_wrong)
+		complain_line(reading, neo->wrong);
+}
+
 /* ---- The directory --------------------------------------------------------- */
 
 /* A name like one in `settings`, as people find it. */
@@ -411,13 +493,35 @@ static char *say_origin(struct kiln_config *config, enum kiln_setting setting)
 	return format(config, "%s, %s", names[setting].key, origin);
 }
 
+/* A slash at the end keeps a # in the last name from starting a store's. */
+static const char *slash_for(const char *directory)
+{
+	const char *last = strrchr(directory, '/');
+
+	return last && strchr(last, '#') ? "/" : "";
+}
+
+/* "neo:" or "neo:#NAME", by the environment of Intel's driver. */
+static void choose_from_neo(struct kiln_config *config)
+{
+	const struct ki_neo_environment *neo = &config->neo;
+
+	config->why = format(config, "%s", neo->why);
+	if (!*neo->directory || neo->is_wrong)
+		return;
+	config->directory = format(config, "%s", neo->directory);
+	config->url = format(config, "neo:%s%s%s", neo->directory,
+			     slash_for(neo->directory),
+			     config->values[KILN_SET_STORE].text + 4);
+}
+
 /* From log:DIR#NAME; a # with a slash behind it is part of the directory. */
 static void choose_from_url(struct kiln_config *config)
 {
 	const char *url = config->values[KILN_SET_STORE].text;
 	const char *directory = strchr(url, ':') + 1;
 	const char *name =
-		!strncmp(url, "log:", 4) ? strrchr(directory, '#') : NULL;
+		strncmp(url, "file:", 5) ? strrchr(directory, '#') : NULL;
 
 	if (name && strchr(name, '/'))
 		name = NULL;
@@ -429,16 +533,13 @@ static void choose_from_url(struct kiln_config *config)
 	config->why = say_origin(config, KILN_SET_STORE);
 }
 
-/* A slash at the end keeps a # in the last name from starting a store's. */
 static void choose(struct kiln_config *config, char *directory, char *why)
 {
-	const char *last = directory ? strrchr(directory, '/') : NULL;
-
 	config->directory = directory;
 	config->why = why;
 	if (directory)
 		config->url = format(config, "log:%s%s", directory,
-				     last && strchr(last, '#') ? "/" : "");
+				     slash_for(directory));
 }
 
 static void choose_by_home(struct kiln_config *config,
@@ -470,7 +571,9 @@ static void choose_directory(struct kiln_config *config,
 {
 	const char *text = config->values[KILN_SET_DIR].text;
 
-	if (config->values[KILN_SET_STORE].text)
+	if (names_no_directory(config->values[KILN_SET_STORE].text))
+		choose_from_neo(config);
+	else if (config->values[KILN_SET_STORE].text)
 		choose_from_url(config);
 	else if (text)
 		choose(config, format(config, "%s", text),
@@ -479,6 +582,15 @@ static void choose_directory(struct kiln_config *config,
 		choose_by_home(config, environment);
 	if (config->directory && config->values[KILN_SET_SPOOL].number)
 		config->spool = format(config, "%s/spool", config->directory);
+}
+
+static void forget_directory(struct kiln_config *config)
+{
+	free(config->directory);
+	free(config->why);
+	free(config->url);
+	free(config->spool);
+	config->directory = config->why = config->url = config->spool = NULL;
 }
 
 /* ---- Loading --------------------------------------------------------------- */
@@ -503,12 +615,15 @@ enum kiln_status ki_config_load(const struct ki_config_sources *sources,
 		if (settings[i].fallback)
 			take(&reading, i, settings[i].fallback, "default",
 			     "default");
+	read_neo(config, sources->is_secure ? NULL : sources->environment);
 	if (sources->is_secure) {
 		turn_off(config);
 	} else {
 		read_file(&reading, sources->system_file, 0);
 		read_user_file(&reading, sources->environment);
 		read_environment(&reading, sources->environment);
+		if (is_neo(config->values[KILN_SET_STORE].text))
+			use_neo(&reading);
 		choose_directory(config, sources->environment);
 	}
 	if (config->no_memory) {
@@ -541,11 +656,54 @@ void kiln_config_free(struct kiln_config *config)
 	}
 	for (size_t i = 0; i < config->n_warnings; i++)
 		free(config->warnings[i]);
-	free(config->directory);
-	free(config->why);
-	free(config->url);
-	free(config->spool);
+	for (size_t i = 0; i < N_FOREIGN; i++)
+		free(config->foreign[i].text);
+	forget_directory(config);
 	free(config);
+}
+
+/* "log:DIR#NAME" with DIR from the root, from malloc(); NULL: it is no store, or
+   there is no memory. */
+static char *absolute_url(struct kiln_config *config, const char *url)
+{
+	const char *directory = strchr(url, ':');
+	char path[KI_PATH_MAX];
+
+	if (!directory++)
+		return NULL;
+	if (*directory == '/' || !*directory || *directory == '#')
+		return format(config, "%s", url);
+	if (ki_absolute_path(path, directory))
+		return NULL;
+	return format(config, "%.*s%s", (int)(directory - url), url, path);
+}
+
+enum kiln_status kiln_config_use_store(struct kiln_config *config,
+				       const char *url, char *message,
+				       size_t message_size)
+{
+	struct reading reading = { config, message, message_size, 0 };
+	char *absolute = absolute_url(config, url);
+
+	if (config->no_memory) {
+		free(absolute);
+		return KILN_E_NO_MEMORY;
+	}
+	if (!absolute || !is_store(absolute)) {
+		free(absolute);
+		complain_line(&reading, "it is not a store");
+		return KILN_E_INVALID;
+	}
+	set_value(config, KILN_SET_STORE, absolute, "command line", 0);
+	set_value(config, KILN_SET_DISABLE, "0", "command line", 0);
+	free(absolute);
+	forget_directory(config);
+	if (is_neo(config->values[KILN_SET_STORE].text))
+		use_neo(&reading);
+	choose_directory(config, NULL);
+	if (config->no_memory)
+		return KILN_E_NO_MEMORY;
+	return reading.failed ? KILN_E_INVALID : KILN_OK;
 }
 
 /* ---- Asking ---------------------------------------------------------------- */
@@ -580,6 +738,16 @@ const char *kiln_config_warning(const struct kiln_config *config, size_t n)
 	return n < config->n_warnings ? config->warnings[n] : NULL;
 }
 
+const char *kiln_config_foreign(const struct kiln_config *config, size_t n,
+				const char **out_value, const char **out_origin)
+{
+	if (n >= N_FOREIGN)
+		return NULL;
+	*out_value = config->foreign[n].text;
+	*out_origin = config->foreign[n].origin;
+	return config->foreign[n].name;
+}
+
 const char *kiln_config_directory(const struct kiln_config *config,
 				  const char **out_why)
 {
@@ -593,13 +761,21 @@ const char *kiln_config_spool(const struct kiln_config *config)
 	return config->spool;
 }
 
+/* Intel's limit is that of a directory shared with its driver. */
+static uint64_t bytes_max(const struct kiln_config *config)
+{
+	if (is_neo(config->values[KILN_SET_STORE].text) &&
+	    !strcmp(kiln_config_origin(config, KILN_SET_MAX_SIZE), "default"))
+		return config->neo.bytes_max;
+	return kiln_config_number(config, KILN_SET_MAX_SIZE);
+}
+
 void kiln_config_options(const struct kiln_config *config,
 			 struct kiln_options *options)
 {
 	if (!kiln_config_number(config, KILN_SET_DISABLE))
 		options->store_url = config->url;
-	options->store_bytes_max =
-		kiln_config_number(config, KILN_SET_MAX_SIZE);
+	options->store_bytes_max = bytes_max(config);
 	options->memory_bytes_max = kiln_config_number(config, KILN_SET_MEMORY);
 	options->lock_timeout_ms =
 		(uint32_t)kiln_config_number(config, KILN_SET_LOCK_TIMEOUT);

@@ -474,6 +474,224 @@ static void the_process_has_a_config(void **state)
 	unsetenv("KILN_DIR");
 }
 
+/* ---- The environment of Intel's driver ---------------------------------------- */
+
+static size_t count_warnings(const struct kiln_config *config)
+{
+	size_t n = 0;
+
+	while (kiln_config_warning(config, n))
+		n++;
+	return n;
+}
+
+static void a_neo_store_obeys_the_variables_of_its_driver(void **state)
+{
+	static const struct {
+		const char *environment[5];
+		enum kiln_status status;
+		const char *directory;
+		const char *url;
+		uint64_t bytes_max;
+		size_t n_warnings;
+	} rows[] = {
+		{ { "KILN_STORE=neo:", "HOME=/h" },
+		  KILN_OK,
+		  "/h/.cache/neo_compiler_cache",
+		  "neo:/h/.cache/neo_compiler_cache",
+		  1 << 30,
+		  0 },
+		{ { "KILN_STORE=neo:#tree", "NEO_CACHE_DIR=/n" },
+		  KILN_OK,
+		  "/n",
+		  "neo:/n#tree",
+		  1 << 30,
+		  0 },
+		{ { "KILN_STORE=neo:", "NEO_CACHE_DIR=/n#1" },
+		  KILN_OK,
+		  "/n#1",
+		  "neo:/n#1/",
+		  1 << 30,
+		  0 },
+		{ { "KILN_STORE=neo:", "HOME=/h", "NEO_CACHE_PERSISTENT=0" },
+		  KILN_OK,
+		  NULL,
+		  NULL,
+		  1 << 30,
+		  0 },
+		{ { "KILN_STORE=neo:", "NEO_CACHE_DIR=/n",
+		    "NEO_CACHE_MAX_SIZE=5000" },
+		  KILN_OK,
+		  "/n",
+		  "neo:/n",
+		  5000,
+		  0 },
+		{ { "KILN_STORE=neo:", "NEO_CACHE_DIR=/n",
+		    "NEO_CACHE_MAX_SIZE=1G", "NEO_CACHE_PERSISTENT=true" },
+		  KILN_OK,
+		  "/n",
+		  "neo:/n",
+		  1 << 30,
+		  2 },
+		{ { "KILN_STORE=neo:", "NEO_CACHE_DIR=/n",
+		    "NEO_CACHE_MAX_SIZE=1GB" },
+		  KILN_E_INVALID,
+		  NULL,
+		  NULL,
+		  1 << 30,
+		  0 },
+		/* A directory that is named is used whatever they say, with their
+		   limit, unless there is one of kiln's. */
+		{ { "KILN_STORE=neo:/s#flat", "NEO_CACHE_DIR=/n",
+		    "NEO_CACHE_MAX_SIZE=5000", "NEO_CACHE_PERSISTENT=0" },
+		  KILN_OK,
+		  "/s",
+		  "neo:/s#flat",
+		  5000,
+		  0 },
+		{ { "KILN_STORE=neo:/s", "KILN_MAX_SIZE=7000",
+		    "NEO_CACHE_MAX_SIZE=5000" },
+		  KILN_OK,
+		  "/s",
+		  "neo:/s",
+		  7000,
+		  0 },
+		{ { "KILN_STORE=log:/s", "NEO_CACHE_MAX_SIZE=1GB",
+		    "NEO_CACHE_PERSISTENT=true" },
+		  KILN_OK,
+		  "/s",
+		  "log:/s",
+		  1 << 30,
+		  0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_options options;
+		struct kiln_config *config;
+		const char *directory;
+		char message[256];
+
+		assert_int_equal(
+			load(rows[i].environment, NULL, NULL, &config, message),
+			rows[i].status);
+		if (rows[i].status)
+			assert_non_null(strstr(message, "Intel's driver"));
+		directory = kiln_config_directory(config, NULL);
+		assert_int_equal(!directory, !rows[i].directory);
+		kiln_options_init(&options);
+		kiln_config_options(config, &options);
+		assert_int_equal(!options.store_url, !rows[i].url);
+		if (rows[i].url) {
+			assert_string_equal(directory, rows[i].directory);
+			assert_string_equal(options.store_url, rows[i].url);
+		}
+		assert_int_equal(options.store_bytes_max, rows[i].bytes_max);
+		assert_int_equal(count_warnings(config), rows[i].n_warnings);
+		kiln_config_free(config);
+	}
+}
+
+static void variables_of_others_are_shown_with_their_origin(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *value;
+		const char *origin;
+	} rows[] = {
+		{ "NEO_CACHE_PERSISTENT", "1", "default" },
+		{ "NEO_CACHE_DIR", "/c/neo_compiler_cache", "$XDG_CACHE_HOME" },
+		{ "NEO_CACHE_MAX_SIZE", "5000", "environment" },
+		{ "NEO_CACHE_STATS", "0", "default" },
+		{ "BinaryCacheTrace", "1", "environment" },
+		{ "PrintDebugMessages", "0", "default" },
+	};
+	const char *const environment[] = { "XDG_CACHE_HOME=/c",
+					    "NEO_CACHE_MAX_SIZE=5000",
+					    "BinaryCacheTrace=1", NULL };
+	struct kiln_config *config;
+	char message[256];
+
+	assert_int_equal(load(environment, NULL, NULL, &config, message),
+			 KILN_OK);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *value, *origin;
+
+		assert_string_equal(
+			kiln_config_foreign(config, i, &value, &origin),
+			rows[i].name);
+		assert_string_equal(value, rows[i].value);
+		assert_string_equal(origin, rows[i].origin);
+	}
+	assert_null(kiln_config_foreign(config, 1000, NULL, NULL));
+	kiln_config_free(config);
+}
+
+static void a_store_that_is_named_wins(void **state)
+{
+	static const struct {
+		const char *url;
+		enum kiln_status status;
+		const char *directory;
+		const char *store_url;
+	} rows[] = {
+		{ "log:/a#b", KILN_OK, "/a", "log:/a#b" },
+		{ "file:/a#b", KILN_OK, "/a#b", "file:/a#b" },
+		{ "neo:/a#tree", KILN_OK, "/a", "neo:/a#tree" },
+		{ "neo:#tree", KILN_OK, "/n", "neo:/n#tree" },
+		{ "log:", KILN_E_INVALID, NULL, NULL },
+		{ "other:/a", KILN_E_INVALID, NULL, NULL },
+		{ "/a", KILN_E_INVALID, NULL, NULL },
+	};
+	const char *const environment[] = { "KILN_DISABLE=1", "KILN_DIR=/d",
+					    "NEO_CACHE_DIR=/n", NULL };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_options options;
+		struct kiln_config *config;
+		char message[256];
+
+		assert_int_equal(
+			load(environment, NULL, NULL, &config, message),
+			KILN_OK);
+		assert_int_equal(kiln_config_use_store(config, rows[i].url,
+						       message,
+						       sizeof(message)),
+				 rows[i].status);
+		kiln_options_init(&options);
+		kiln_config_options(config, &options);
+		if (rows[i].status) {
+			assert_null(options.store_url);
+			assert_string_equal(kiln_config_directory(config, NULL),
+					    "/d");
+		} else {
+			assert_string_equal(options.store_url,
+					    rows[i].store_url);
+			assert_string_equal(kiln_config_directory(config, NULL),
+					    rows[i].directory);
+			assert_string_equal(
+				kiln_config_origin(config, KILN_SET_STORE),
+				"command line");
+		}
+		kiln_config_free(config);
+	}
+}
+
+static void a_relative_store_begins_at_the_working_directory(void **state)
+{
+	struct kiln_config *config;
+	const char *directory;
+	char message[256];
+
+	assert_int_equal(load(NULL, NULL, NULL, &config, message), KILN_OK);
+	assert_int_equal(kiln_config_use_store(config, "log:some/where#name",
+					       message, sizeof(message)),
+			 KILN_OK);
+	directory = kiln_config_directory(config, NULL);
+	assert_int_equal(*directory, '/');
+	assert_string_equal(directory + strlen(directory) - 11, "/some/where");
+	kiln_config_free(config);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -486,6 +704,12 @@ int main(void)
 		cmocka_unit_test(secure_programs_have_everything_off),
 		cmocka_unit_test(odd_files_do_no_harm),
 		cmocka_unit_test(the_process_has_a_config),
+		cmocka_unit_test(a_neo_store_obeys_the_variables_of_its_driver),
+		cmocka_unit_test(
+			variables_of_others_are_shown_with_their_origin),
+		cmocka_unit_test(a_store_that_is_named_wins),
+		cmocka_unit_test(
+			a_relative_store_begins_at_the_working_directory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

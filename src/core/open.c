@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "store/neo/environment.h"
 #include "store/store.h"
 
 #define NAME_BYTES_MAX 64 /* of a store's files */
@@ -30,19 +31,20 @@ struct kind {
 	store_open_fn *open;
 	int needs_local; /* a file system that is known to behave */
 	int has_name;	 /* "#NAME" may follow */
+	int has_default; /* the environment may say where */
 };
 
 static const struct kind kinds[] = {
-	{ "log:", ki_store_log_open, 1, 1 },
-	{ "file:", ki_store_file_open, 0, 0 },
-	{ "neo:", ki_store_neo_open, 0, 1 },
-	{ NULL, NULL, 0, 0 },
+	{ "log:", ki_store_log_open, 1, 1, 0 },
+	{ "file:", ki_store_file_open, 0, 0, 0 },
+	{ "neo:", ki_store_neo_open, 0, 1, 1 },
+	{ NULL, NULL, 0, 0, 0 },
 };
 
 /* What a URL of a store says. */
 struct place {
 	const struct kind *kind;
-	char directory[KI_PATH_MAX];
+	char directory[KI_PATH_MAX];   /* "": the environment says where */
 	char name[NAME_BYTES_MAX + 1]; /* "": the default */
 };
 
@@ -133,19 +135,20 @@ static const char *parse_url(const char *url, struct place *out_place)
 	out_place->kind = find_kind(url);
 	if (!out_place->kind)
 		return "expected log:DIR[#NAME], file:DIR or "
-		       "neo:DIR[#flat|#tree]";
+		       "neo:[DIR][#flat|#tree]";
 	directory = url + strlen(out_place->kind->prefix);
 	if (out_place->kind->has_name)
 		name = strrchr(directory, '#');
 	if (name && strchr(name, '/'))
 		name = NULL; /* part of the directory */
 	size = name ? (size_t)(name - directory) : strlen(directory);
-	if (!size)
+	out_place->directory[0] = '\0';
+	if (!size && !out_place->kind->has_default)
 		return "the directory is missing";
 	/* Behind a slash, a symbolic link would be followed. */
 	while (size > 1 && directory[size - 1] == '/')
 		size--;
-	if (set_directory(out_place->directory, directory, size))
+	if (size && set_directory(out_place->directory, directory, size))
 		return "the path is too long, or there is no working "
 		       "directory";
 	out_place->name[0] = '\0';
@@ -186,6 +189,28 @@ static int is_local(const struct ki_sys *sys, const char *directory)
 	if (sys->file_system(sys, directory, &kind))
 		kind = kind_above(sys, directory);
 	return kind == KI_FS_LOCAL;
+}
+
+/* Intel's is the only kind that has one. */
+ASIDE static enum kiln_status set_default_place(struct kiln *kiln,
+						struct kiln_options *options,
+						struct place *place)
+{
+	struct ki_neo_environment neo;
+
+	ki_neo_environment(&neo);
+	for (size_t i = 0; i < neo.n_lines; i++)
+		ki_kiln_log(kiln, KILN_LOG_WARNING, "%s", neo.lines[i]);
+	if (neo.is_wrong)
+		ki_kiln_log(kiln, KILN_LOG_ERROR, "%s", neo.wrong);
+	else if (!*neo.directory)
+		ki_kiln_log(kiln, KILN_LOG_NOTE, "store: %s", neo.why);
+	if (neo.is_wrong || !*neo.directory)
+		return neo.is_wrong ? KILN_E_INVALID : KILN_MISS;
+	memcpy(place->directory, neo.directory, sizeof(neo.directory));
+	if (neo.text[KI_NEO_MAX_SIZE] && *neo.text[KI_NEO_MAX_SIZE])
+		options->store_bytes_max = neo.bytes_max;
+	return KILN_OK;
 }
 
 static enum kiln_status open_store(struct kiln *kiln,
@@ -319,7 +344,7 @@ ASIDE static void complain_of_url(const struct kiln_options *options,
 }
 
 /* Options without the tiers, which are closed by the caller on failure. */
-static enum kiln_status open_kiln(const struct kiln_options *options,
+static enum kiln_status open_kiln(struct kiln_options *options,
 				  struct kiln **out_kiln)
 {
 	const char *fault = find_fault(options);
@@ -342,10 +367,16 @@ static enum kiln_status open_kiln(const struct kiln_options *options,
 		return KILN_E_NO_MEMORY;
 	kiln->store_status = KILN_MISS;
 	if (options->store_url) {
-		kiln->store_status = open_store(kiln, options, &place);
+		const int is_named = place.directory[0] != '\0';
+
+		kiln->store_status =
+			is_named ? KILN_OK
+				 : set_default_place(kiln, options, &place);
+		if (!kiln->store_status)
+			kiln->store_status = open_store(kiln, options, &place);
 		kiln->has_store = kiln->store_status == KILN_OK;
 		kiln->n_tiers = kiln->has_store ? 1 : 0;
-		if (!kiln->has_store)
+		if (!kiln->has_store && place.directory[0])
 			ki_kiln_log(kiln, KILN_LOG_ERROR,
 				    "%s: the store is not used: %s",
 				    options->store_url,

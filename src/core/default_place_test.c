@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+
+/* "neo:" without a directory: the environment of Intel's driver says where. */
+
+#include "harness/harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#define LINE_BYTES 512
+
+static char *root;
+static char first_line[LINE_BYTES];
+static unsigned n_lines;
+
+static void remember(void *arg, enum kiln_log_level level, const char *message)
+{
+	if (level != KILN_LOG_TRACE && !n_lines++)
+		snprintf(first_line, sizeof(first_line), "%s", message);
+}
+
+static void set(const char *name, const char *value)
+{
+	assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
+}
+
+/* With NEO_CACHE_DIR a name in the test's directory. */
+static struct kiln *open_named(const char *name, const char *url)
+{
+	char *path = harness_path(root, name);
+	struct kiln_options options;
+	struct kiln *kiln = NULL;
+
+	n_lines = 0;
+	set("NEO_CACHE_DIR", path);
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.log = remember;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	free(path);
+	return kiln;
+}
+
+static enum kiln_status put(struct kiln *kiln, unsigned n, size_t size)
+{
+	struct kiln_key *key = kiln_key_new();
+	char *value = calloc(1, size);
+	enum kiln_status status;
+
+	kiln_key_add(key, "n", &n, sizeof(n));
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	status = kiln_put(kiln, key, value, size, NULL, 0);
+	kiln_key_free(key);
+	free(value);
+	return status;
+}
+
+static void a_missing_directory_is_made_for_its_owner_alone(void **state)
+{
+	struct kiln *kiln = open_named("deep/made", "neo:");
+	char *path = harness_path(root, "deep/made");
+	struct stat st;
+
+	assert_int_equal(kiln_store_status(kiln), KILN_OK);
+	assert_int_equal(put(kiln, 1, 100), KILN_OK);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0700);
+	assert_int_equal(n_lines, 0);
+	kiln_close(kiln);
+	free(path);
+}
+
+static void the_layout_may_stand_behind(void **state)
+{
+	struct kiln *kiln = open_named("tree", "neo:#tree");
+	char *path = harness_path(root, "tree/f");
+	unsigned n = 0;
+	struct stat st;
+
+	assert_int_equal(kiln_store_status(kiln), KILN_OK);
+	/* Names are hashes: in a while there is one that begins with f. */
+	while (stat(path, &st) && n < 500)
+		assert_int_equal(put(kiln, n++, 10), KILN_OK);
+	assert_true(n < 500);
+	kiln_close(kiln);
+	free(path);
+}
+
+static void a_limit_of_the_environment_holds(void **state)
+{
+	struct kiln_store_info info;
+	struct kiln *kiln;
+
+	set("NEO_CACHE_MAX_SIZE", "20000");
+	kiln = open_named("limited", "neo:");
+	for (unsigned n = 0; n < 20; n++)
+		assert_int_equal(put(kiln, n, 3000), KILN_OK);
+	assert_int_equal(kiln_store_info(kiln, &info), KILN_OK);
+	assert_int_equal(info.bytes_max, 20000);
+	assert_true(info.bytes <= 20000);
+	kiln_close(kiln);
+	set("NEO_CACHE_MAX_SIZE", NULL);
+}
+
+static void what_is_refused_is_told_and_costs_the_cache(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *value;
+		enum kiln_status status;
+		const char *words;
+	} rows[] = {
+		{ "NEO_CACHE_PERSISTENT", "0", KILN_MISS,
+		  "turns the cache off" },
+		{ "NEO_CACHE_PERSISTENT", "yes", KILN_E_INVALID,
+		  "NEO_CACHE_PERSISTENT" },
+		{ "NEO_CACHE_MAX_SIZE", "1GB", KILN_E_INVALID,
+		  "NEO_CACHE_MAX_SIZE" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln *kiln;
+
+		set(rows[i].name, rows[i].value);
+		kiln = open_named("refused", "neo:");
+		assert_int_equal(kiln_store_status(kiln), rows[i].status);
+		assert_int_equal(n_lines, 1);
+		assert_non_null(strstr(first_line, rows[i].words));
+		kiln_close(kiln);
+		set(rows[i].name, NULL);
+	}
+}
+
+static void a_directory_that_is_none_or_not_ours_is_refused(void **state)
+{
+	static const char *const names[] = { "file", "open", "link" };
+	char *file = harness_path(root, "file"),
+	     *open = harness_path(root, "open"),
+	     *link = harness_path(root, "link");
+
+	harness_write(file, "", 0);
+	assert_int_equal(mkdir(open, 0700), 0);
+	assert_int_equal(chmod(open, 0777), 0);
+	assert_int_equal(symlink(root, link), 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct kiln *kiln = open_named(names[i], "neo:");
+
+		assert_true(kiln_store_status(kiln) < 0);
+		assert_true(n_lines > 0);
+		assert_non_null(strstr(first_line, names[i]));
+		kiln_close(kiln);
+	}
+	free(file);
+	free(open);
+	free(link);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			a_missing_directory_is_made_for_its_owner_alone),
+		cmocka_unit_test(the_layout_may_stand_behind),
+		cmocka_unit_test(a_limit_of_the_environment_holds),
+		cmocka_unit_test(what_is_refused_is_told_and_costs_the_cache),
+		cmocka_unit_test(
+			a_directory_that_is_none_or_not_ours_is_refused),
+	};
+	int status;
+
+	root = harness_directory();
+	unsetenv("NEO_CACHE_PERSISTENT");
+	unsetenv("NEO_CACHE_MAX_SIZE");
+	status = cmocka_run_group_tests(tests, NULL, NULL);
+	free(root);
+	return status;
+}
