@@ -202,9 +202,10 @@ static int read_switch(struct ki_neo_environment *environment,
 	int value = fallback;
 
 	if (text && *text && ki_parse_bool(text, &value)) {
-		tell(environment, "%s: \"" SHOWN_MAX
-				  "\" is not a yes or no, and counts as unset "
-				  "here; use 1 or 0",
+		tell(environment,
+		     "%s: \"" SHOWN_MAX
+		     "\" is not a yes or no, and counts as unset "
+		     "here; use 1 or 0",
 		     ki_neo_variable_name(variable), text);
 		value = fallback;
 	}
@@ -296,8 +297,7 @@ void ki_neo_environment_read(const char *const *list,
 
 void ki_neo_environment(struct ki_neo_environment *out)
 {
-	ki_neo_environment_read(ki_process_is_secure()
-					? NULL
-					: (const char *const *)environ,
-				out);
+	ki_neo_environment_read(
+		ki_process_is_secure() ? NULL : (const char *const *)environ,
+		out);
 }
