@@ -1184,7 +1184,8 @@ static int leave_open(unsigned index, void *arg)
 
 static void a_process_may_end_with_a_kiln_open(void **state)
 {
-	assert_int_equal(harness_processes(6, leave_open, NULL, 60), 0);
+	assert_int_equal(harness_processes(6, leave_open, NULL, HARNESS_HANG_S),
+			 0);
 }
 
 static void blobs_outlive_the_kiln(void **state)
@@ -1352,8 +1353,8 @@ static void a_wipe_after_the_first_look_empties_memory(void **state)
 /* S16.  Hits in memory alone never meet the store; now and then it looks. */
 static void a_store_that_is_removed_whole_empties_memory(void **state)
 {
-	const uint64_t deadline =
-		ki_sys_posix.monotonic_ns(&ki_sys_posix) + 20 * S_NS;
+	const uint64_t deadline = ki_sys_posix.monotonic_ns(&ki_sys_posix) +
+				  HARNESS_HANG_S * S_NS;
 	char *directory = harness_directory();
 	char *url = url_of("log:", directory);
 	struct kiln *kiln = open_url(url, 0);
@@ -1421,9 +1422,9 @@ static void many_processes_build_once(void **state)
 		};
 		size_t n_builds = 0;
 
-		assert_int_equal(
-			harness_processes(12, build_in_process, &processes, 60),
-			0);
+		assert_int_equal(harness_processes(12, build_in_process,
+						   &processes, HARNESS_HANG_S),
+				 0);
 		free(harness_read(processes.builds, &n_builds));
 		assert_int_equal(n_builds, 1);
 		free(processes.builds);

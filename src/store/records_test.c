@@ -302,7 +302,8 @@ static void processes_append_to_one_file(void **state)
 	struct crowd crowd = { path, lock };
 	struct ki_records *records;
 
-	assert_int_equal(harness_processes(4, append_many, &crowd, 60), 0);
+	assert_int_equal(
+		harness_processes(4, append_many, &crowd, HARNESS_HANG_S), 0);
 	records = open_at(path, KILN_OPEN_READONLY);
 	assert_int_equal(count(records), 240);
 	for (unsigned index = 0; index < 4; index++)

@@ -962,8 +962,9 @@ static void of_many_processes_one_creates(void **state)
 	crowd.n_won = mmap(NULL, sizeof(*crowd.n_won), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(crowd.n_won, MAP_FAILED);
-	assert_int_equal(harness_processes(6, create_in_process, &crowd, 60),
-			 0);
+	assert_int_equal(
+		harness_processes(6, create_in_process, &crowd, HARNESS_HANG_S),
+		0);
 	assert_int_equal(*crowd.n_won, 100);
 	munmap((void *)crowd.n_won, sizeof(*crowd.n_won));
 	tier = open_in(directory);
@@ -1012,7 +1013,9 @@ static void many_processes_keep_the_bound(void **state)
 	struct crowd crowd = { .directory = directory };
 	struct kiln_tier *tier;
 
-	assert_int_equal(harness_processes(6, fill_in_process, &crowd, 60), 0);
+	assert_int_equal(
+		harness_processes(6, fill_in_process, &crowd, HARNESS_HANG_S),
+		0);
 	tier = open_bounded(directory, BOUND, 0);
 	assert_true(bytes_of(tier) <= BOUND);
 	assert_true(disk_bytes(directory) <= BOUND);
@@ -1280,7 +1283,8 @@ static void a_dead_holders_build_lock_is_free(void **state)
 	struct kiln_key *key = numbered_key(1);
 	struct kiln_tier_lock *lock;
 
-	assert_int_equal(harness_processes(1, hold_and_die, &crowd, 30), 0);
+	assert_int_equal(
+		harness_processes(1, hold_and_die, &crowd, HARNESS_HANG_S), 0);
 	assert_int_equal(tier->ops->lock(tier, key, 1000, &lock), KILN_OK);
 	tier->ops->unlock(tier, lock);
 	tier->ops->close(tier);
@@ -1324,8 +1328,9 @@ static void a_copy_of_a_dead_holders_lock_holds_nothing(void **state)
 	struct kiln_tier_lock *lock, *second;
 
 	assert_true(stranger != MAP_FAILED);
-	assert_int_equal(
-		harness_processes(1, hold_leave_a_copy_and_die, &crowd, 30), 0);
+	assert_int_equal(harness_processes(1, hold_leave_a_copy_and_die, &crowd,
+					   HARNESS_HANG_S),
+			 0);
 	assert_int_equal(tier->ops->lock(tier, key, 5000, &lock), KILN_OK);
 	/* One follows; the others wait for it. */
 	assert_int_equal(other->ops->lock(other, key, 600, &second),

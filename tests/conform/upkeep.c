@@ -291,7 +291,9 @@ static void the_account_is_put_right_without_reading_entries(void **state)
 	for (n = 0; n < 20; n++)
 		put(tier, n, 1000);
 	put(tier, 20, 3000000);
-	assert_int_equal(harness_processes(1, put_and_die, directory, 30), 0);
+	assert_int_equal(
+		harness_processes(1, put_and_die, directory, HARNESS_HANG_S),
+		0);
 	each_file(directory, remove_larger, &larger_than);
 
 	report = verified(tier, KILN_VERIFY_ACCOUNTING);
@@ -348,7 +350,8 @@ static void verify_finds_no_damage_in_a_store_in_use(void **state)
 {
 	char *directory = harness_directory();
 
-	assert_int_equal(harness_processes(3, verify_or_write, directory, 60),
+	assert_int_equal(harness_processes(3, verify_or_write, directory,
+					   HARNESS_HANG_S),
 			 0);
 	free(directory);
 }
@@ -693,8 +696,9 @@ static void gc_disturbs_nobody(void **state)
 	char *directory = harness_directory();
 	struct kiln_tier *tier;
 
-	assert_int_equal(harness_processes(3, clean_or_write, directory, 60),
-			 0);
+	assert_int_equal(
+		harness_processes(3, clean_or_write, directory, HARNESS_HANG_S),
+		0);
 	tier = open_in(directory, BOUND / 5);
 	assert_int_equal(verified(tier, 0).n_damaged, 0);
 	tier->ops->close(tier);

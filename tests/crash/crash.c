@@ -31,7 +31,7 @@
 #define N_OPERATIONS_MAX 32
 #define N_WORKERS	 8
 #define N_KEYS		 64
-#define STUCK_MS	 20000
+#define STUCK_MS	 (HARNESS_HANG_S * 1000)
 
 static const struct kind *kind;
 static unsigned n_kills = 300;

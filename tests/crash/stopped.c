@@ -30,7 +30,7 @@
 #include "store/log/format.h"
 
 #define N_TESTS_MAX 64
-#define STUCK_MS    20000
+#define STUCK_MS    (HARNESS_HANG_S * 1000)
 #define FIRST_MUCH  20000 /* numbers of what is put meanwhile */
 #define N_TOUCHED   12
 #define RIVAL_SIZE  777

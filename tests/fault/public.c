@@ -510,7 +510,8 @@ static void first_calls_need_no_memory_they_cannot_have(void **state)
 	for (unsigned i = 0; i < 80; i++) {
 		scene.fault.n = 1 + i / 2;
 		scene.fault.lasting = i % 2;
-		if (harness_processes(1, first_calls_in_process, &scene, 20))
+		if (harness_processes(1, first_calls_in_process, &scene,
+				      HARNESS_HANG_S))
 			fail_public(&scene, "the first calls went wrong");
 	}
 	scene_free(&scene);

@@ -209,7 +209,8 @@ static void limits_of_a_process_cost_only_its_put(void **state)
 
 	prepare_store(kind, directory, SOME);
 	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
-		assert_int_equal(harness_processes(1, bodies[i], directory, 30),
+		assert_int_equal(harness_processes(1, bodies[i], directory,
+						   HARNESS_HANG_S),
 				 0);
 		tier = open_real(kind, directory);
 		for (unsigned n = 0; n < N_ENTRIES; n++)

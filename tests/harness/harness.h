@@ -31,6 +31,13 @@ void harness_remove(const char *path);
 uint64_t harness_disk_bytes(const char *directory);
 
 /*
+ * After so many seconds a test that waits for something gives up: it hangs.  No
+ * bound on what a machine may be busy with besides: those that a scenario states
+ * are tested by a clock of the test's own, or at ten times their value.
+ */
+#define HARNESS_HANG_S 60
+
+/*
  * Run `body` in `n` child processes that start together once all are there.
  * A child's return value is its exit status.  Returns how many ended with a
  * status other than 0.  Children still alive after `timeout_s` are killed and

@@ -78,7 +78,8 @@ static void kiln_and_originals_keep_one_account(void **state)
 	assert_int_equal(ki_store_neo_open(&options, &tier), KILN_OK);
 	assert_int_equal(put_numbered(tier, 99999, 100, 0), KILN_OK);
 	tier->ops->close(tier);
-	assert_int_equal(harness_processes(4, take_steps, directory, 40), 0);
+	assert_int_equal(
+		harness_processes(4, take_steps, directory, HARNESS_HANG_S), 0);
 	free(directory);
 }
 

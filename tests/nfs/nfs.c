@@ -564,7 +564,8 @@ static void many_processes_keep_the_bound_after_the_next_sweep(void **state)
 
 		begin(&quirks[i], BOUND);
 		crowd_quirks = &quirks[i];
-		assert_int_equal(harness_processes(4, work, NULL, 60), 0);
+		assert_int_equal(
+			harness_processes(4, work, NULL, HARNESS_HANG_S), 0);
 		assert_int_equal(tier_of(0)->ops->verify(tier_of(0),
 							 KILN_VERIFY_REPAIR,
 							 NULL, NULL, &report),

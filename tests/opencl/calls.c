@@ -262,7 +262,7 @@ void settle(cl_uint references)
 {
 	int i;
 
-	for (i = 0; i < 1000 && context_references() > references; i++)
+	for (i = 0; i < 60000 && context_references() > references; i++)
 		poll(NULL, 0, 1);
 }
 
@@ -761,8 +761,9 @@ static int was_called(const char *what)
 	return found;
 }
 
-/* One build and one kernel, then nothing until somebody fetches, but not
-   longer than five seconds. */
+#define LOOKS_MAX 1000 /* 20 a second; who fetches waits two seconds first */
+
+/* One build and one kernel, then nothing until somebody fetches. */
 static void idle(void)
 {
 	cl_program program = make(source);
@@ -772,7 +773,7 @@ static void idle(void)
 	build(program, options);
 	kernel = make_kernel(program, "scale");
 	run_scale(kernel);
-	for (i = 0; i < 100 && !was_called("binaries\n"); i++)
+	for (i = 0; i < LOOKS_MAX && !was_called("binaries\n"); i++)
 		poll(NULL, 0, 50);
 	clReleaseKernel(kernel);
 	say("release", clReleaseProgram(program));
@@ -805,7 +806,7 @@ static void idle_twice(void)
 
 	build(one, options);
 	build(two, "-DK=8");
-	for (i = 0; i < 100 && n_left; i++) {
+	for (i = 0; i < LOOKS_MAX && n_left; i++) {
 		n_left -= was_called("binaries\n");
 		poll(NULL, 0, 50);
 	}
@@ -818,7 +819,7 @@ static void hurried(void)
 	int i;
 
 	build(program, options);
-	for (i = 0; i < 100 && !was_called("fetch\n"); i++)
+	for (i = 0; i < LOOKS_MAX && !was_called("fetch\n"); i++)
 		poll(NULL, 0, 50);
 }
 
@@ -826,7 +827,7 @@ static void await_call(const char *what)
 {
 	int i;
 
-	for (i = 0; i < 100 && !was_called(what); i++)
+	for (i = 0; i < LOOKS_MAX && !was_called(what); i++)
 		poll(NULL, 0, 50);
 }
 

@@ -110,7 +110,7 @@ char *run_program(struct place *place, const char *program, const char *layer,
 		fd = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 		if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
 			_exit(120);
-		alarm(30);
+		alarm(HARNESS_HANG_S);
 		execve(program, (char *const *)argv, place->variables);
 		_exit(121);
 	}

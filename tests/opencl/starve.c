@@ -105,7 +105,7 @@ static void begin(unsigned long round)
 	snprintf(path, sizeof(path), "%s/%lu.store", directory, round);
 	if (getenv("KILN_TEST_STARVE_STORE"))
 		setenv("KILN_DIR", path, 1);
-	alarm(20);
+	alarm(60);
 	failing = round;
 }
 

@@ -30,7 +30,7 @@
 #else
 #define SANITIZER_HAS_A_THREAD 0
 #endif
-#define WAIT_NS ((uint64_t)20 * 1000 * 1000 * 1000)
+#define WAIT_NS ((uint64_t)HARNESS_HANG_S * 1000 * 1000 * 1000)
 
 static const char *calls, *ours, *stand_in, *tool; /* paths */
 static char *spirv; /* NULL: there is no compiler */

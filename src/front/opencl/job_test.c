@@ -835,7 +835,8 @@ static void the_bound_holds_when_many_write_at_once(void **state)
 	struct writers writers = { .spool = spool,
 				   .source = calloc(1, (size_t)20 << 20) };
 
-	assert_int_equal(harness_processes(6, write_large, &writers, 60), 0);
+	assert_int_equal(
+		harness_processes(6, write_large, &writers, HARNESS_HANG_S), 0);
 	assert_true(count_jobs(spool) <= 3);
 	assert_int_equal(count_names(spool), count_jobs(spool));
 	free(writers.source);
@@ -851,7 +852,8 @@ static void many_writers_of_one_key_leave_one_job(void **state)
 	struct ki_cl_job_file *file;
 	char *path;
 
-	assert_int_equal(harness_processes(8, write_large, &writers, 60), 0);
+	assert_int_equal(
+		harness_processes(8, write_large, &writers, HARNESS_HANG_S), 0);
 	assert_int_equal(harness_threads(4, write_large, &writers), 0);
 	assert_int_equal(count_names(spool), 1);
 	path = only_job(spool);
@@ -1041,8 +1043,9 @@ static void a_limit_on_file_sizes_is_respected(void **state)
 {
 	char *spool = harness_directory();
 
-	assert_int_equal(
-		harness_processes(1, write_beyond_file_limit, spool, 20), 0);
+	assert_int_equal(harness_processes(1, write_beyond_file_limit, spool,
+					   HARNESS_HANG_S),
+			 0);
 	assert_int_equal(count_names(spool), 0);
 	free(spool);
 }

@@ -227,7 +227,8 @@ static void other_processes_make_the_same_key(void **state)
 
 	memcpy(digest, kiln_key_digest(key), sizeof(digest));
 	kiln_key_free(key);
-	assert_int_equal(harness_processes(2, make_key, digest, 20), 0);
+	assert_int_equal(harness_processes(2, make_key, digest, HARNESS_HANG_S),
+			 0);
 }
 
 /* S07: built after moving elsewhere, with the same files there. */

@@ -15,6 +15,33 @@
 /* Neither a hit nor a miss: get() is to be asked. */
 #define ASK_GET KILN_E_TIMEOUT
 
+/* Only the test says when a look at the path is due. */
+static uint64_t now_ns = 1;
+
+static uint64_t clock_by_hand(const struct ki_sys *sys)
+{
+	return now_ns;
+}
+
+static const struct ki_sys *still_sys(void)
+{
+	static struct ki_sys sys;
+
+	sys = ki_sys_posix;
+	sys.coarse_ns = clock_by_hand;
+	return &sys;
+}
+
+static struct store still_store(uint64_t bytes_max)
+{
+	struct store store = store_new(bytes_max, 0);
+
+	store_close(&store);
+	store.options.sys = still_sys();
+	store_open(&store);
+	return store;
+}
+
 static enum kiln_status glance(struct store *store, unsigned number,
 			       size_t size)
 {
@@ -39,7 +66,7 @@ static enum kiln_status glance(struct store *store, unsigned number,
 
 static void a_glance_finds_what_was_checked_before(void **state)
 {
-	struct store store = store_new(8 << 20, 0);
+	struct store store = still_store(8 << 20);
 
 	assert_int_equal(store_put(&store, 1, 3000, 0), KILN_OK);
 	assert_int_equal(glance(&store, 1, 3000), ASK_GET);
@@ -53,7 +80,7 @@ static void a_glance_finds_what_was_checked_before(void **state)
 
 static void a_glance_follows_replacing_and_removing(void **state)
 {
-	struct store store = store_new(8 << 20, 0);
+	struct store store = still_store(8 << 20);
 	struct store other = store_beside(&store, 0);
 
 	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
@@ -92,7 +119,7 @@ static void damage(struct store *store, size_t at)
 static void a_header_is_checked_at_each_glance(void **state)
 {
 	for (size_t at = 0; at < sizeof(struct log_record); at++) {
-		struct store store = store_new(8 << 20, 0);
+		struct store store = still_store(8 << 20);
 
 		assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
 		assert_int_equal(store_get(&store, 1, 100), KILN_OK);
@@ -106,7 +133,7 @@ static void a_header_is_checked_at_each_glance(void **state)
 
 static void a_glance_never_shows_what_was_evicted(void **state)
 {
-	struct store store = store_new(4 << 20, 0);
+	struct store store = still_store(4 << 20);
 	unsigned i, n_found = 0;
 
 	for (i = 0; i < 4000; i++) {
@@ -139,7 +166,7 @@ static void some_handles_are_not_for_glances(void **state)
 		struct store store = { .directory = harness_directory() };
 
 		store.options = (struct ki_store_options){
-			.sys = &ki_sys_posix,
+			.sys = still_sys(),
 			.directory = store.directory,
 			.bytes_max = 8 << 20,
 			.flags = cases[i].flags,
@@ -154,28 +181,16 @@ static void some_handles_are_not_for_glances(void **state)
 	}
 }
 
-static uint64_t shift_ns;
-
-static uint64_t shifted_coarse(const struct ki_sys *sys)
-{
-	return ki_sys_posix.coarse_ns(&ki_sys_posix) + shift_ns;
-}
-
 /* S16 */
 static void a_glance_leaves_the_look_at_the_path_to_get(void **state)
 {
-	struct store store = store_new(8 << 20, 0);
-	struct ki_sys sys = ki_sys_posix;
+	struct store store = still_store(8 << 20);
 
-	sys.coarse_ns = shifted_coarse;
-	store_close(&store);
-	store.options.sys = &sys;
-	store_open(&store);
 	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
 	assert_int_equal(store_get(&store, 1, 100), KILN_OK);
 	assert_int_equal(glance(&store, 1, 100), KILN_OK);
 	harness_remove(store.directory);
-	shift_ns += 2000000000u;
+	now_ns += 2000000000u;
 	assert_int_equal(glance(&store, 1, 100), ASK_GET);
 	assert_int_equal(store_get(&store, 1, 100), KILN_MISS);
 	store_free(&store);

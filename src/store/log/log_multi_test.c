@@ -89,7 +89,8 @@ static void of_many_creators_exactly_one_succeeds(void **state)
 	struct shared *shared = share(8 << 20);
 	unsigned i;
 
-	assert_int_equal(harness_processes(N_PROCESSES, create_all, shared, 60),
+	assert_int_equal(harness_processes(N_PROCESSES, create_all, shared,
+					   HARNESS_HANG_S),
 			 0);
 	for (i = 0; i < 64; i++)
 		assert_int_equal(shared->n_created[i], 1);
@@ -131,8 +132,9 @@ static void of_all_who_create_at_once_one_wins_and_all_read_its_value(
 	struct shared *shared = share(32 << 20);
 	unsigned i, round;
 
-	assert_int_equal(
-		harness_processes(N_PROCESSES, create_together, shared, 60), 0);
+	assert_int_equal(harness_processes(N_PROCESSES, create_together, shared,
+					   HARNESS_HANG_S),
+			 0);
 	for (round = 0; round < N_ROUNDS; round++) {
 		assert_int_equal(shared->n_winners[round], 1);
 		for (i = 1; i < N_PROCESSES; i++)
@@ -160,8 +162,9 @@ static void a_store_made_by_many_at_once_is_one(void **state)
 	unsigned i;
 
 	harness_remove(shared->store.directory);
-	assert_int_equal(harness_processes(N_PROCESSES, open_it, shared, 60),
-			 0);
+	assert_int_equal(
+		harness_processes(N_PROCESSES, open_it, shared, HARNESS_HANG_S),
+		0);
 	store = store_beside(&shared->store, 0);
 	for (i = 0; i < N_PROCESSES; i++)
 		assert_int_equal(store_get(&store, i, 1000), KILN_OK);
@@ -206,7 +209,9 @@ static void a_removed_entry_never_comes_back(void **state)
 {
 	struct shared *shared = share(1 << 20);
 
-	assert_int_equal(harness_processes(4, put_and_remove, shared, 60), 0);
+	assert_int_equal(
+		harness_processes(4, put_and_remove, shared, HARNESS_HANG_S),
+		0);
 	unshare_it(shared);
 }
 
@@ -237,7 +242,8 @@ static void a_replaced_value_never_comes_back(void **state)
 {
 	struct shared *shared = share(1 << 20);
 
-	assert_int_equal(harness_processes(4, replace, shared, 60), 0);
+	assert_int_equal(harness_processes(4, replace, shared, HARNESS_HANG_S),
+			 0);
 	unshare_it(shared);
 }
 
@@ -256,7 +262,7 @@ static int put_small(unsigned index, void *arg)
 
 		do {
 			status = store_put(&store, number, 8, 0);
-		} while (status == KILN_E_TIMEOUT && ++tries < 50);
+		} while (status == KILN_E_TIMEOUT && ++tries < 1000);
 		if (status)
 			return 1;
 		if (store_get(&store, number, 8))
@@ -272,7 +278,8 @@ static void the_index_grows_under_load(void **state)
 	struct store store;
 	unsigned i, lost = 0;
 
-	assert_int_equal(harness_processes(4, put_small, shared, 60), 0);
+	assert_int_equal(
+		harness_processes(4, put_small, shared, HARNESS_HANG_S), 0);
 	store = store_beside(&shared->store, 0);
 	assert_true(((struct ki_log *)store.tier)->index->header->n_grown > 0);
 	for (i = 0; i < 1200; i++)
@@ -314,7 +321,8 @@ static void wipes_and_disappearance_under_load_hurt_nobody(void **state)
 	struct shared *shared = share(1 << 20);
 	struct store store;
 
-	assert_int_equal(harness_processes(4, put_through_changes, shared, 60),
+	assert_int_equal(harness_processes(4, put_through_changes, shared,
+					   HARNESS_HANG_S),
 			 0);
 	store = store_beside(&shared->store, 0);
 	assert_int_equal(store_put(&store, 9999, 100, 0), KILN_OK);

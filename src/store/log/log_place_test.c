@@ -659,8 +659,9 @@ static void a_build_lock_excludes_and_ends_with_its_holder(void **state)
 	}
 	close(gate[0]);
 	a.tier->ops->unlock(a.tier, lock);
-	assert_int_equal(b.tier->ops->lock(b.tier, key, 2000, &second),
-			 KILN_OK);
+	assert_int_equal(
+		b.tier->ops->lock(b.tier, key, HARNESS_HANG_S * 1000, &second),
+		KILN_OK);
 	b.tier->ops->unlock(b.tier, second);
 	close(gate[1]);
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -683,8 +684,9 @@ static void a_build_lock_excludes_and_ends_with_its_holder(void **state)
 			 KILN_E_TIMEOUT);
 	kill(child, SIGKILL);
 	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(b.tier->ops->lock(b.tier, key, 1000, &second),
-			 KILN_OK);
+	assert_int_equal(
+		b.tier->ops->lock(b.tier, key, HARNESS_HANG_S * 1000, &second),
+		KILN_OK);
 	b.tier->ops->unlock(b.tier, second);
 	close(gate[0]);
 	close(gate[1]);
@@ -726,7 +728,13 @@ static void let_holder_be_unknown(const struct store *store,
 /* Without a boot, the holder may be one of another machine. */
 static void who_knows_no_boot_takes_nobody_for_dead(void **state)
 {
-	static const enum kiln_status found[] = { KILN_OK, KILN_E_TIMEOUT };
+	static const struct {
+		enum kiln_status found;
+		uint32_t wait_ms;
+	} rows[] = {
+		{ KILN_OK, HARNESS_HANG_S * 1000 },
+		{ KILN_E_TIMEOUT, 700 },
+	};
 	struct ki_sys sys = ki_sys_posix;
 	struct kiln_key *key = test_key(1);
 	int i;
@@ -743,9 +751,10 @@ static void who_knows_no_boot_takes_nobody_for_dead(void **state)
 		assert_int_equal(a.tier->ops->lock(a.tier, key, 0, &lock),
 				 KILN_OK);
 		let_holder_be_unknown(&a, key);
-		assert_int_equal(b.tier->ops->lock(b.tier, key, 700, &second),
-				 found[i]);
-		if (!found[i])
+		assert_int_equal(b.tier->ops->lock(b.tier, key, rows[i].wait_ms,
+						   &second),
+				 rows[i].found);
+		if (!rows[i].found)
 			b.tier->ops->unlock(b.tier, second);
 		a.tier->ops->unlock(a.tier, lock);
 		store_free(&b);
