@@ -26,7 +26,7 @@ static const char *const layouts[] = { "flat", "tree" };
 
 /* ---- Around it ------------------------------------------------------------------ */
 
-/* Run `kiln VERB --store neo:DIRECTORY A B`. */
+/* Run `kiln VERB neo:DIRECTORY A B`. */
 static struct ended ask(const char *verb, const char *directory, const char *a,
 			const char *b)
 {
@@ -36,10 +36,9 @@ static struct ended ask(const char *verb, const char *directory, const char *a,
 
 	assert_true(asprintf(&url, "neo:%s", directory) > 0);
 	spawn.arguments[0] = verb;
-	spawn.arguments[1] = "--store";
-	spawn.arguments[2] = url;
-	spawn.arguments[3] = a;
-	spawn.arguments[4] = a ? b : NULL;
+	spawn.arguments[1] = url;
+	spawn.arguments[2] = a;
+	spawn.arguments[3] = a ? b : NULL;
 	spawn.variables[0] = "KILN_DIR=/nowhere";
 	spawn.variables[1] = "XDG_CONFIG_HOME=/nowhere";
 	spawn.variables[2] = "COLUMNS";
@@ -213,7 +212,7 @@ static void ls_tells_whose_a_file_is_and_what(void **state)
 static void show_finds_a_drivers_entry_by_its_beginning(void **state)
 {
 	char *directory = filled(0), prefix[9];
-	json_t *json = ask_json("ls", directory, NULL, 0), *shown;
+	json_t *json = ask_json("ls", directory, NULL, 0), *shown, *entry;
 	struct ended ended;
 
 	snprintf(prefix, sizeof(prefix), "%.8s",
@@ -224,10 +223,11 @@ static void show_finds_a_drivers_entry_by_its_beginning(void **state)
 	assert_non_null(strstr(ended.out, "a driver's own"));
 	assert_non_null(strstr(ended.out, "neo.file = " YOUNGER));
 	ended_free(&ended);
-	shown = json_object_get(ask_json("show", directory, prefix, 0),
-				"entry");
-	assert_string_equal(text_of(json_object_get(shown, "what"), "form"),
+	shown = ask_json("show", directory, prefix, 0);
+	entry = json_object_get(shown, "entry");
+	assert_string_equal(text_of(json_object_get(entry, "what"), "form"),
 			    "SPIR-V");
+	json_decref(shown);
 	ended = ask("why", directory, prefix, NULL);
 	assert_int_equal(status_of(&ended), 0);
 	ended_free(&ended);

@@ -79,6 +79,15 @@ static int parse_option(struct ki_command *command, char ***arguments,
 	return 0;
 }
 
+/* "neo:DIR" where keys may stand: these have no ':'. */
+static int is_store(const struct ki_verb *verb, const char *text)
+{
+	const size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+
+	return (verb->options & KI_HAS(STORE)) && !verb->is_wrapper && size &&
+	       text[size] == ':';
+}
+
 int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,
 		     char **arguments, char *message, size_t message_size)
 {
@@ -94,6 +103,8 @@ int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,
 		} else if (!only_arguments && **next == '-' && (*next)[1]) {
 			if (parse_option(command, &next, message, message_size))
 				return -1;
+		} else if (!only_arguments && is_store(verb, *next)) {
+			command->values[KI_OPTION_STORE] = *next;
 		} else {
 			arguments[command->n_arguments++] = *next;
 			only_arguments |= verb->is_wrapper;
@@ -135,9 +146,12 @@ static void help_verb(struct ki_bytes *out, const struct ki_verb *verb)
 {
 	int i;
 
-	ki_bytes_printf(out, "usage: kiln %s [OPTION...]%s%s\n\n%s.\n",
-			verb->name, *verb->arguments ? " " : "",
-			verb->arguments, verb->summary);
+	ki_bytes_printf(
+		out, "usage: kiln %s [OPTION...]%s%s%s\n\n%s.\n", verb->name,
+		(verb->options & KI_HAS(STORE)) && !verb->is_wrapper
+			? " [STORE]"
+			: "",
+		*verb->arguments ? " " : "", verb->arguments, verb->summary);
 	if (*verb->about)
 		ki_bytes_printf(out, "\n%s", verb->about);
 	ki_bytes_add_string(out, "\noptions:\n");

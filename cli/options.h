@@ -95,7 +95,8 @@ static inline int ki_given(const struct ki_command *command,
 const struct ki_verb *ki_verb_find(const char *name);
 
 /*
- * Parse what stands behind the verb.  `arguments` (ends with NULL) is put in
+ * Parse what stands behind the verb.  "neo:DIR" is the same as --store neo:DIR,
+ * but for wrappers.  `arguments` (ends with NULL) is put in
  * order in place.  0, or -1 with a sentence in `message`.
  */
 int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,

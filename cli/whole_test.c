@@ -110,6 +110,47 @@ static void the_second_run_is_warm(void **state)
 	free(directory);
 }
 
+/* And ends up in the format of Intel's driver. */
+static void run_takes_a_store_of_any_kind(void **state)
+{
+	static const char *const layouts[] = { "flat", "tree" };
+
+	for (int i = 0; i < 2; i++) {
+		char *directory = harness_directory(), *url;
+		struct spawn spawn = tool("/nowhere", "run", "--wait");
+		struct ended ended;
+		json_t *json, *entry;
+
+		assert_true(asprintf(&url, "neo:%s#%s", directory, layouts[i]) >
+			    0);
+		spawn.arguments[2] = "--store";
+		spawn.arguments[3] = url;
+		spawn.arguments[4] = example;
+		ended = spawn_run(&spawn);
+		assert_int_equal(status_of(&ended), 0);
+		assert_string_equal(ended.out, "ok\n");
+		assert_string_equal(ended.err, "");
+		ended_free(&ended);
+
+		spawn = tool("/nowhere", "ls", "--json");
+		spawn.arguments[2] = url;
+		ended = spawn_run(&spawn);
+		json = json_loads(ended.out, 0, NULL);
+		entry = json_array_get(json_object_get(json, "entries"), 0);
+		assert_true(json_is_false(json_object_get(entry, "foreign")));
+		assert_non_null(strstr(
+			json_string_value(json_object_get(entry, "file")),
+			".cl_cache"));
+		assert_int_equal(json_string_value(json_object_get(
+					 entry, "file"))[1] == '/',
+				 i);
+		json_decref(json);
+		ended_free(&ended);
+		free(url);
+		free(directory);
+	}
+}
+
 static void wait_sees_what_runs_behind(void **state)
 {
 	char *directory = harness_directory();
@@ -142,6 +183,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(doctor_says_that_it_works),
 		cmocka_unit_test(the_second_run_is_warm),
+		cmocka_unit_test(run_takes_a_store_of_any_kind),
 		cmocka_unit_test(wait_sees_what_runs_behind),
 		cmocka_unit_test(jobs_that_no_worker_may_make_are_named),
 	};
