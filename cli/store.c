@@ -88,7 +88,7 @@ int ki_store_use(struct kiln_config *config, const char *url)
 		ki_complain("--store: %s", message);
 	else
 		ki_complain("--store: '%s' is no store; use log:DIR, "
-			    "log:DIR#NAME, file:DIR or neo:[DIR][#flat|#tree]",
+			    "log:DIR#NAME, file:DIR or neo:[DIR][#WORD,...]",
 			    url);
 	return KI_EXIT_USAGE;
 }

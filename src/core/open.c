@@ -135,7 +135,7 @@ static const char *parse_url(const char *url, struct place *out_place)
 	out_place->kind = find_kind(url);
 	if (!out_place->kind)
 		return "expected log:DIR[#NAME], file:DIR or "
-		       "neo:[DIR][#flat|#tree]";
+		       "neo:[DIR][#WORD,...]";
 	directory = url + strlen(out_place->kind->prefix);
 	if (out_place->kind->has_name)
 		name = strrchr(directory, '#');

@@ -35,7 +35,8 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 enum kiln_status ki_store_file_open(const struct ki_store_options *options,
 				    struct kiln_tier **out_tier);
 
-/* `name`: "flat" or "tree", the layout; NULL: by what is there. */
+/* `name`: "flat" or "tree", the layout (else by what is there); "at-once": an
+   eviction is done by the store that begins it.  Commas between, or NULL. */
 enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 				   struct kiln_tier **out_tier);
 

@@ -91,19 +91,54 @@ static void a_large_directory_is_evicted_in_steps(void **state)
 
 static void all_at_once_is_an_option(void **state)
 {
-	char *directory = harness_directory();
-	struct kiln_tier *tier = open_at(directory, 400000);
-	unsigned n = 0;
+	static const struct {
+		const char *name;
+		int is_one_store;
+	} rows[] = { { NULL, 0 },
+		     { "flat", 0 },
+		     { "at-once", 1 },
+		     { "flat,at-once", 1 },
+		     { "at-once,tree", 1 } };
 
-	neo_of(tier)->looks_max = 32;
-	neo_of(tier)->step_max = SIZE_MAX;
-	while (n < 320)
-		assert_int_equal(put(tier, n++, 1000), KILN_OK);
-	neo_of(tier)->looks_max = SIZE_MAX;
-	while (sum_of(directory) > 300000 && n < 500)
-		assert_int_equal(put(tier, n++, 1000), KILN_OK);
-	assert_true(sum_of(directory) <= 400000 / 3 * 2 + 1000);
-	tier->ops->close(tier);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *directory = harness_directory();
+		struct kiln_tier *tier = open_with(&ki_sys_posix, directory,
+						   60000, 0, rows[i].name);
+		uint64_t before = 0, after = 0;
+
+		if (neo_of(tier)->step_max == KI_NEO_STEP)
+			neo_of(tier)->step_max = 4;
+		for (unsigned n = 0; after >= before && n < 200; n++) {
+			before = after;
+			assert_int_equal(put(tier, n, 1000), KILN_OK);
+			after = sum_of(directory);
+		}
+		assert_true(after < before);
+		assert_int_equal(before - after + 1000 > 5000,
+				 rows[i].is_one_store);
+		assert_int_equal(after <= 40000, rows[i].is_one_store);
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
+static void words_behind_the_directory_are_known_ones(void **state)
+{
+	static const char *const names[] = { "other",	  "flat,",
+					     ",flat",	  "flat,tree",
+					     "tree,tree", "at-once,other",
+					     "at-onces" };
+	char *directory = harness_directory();
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct ki_store_options options = { .sys = &ki_sys_posix,
+						    .directory = directory,
+						    .name = names[i] };
+		struct kiln_tier *tier;
+
+		assert_int_equal(ki_store_neo_open(&options, &tier),
+				 KILN_E_INVALID);
+	}
 	free(directory);
 }
 
@@ -189,6 +224,7 @@ int main(void)
 		cmocka_unit_test(a_drivers_entries_take_their_turn),
 		cmocka_unit_test(a_large_directory_is_evicted_in_steps),
 		cmocka_unit_test(all_at_once_is_an_option),
+		cmocka_unit_test(words_behind_the_directory_are_known_ones),
 		cmocka_unit_test(kiln_records_is_in_the_limit_and_renewed),
 		cmocka_unit_test(
 			kiln_records_is_not_written_anew_for_each_file_that_goes),

@@ -282,17 +282,39 @@ static const struct kiln_tier_ops neo_ops = {
 	.close = neo_close,
 };
 
-/* "flat", "tree", or NULL: by what is there. */
-static int parse_layout(const char *name, enum kiln_neo_layout *out_layout)
+/* What may stand behind # in a URL: words with commas between. */
+struct wishes {
+	enum kiln_neo_layout layout;
+	int at_once;
+};
+
+static int is_word(const char *text, size_t size, const char *word)
 {
-	if (!name)
-		*out_layout = KILN_NEO_DETECT;
-	else if (!strcmp(name, "flat"))
-		*out_layout = KILN_NEO_FLAT;
-	else if (!strcmp(name, "tree"))
-		*out_layout = KILN_NEO_TREE;
-	else
-		return 0;
+	return strlen(word) == size && !memcmp(text, word, size);
+}
+
+/* 1, or 0 if there is a word that is unknown, or a second layout. */
+static int parse_wishes(const char *name, struct wishes *out_wishes)
+{
+	*out_wishes = (struct wishes){ .layout = KILN_NEO_DETECT };
+	for (const char *word = name; word;) {
+		const size_t size = strcspn(word, ",");
+		enum kiln_neo_layout layout = KILN_NEO_DETECT;
+
+		if (is_word(word, size, "flat"))
+			layout = KILN_NEO_FLAT;
+		else if (is_word(word, size, "tree"))
+			layout = KILN_NEO_TREE;
+		else if (is_word(word, size, "at-once"))
+			out_wishes->at_once = 1;
+		else
+			return 0;
+		if (layout && out_wishes->layout)
+			return 0;
+		if (layout)
+			out_wishes->layout = layout;
+		word = word[size] ? word + size + 1 : NULL;
+	}
 	return 1;
 }
 
@@ -382,12 +404,12 @@ static enum kiln_status open_records(struct ki_neo *neo)
 enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 				   struct kiln_tier **out_tier)
 {
-	enum kiln_neo_layout layout;
 	enum kiln_status status;
+	struct wishes wishes;
 	struct ki_neo *neo;
 	int err;
 
-	if (!parse_layout(options->name, &layout) ||
+	if (!parse_wishes(options->name, &wishes) ||
 	    strlen(options->directory) + KI_RECORDS_NAME_MAX >= KI_PATH_MAX)
 		return KILN_E_INVALID;
 	neo = new_neo(options);
@@ -398,9 +420,11 @@ enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 	status = ki_status_from_errno(err);
 	if (!status)
 		status = open_directory(neo);
-	neo->layout = layout == KILN_NEO_DETECT
+	neo->layout = wishes.layout == KILN_NEO_DETECT
 			      ? ki_neo_detect(neo->sys, neo->directory)
-			      : layout;
+			      : wishes.layout;
+	if (wishes.at_once)
+		neo->looks_max = neo->step_max = SIZE_MAX;
 	if (!status)
 		status = open_records(neo);
 	if (!status)
