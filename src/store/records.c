@@ -63,6 +63,7 @@ struct entry {
 	uint64_t serial;
 	uint64_t inode;
 	uint64_t file_size;
+	uint64_t trusted_ns;
 	uint32_t bytes;
 	uint32_t flags;
 };
@@ -368,12 +369,8 @@ static uint64_t claimed_size(const uint8_t *header, uint64_t offset)
 
 static uint64_t check_of(const uint8_t *bytes, uint64_t size)
 {
-	const struct ki_piece pieces[] = {
-		{ bytes, RECORD_HEADER - 8 },
-		{ bytes + RECORD_HEADER, (size_t)size - RECORD_HEADER },
-	};
-
-	return ki_xxh3_64_pieces(pieces, 2);
+	return ki_xxh3_64(bytes, RECORD_HEADER - 8) +
+	       ki_xxh3_64(bytes + RECORD_HEADER, (size_t)size - RECORD_HEADER);
 }
 
 static int is_whole(const uint8_t *bytes, uint64_t size)
@@ -650,6 +647,7 @@ static void fill_found(const struct entry *entry, const uint8_t *bytes,
 	found->inode = entry->inode;
 	found->file_size = entry->file_size;
 	found->mtime_ns = (int64_t)ki_get_u64(bytes + 80);
+	found->trusted_ns = entry->trusted_ns;
 }
 
 static const uint8_t *record_of(const uint8_t *bytes, size_t *out_size)
@@ -718,6 +716,21 @@ enum kiln_status ki_records_find(struct ki_records *records,
 	status = find(records, key, older, out_found, out_metadata);
 	leave(records);
 	return status;
+}
+
+void ki_records_trust(struct ki_records *records,
+		      const struct ki_record_found *found, uint64_t until_ns)
+{
+	struct entry *entry;
+
+	enter(records);
+	entry = newest(records, ki_digest_low(found->digest),
+		       ki_digest_high(found->digest));
+	while (entry && entry->serial != found->serial)
+		entry = older_of(entry);
+	if (entry)
+		entry->trusted_ns = until_ns;
+	leave(records);
 }
 
 static struct entry *named(const struct ki_records *records, uint64_t hash)
@@ -1047,7 +1060,6 @@ static int write_record(struct ki_records *records, uint8_t *header,
 		{ zeros, (size_t)(offset - records->size) },
 		{ header, RECORD_HEADER },
 	};
-	struct ki_piece checked[6];
 	uint64_t size = RECORD_HEADER;
 	int err;
 
@@ -1060,10 +1072,9 @@ static int write_record(struct ki_records *records, uint8_t *header,
 	ki_put_u32(header, MAGIC);
 	ki_put_u64(header + 32, offset);
 	ki_put_u64(header + 40, records->last_serial + 1);
-	memcpy(checked, pieces + 1, sizeof(checked) - sizeof(checked[0]));
-	checked[0].size = RECORD_HEADER - 8;
 	ki_put_u64(header + RECORD_HEADER - 8,
-		   ki_xxh3_64_pieces(checked, (size_t)n_parts + 2));
+		   ki_xxh3_64(header, RECORD_HEADER - 8) +
+			   ki_xxh3_64_pieces(pieces + 2, (size_t)n_parts + 1));
 	err = ki_pwritev_all(records->sys, records->fd, pieces, n_parts + 3,
 			     records->size);
 	if (err)

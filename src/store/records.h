@@ -70,6 +70,7 @@ struct ki_record_found {
 	uint64_t inode;
 	uint64_t file_size;
 	int64_t mtime_ns;
+	uint64_t trusted_ns; /* see ki_records_trust() */
 };
 
 /* No file is made before something is written.  FORMAT: made by a newer
@@ -97,6 +98,11 @@ enum kiln_status ki_records_find(struct ki_records *records,
 				 const struct kiln_key *key, unsigned older,
 				 struct ki_record_found *out_found,
 				 struct kiln_blob **out_metadata);
+
+/* Have the finds of this record say, in this process, that the caller need not
+   look again which file it is before then, by whatever clock. */
+void ki_records_trust(struct ki_records *records,
+		      const struct ki_record_found *found, uint64_t until_ns);
 
 /* The newest record of a file.  KILN_OK, KILN_MISS, IO, NO_MEMORY. */
 enum kiln_status ki_records_by_name(struct ki_records *records,

@@ -42,17 +42,35 @@ enum ki_neo_state ki_neo_state(const struct ki_neo *neo,
 
 /* ---- Reading ----------------------------------------------------------------------- */
 
-/* The mount may not keep times of access, or a day late.  A clock that was
-   ahead has left some that never come. */
-static void set_last_use(const struct ki_neo *neo, int fd,
-			 const struct ki_file_info *info)
+/*
+ * The mount may not keep times of access, or a day late.  A clock that was ahead
+ * has left some that never come.  Until it is due again nobody need ask for it,
+ * nor which file it is, as long as the bytes are right.
+ */
+static void note_use_of(const struct ki_neo *neo, int fd,
+			const struct ki_record_found *found,
+			const struct ki_file_info *info)
 {
 	const struct ki_sys *sys = neo->sys;
 	const int64_t now_ns = (int64_t)sys->realtime_ns(sys);
-	const int64_t age_ns = now_ns - info->atime_ns;
+	int64_t age_ns = now_ns - info->atime_ns;
 
-	if (age_ns > RENEW_NS || age_ns < -RENEW_NS)
+	if (age_ns > RENEW_NS || age_ns < -RENEW_NS) {
 		(void)sys->set_access_time(sys, fd, now_ns);
+		age_ns = 0;
+	}
+	if (age_ns < 0)
+		age_ns = 0;
+	ki_records_trust(neo->records, found,
+			 sys->coarse_ns(sys) + (uint64_t)(RENEW_NS - age_ns));
+}
+
+/* Expiry wants the times of every hit. */
+static int is_trusted(const struct ki_neo *neo,
+		      const struct ki_record_found *found)
+{
+	return found->trusted_ns && !neo->age_max_s &&
+	       neo->sys->coarse_ns(neo->sys) < found->trusted_ns;
 }
 
 static enum kiln_status read_value(const struct ki_neo *neo, int fd,
@@ -86,6 +104,7 @@ enum kiln_status ki_neo_load(const struct ki_neo *neo,
 			     struct ki_file_info *out_info)
 {
 	const struct ki_sys *sys = neo->sys;
+	const int is_quick = note_use && is_trusted(neo, found);
 	enum kiln_status status;
 	char path[KI_PATH_MAX];
 	int fd, err = ki_neo_path(neo, found->name, path);
@@ -95,12 +114,19 @@ enum kiln_status ki_neo_load(const struct ki_neo *neo,
 		return KILN_MISS;
 	fd = sys->open(sys, path,
 		       KI_OPEN_READ | KI_OPEN_NOFOLLOW |
-			       (note_use ? 0 : KI_OPEN_NO_ATIME),
+			       (note_use && !is_quick ? 0 : KI_OPEN_NO_ATIME),
 		       0);
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -ENXIO)
 		return KILN_MISS;
 	if (fd < 0)
 		return ki_status_from_errno(fd);
+	if (is_quick) {
+		*out_state = KI_NEO_THERE;
+		status = read_value(neo, fd, found, out_value);
+		if (!status)
+			goto out;
+		*out_state = KI_NEO_GONE;
+	}
 	status = ki_status_from_errno(sys->fstat(sys, fd, out_info));
 	if (status)
 		goto out;
@@ -113,7 +139,7 @@ enum kiln_status ki_neo_load(const struct ki_neo *neo,
 	if (status == KILN_E_FORMAT)
 		*out_state = KI_NEO_DAMAGED;
 	if (!status && note_use)
-		set_last_use(neo, fd, out_info);
+		note_use_of(neo, fd, found, out_info);
 out:
 	(void)sys->close(sys, fd);
 	return status;

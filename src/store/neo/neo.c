@@ -91,14 +91,14 @@ static void follow_others(struct ki_neo *neo)
 
 static int is_expired(const struct ki_neo *neo, const struct ki_file_info *info)
 {
-	const int64_t used_ns = info->atime_ns > info->mtime_ns
-					? info->atime_ns
-					: info->mtime_ns;
-	const int64_t age_ns =
-		(int64_t)neo->sys->realtime_ns(neo->sys) - used_ns;
+	int64_t used_ns, age_ns;
 
-	return neo->age_max_s && age_ns > 0 &&
-	       (uint64_t)(age_ns / SECOND_NS) >= neo->age_max_s;
+	if (!neo->age_max_s)
+		return 0;
+	used_ns = info->atime_ns > info->mtime_ns ? info->atime_ns
+						  : info->mtime_ns;
+	age_ns = (int64_t)neo->sys->realtime_ns(neo->sys) - used_ns;
+	return age_ns > 0 && (uint64_t)(age_ns / SECOND_NS) >= neo->age_max_s;
 }
 
 /* By one record: as ki_neo_load(). */

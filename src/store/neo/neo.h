@@ -241,7 +241,8 @@ enum ki_neo_state ki_neo_state(const struct ki_neo *neo,
 /*
  * Read the file of a record, checked.  *out_state says how it is; the status is
  * KILN_OK if it is there and whole, KILN_MISS, KILN_E_FORMAT if it is damaged, or
- * why it cannot be read.  `note_use` sets its time of last use if that is old.
+ * why it cannot be read.  `note_use` sets its time of last use if that is old, and
+ * leaves *out_info alone as long as it cannot be and nothing expires.
  */
 enum kiln_status ki_neo_load(const struct ki_neo *neo,
 			     const struct ki_record_found *found, int note_use,
