@@ -240,6 +240,38 @@ static ssize_t read_badly(const struct ki_sys *sys, int fd, void *data,
 	return ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
 }
 
+/* Nobody can tell whether the put that replaced it has returned. */
+static void what_a_torn_record_replaced_does_not_come_back(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	char *index = harness_path(store.directory, "kiln.idx");
+	uint8_t *value = test_value(1, 5000);
+	char path[KI_PATH_MAX];
+	char *data, *found;
+	size_t size;
+
+	assert_int_equal(store_put(&store, 1, 3000, 0), KILN_OK);
+	assert_int_equal(store_put(&store, 1, 5000, KILN_PUT_REPLACE), KILN_OK);
+	assert_int_equal(
+		ki_log_segment_path((struct ki_log *)store.tier,
+				    ki_log_min_live(store_index(&store)), path),
+		0);
+	store_close(&store);
+	data = harness_read(path, &size);
+	found = memmem(data, size, value, 5000);
+	assert_non_null(found);
+	memset(found + 4096, 0, 5000 - 4096);
+	harness_write(path, data, size);
+	assert_int_equal(remove(index), 0);
+	store_open(&store);
+	assert_int_equal(store_get_any(&store, 1, &size), KILN_E_FORMAT);
+	assert_int_equal(store_get_any(&store, 1, &size), KILN_MISS);
+	free(data);
+	free(value);
+	free(index);
+	store_free(&store);
+}
+
 static void an_index_cut_short_while_it_is_opened_is_made_anew(void **state)
 {
 	static const uint32_t ways[] = { 0, KILN_OPEN_GUEST };
@@ -420,6 +452,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_damaged_record_is_told_apart_from_a_miss),
 		cmocka_unit_test(an_index_made_anew_finds_the_same),
+		cmocka_unit_test(
+			what_a_torn_record_replaced_does_not_come_back),
 		cmocka_unit_test(
 			an_index_cut_short_while_it_is_opened_is_made_anew),
 		cmocka_unit_test(an_index_that_cannot_be_read_is_an_error),
