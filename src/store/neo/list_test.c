@@ -4,6 +4,7 @@
    removed on request, and nobody's value.  Directories that drivers wrote are
    looked at where there are any. */
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -437,6 +438,86 @@ static void verify_finds_only_what_a_drivers_entry_says_of_itself(void **state)
 	}
 }
 
+struct company {
+	struct kiln_tier *tier;
+	int is_storing;
+};
+
+static void *keep_company(void *arg)
+{
+	struct company *company = arg;
+
+	for (unsigned n = 0; n < 30; n++) {
+		struct kiln_cursor cursor = { { 0 } };
+		struct kiln_entry entry;
+
+		if (company->is_storing) {
+			(void)put(company->tier, n, 3000);
+			continue;
+		}
+		while (!company->tier->ops->list(company->tier, &cursor,
+						 &entry))
+			kiln_entry_fini(&entry);
+	}
+	return NULL;
+}
+
+/* Evictions among them; the sanitizers look on. */
+static void listings_go_on_beside_stores(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 60000);
+	struct company companies[] = { { tier, 1 }, { tier, 0 }, { tier, 0 } };
+	pthread_t threads[3];
+	struct listing listing;
+
+	for (unsigned i = 0; i < 12; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%016x.cl_cache", i);
+		free(plant(directory, name, 2000, 5));
+	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, keep_company,
+						&companies[i]),
+				 0);
+	for (unsigned i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	list(tier, &listing);
+	assert_in_range(listing.n, 10, 30);
+	forget(&listing);
+	assert_true(bytes_of(tier) <= 60000);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+/* Also where nothing may be written. */
+static void the_size_is_told_without_a_sum_that_can_be_believed(void **state)
+{
+	static const uint8_t garbage[8] = { [7] = 0xff };
+	static const struct {
+		const void *bytes;
+		size_t size;
+	} sums[] = { { NULL, 0 }, { "", 0 }, { garbage, 8 } };
+
+	for (unsigned i = 0; i < 6; i++) {
+		char *directory = harness_directory();
+		struct kiln_tier *tier;
+
+		free(plant(directory, FLAT, 3000, 5));
+		free(plant(directory, OTHER, 400, 5));
+		free(plant(directory, OCLOC, 50, 5));
+		if (sums[i / 2].bytes)
+			write_sum(directory, sums[i / 2].bytes,
+				  sums[i / 2].size);
+		tier = open_with(&ki_sys_posix, directory, 0,
+				 i % 2 ? KILN_OPEN_READONLY : 0, NULL);
+		assert_int_equal(bytes_of(tier), 3400);
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
 /* ---- Directories that drivers wrote --------------------------------------------------------- */
 
 static const struct real {
@@ -503,6 +584,9 @@ int main(void)
 		cmocka_unit_test(no_key_removes_what_is_not_a_drivers_entry),
 		cmocka_unit_test(
 			verify_finds_only_what_a_drivers_entry_says_of_itself),
+		cmocka_unit_test(
+			the_size_is_told_without_a_sum_that_can_be_believed),
+		cmocka_unit_test(listings_go_on_beside_stores),
 		cmocka_unit_test(
 			what_drivers_wrote_is_looked_at_and_left_alone),
 	};

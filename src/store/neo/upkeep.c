@@ -293,6 +293,19 @@ static int count_foreign(void *arg, const char *name, enum ki_neo_kind kind,
 	return 0;
 }
 
+/* Where config.file says nothing that can be believed. */
+static uint64_t sum_of_files(const struct ki_neo *neo)
+{
+	struct ki_neo_plan plan = { .n = 0 };
+	uint64_t sum = 0;
+
+	(void)ki_neo_plan_all(neo, &plan);
+	for (size_t i = 0; i < plan.n; i++)
+		sum += plan.files[i].is_uncounted ? 0 : plan.files[i].size;
+	ki_neo_plan_end(&plan);
+	return sum;
+}
+
 enum kiln_status ki_neo_info(struct kiln_tier *tier,
 			     struct kiln_store_info *out_info)
 {
@@ -311,6 +324,8 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 	total = is_still ? account.total : ki_neo_account_peek(neo);
 	totals = ki_records_totals(neo->records);
 	settings = ki_records_settings(neo->records);
+	if (is_still ? !account.is_sure : !total || total > INT64_MAX)
+		total = sum_of_files(neo);
 	if (is_still)
 		(void)ki_neo_account_end(neo, &account);
 	(void)ki_neo_walk(neo, count_foreign, &count);
