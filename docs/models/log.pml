@@ -517,8 +517,9 @@ inline publish(ix, k, fresh)
 	:: else -> atomic {
 		swap(ix, own, w, fresh, did);
 		if
-		:: did && IS_LIVE(ix, w) && !IS_TENTATIVE(w) && k != 0 &&
-		   key_of[PLACE(w)] == 0 -> n_dropped++
+		:: did && w != 0 && !IS_TENTATIVE(w) &&
+		   key_of[PLACE(w)] == 0 && (k != 0 || !IS_LIVE(ix, w)) ->
+			n_dropped++
 		:: else -> skip
 		fi }
 	fi
