@@ -20,7 +20,9 @@
  * file and the rename that gives it its name, the old one is the true one.
  *
  * The library maps the file and keeps a descriptor; before it writes through
- * that, it compares which file it is.  A guest reads what it needs by pread.
+ * that, it compares which file it is.  A guest reads what it needs by pread, and
+ * so does who may not write: on overlayfs a mapping made before the first writer
+ * copies the file up stays that of the lower one, and is too short.
  */
 
 #include "store/records.h"
@@ -273,7 +275,8 @@ static void map_all(struct ki_records *records)
 	uint64_t size = records->size < MAP_MIN ? MAP_MIN : records->size * 2;
 	void *data;
 
-	if (is_guest(records) || records->size <= records->map_size)
+	if (is_guest(records) || !records->can_write ||
+	    records->size <= records->map_size)
 		return;
 	unmap(records);
 	size = (size + MAP_MIN - 1) & ~(MAP_MIN - 1);
@@ -508,20 +511,33 @@ static int open_file(struct ki_records *records)
 	return -(int)flags;
 }
 
+/* If it cannot be told whose the descriptor is, it is left alone. */
+static int fd_is_ours(const struct ki_records *records)
+{
+	uint64_t device, inode;
+
+	return !records->sys->fidentify(records->sys, records->fd, &device,
+					&inode) &&
+	       device == records->device && inode == records->inode;
+}
+
 /* Whether the descriptor is still of the file that has the name; if it is no
    longer ours, somebody else's file has its number. */
 static int fd_is_current(struct ki_records *records,
 			 struct ki_file_info *out_info)
 {
+	int err;
+
 	if (records->fd < 0)
 		return 0;
-	if (records->sys->fstat(records->sys, records->fd, out_info) ||
-	    out_info->inode != records->inode ||
-	    out_info->device != records->device) {
+	err = records->sys->fstat(records->sys, records->fd, out_info);
+	if (err ? !fd_is_ours(records)
+		: out_info->inode != records->inode ||
+			    out_info->device != records->device) {
 		records->fd = -1;
 		return 0;
 	}
-	if (out_info->n_links)
+	if (!err && out_info->n_links)
 		return 1;
 	close_file(records);
 	return 0;
@@ -569,13 +585,18 @@ static int refresh(struct ki_records *records)
 			forget_all(records);
 			return changed;
 		}
-		if (!err)
-			err = records->sys->fstat(records->sys, records->fd,
-						  &info);
 		if (err)
 			return err;
+		err = records->sys->fstat(records->sys, records->fd, &info);
+		if (err) {
+			close_file(records);
+			return err;
+		}
 	}
-	return follow(records, &info);
+	err = follow(records, &info);
+	if (err < 0)
+		close_file(records);
+	return err;
 }
 
 static void enter(struct ki_records *records) KI_ACQUIRE(records->mutex)
@@ -733,18 +754,20 @@ void ki_records_trust(struct ki_records *records,
 	leave(records);
 }
 
-static struct entry *named(const struct ki_records *records, uint64_t hash)
+static struct entry *named(const struct ki_records *records, uint64_t hash,
+			   const uint64_t *inode)
 {
 	struct entry *entry = ki_map_get(&records->by_name, not_0(hash));
 
-	while (entry && (entry->name_hash != hash || (entry->flags & DROPPED)))
+	while (entry && (entry->name_hash != hash || (entry->flags & DROPPED) ||
+			 (inode && entry->inode != *inode)))
 		entry = entry->name_older;
 	return entry;
 }
 
-enum kiln_status ki_records_by_name(struct ki_records *records,
-				    const char *name,
-				    struct ki_record_found *out_found)
+static enum kiln_status find_named(struct ki_records *records, const char *name,
+				   const uint64_t *inode,
+				   struct ki_record_found *out_found)
 {
 	const uint64_t hash = ki_xxh3_64(name, strlen(name));
 	enum kiln_status status = KILN_MISS;
@@ -754,7 +777,7 @@ enum kiln_status ki_records_by_name(struct ki_records *records,
 
 	enter(records);
 	err = ready_to_read(records);
-	entry = err ? NULL : named(records, hash);
+	entry = err ? NULL : named(records, hash, inode);
 	if (entry)
 		err = bytes_of(records, entry, &bytes);
 	if (err) {
@@ -765,6 +788,20 @@ enum kiln_status ki_records_by_name(struct ki_records *records,
 	}
 	leave(records);
 	return status;
+}
+
+enum kiln_status ki_records_by_name(struct ki_records *records,
+				    const char *name,
+				    struct ki_record_found *out_found)
+{
+	return find_named(records, name, NULL, out_found);
+}
+
+enum kiln_status ki_records_by_file(struct ki_records *records,
+				    const char *name, uint64_t inode,
+				    struct ki_record_found *out_found)
+{
+	return find_named(records, name, &inode, out_found);
 }
 
 /* The first entry above a serial: they rise. */
@@ -1293,8 +1330,8 @@ void ki_records_close(struct ki_records *records)
 
 	if (!records)
 		return;
-	if (fd_is_current(records, &info))
-		close_file(records);
+	(void)fd_is_current(records, &info);
+	close_file(records);
 	forget_all(records);
 	free(records->buffer);
 	free_records(records);

@@ -109,6 +109,11 @@ enum kiln_status ki_records_by_name(struct ki_records *records,
 				    const char *name,
 				    struct ki_record_found *out_found);
 
+/* The same of the file that has this inode: in a replacement the one before. */
+enum kiln_status ki_records_by_file(struct ki_records *records,
+				    const char *name, uint64_t inode,
+				    struct ki_record_found *out_found);
+
 /* The first living one with a serial above *serial, which is moved on.
    KILN_OK, KILN_END, IO, NO_MEMORY.  The blobs may be NULL. */
 enum kiln_status ki_records_next(struct ki_records *records, uint64_t *serial,

@@ -174,7 +174,8 @@ int ki_neo_is_foreign(const struct ki_neo *neo, const char *name,
 	struct ki_record_found found;
 
 	return !ki_neo_look(neo, name, out_info) &&
-	       (ki_records_by_name(neo->records, name, &found) ||
+	       (ki_records_by_file(neo->records, name, out_info->inode,
+				   &found) ||
 		ki_neo_compare(&found, out_info) != KI_NEO_THERE);
 }
 
@@ -291,6 +292,25 @@ static void fill_in(struct ki_neo *neo, const char *name,
 	entry->turn = turn_of(neo, name);
 }
 
+/* What is there of an entry: of its newest record, or of the one before in a
+   replacement that came to no end. */
+static int find_file(struct ki_neo *neo, struct ki_record_found *found,
+		     enum ki_neo_state *out_state,
+		     struct ki_file_info *out_info)
+{
+	struct ki_record_found before;
+	int err = ki_neo_state(neo, found, out_state, out_info);
+
+	if (err || *out_state != KI_NEO_TAKEN ||
+	    ki_records_by_file(neo->records, found->name, out_info->inode,
+			       &before) ||
+	    memcmp(before.digest, found->digest, KILN_DIGEST_BYTES) != 0)
+		return err;
+	*out_state = ki_neo_compare(&before, out_info);
+	*found = before;
+	return 0;
+}
+
 static enum kiln_status list_own(struct ki_neo *neo, uint64_t *serial,
 				 struct kiln_entry *out_entry)
 {
@@ -298,13 +318,16 @@ static enum kiln_status list_own(struct ki_neo *neo, uint64_t *serial,
 		struct kiln_entry entry = { { 0 } };
 		struct ki_record_found found;
 		struct ki_file_info info;
+		enum ki_neo_state state;
+		int err;
 		enum kiln_status status =
 			ki_records_next(neo->records, serial, &found,
 					&entry.record, &entry.metadata);
 
 		if (status)
 			return status;
-		if (ki_neo_state(neo, &found, &info) == KI_NEO_THERE) {
+		err = find_file(neo, &found, &state, &info);
+		if (!err && state == KI_NEO_THERE) {
 			fill_in(neo, found.name, &info, &entry);
 			memcpy(entry.digest, found.digest, KILN_DIGEST_BYTES);
 			entry.stored_size += found.bytes;
@@ -313,6 +336,8 @@ static enum kiln_status list_own(struct ki_neo *neo, uint64_t *serial,
 		}
 		kiln_blob_unref(entry.record);
 		kiln_blob_unref(entry.metadata);
+		if (err)
+			return ki_status_from_errno(err);
 	}
 }
 
