@@ -31,13 +31,13 @@ enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
 		       : KI_NEO_TAKEN;
 }
 
-enum ki_neo_state ki_neo_state(const struct ki_neo *neo,
-			       const struct ki_record_found *found,
-			       struct ki_file_info *out_info)
+int ki_neo_state(const struct ki_neo *neo, const struct ki_record_found *found,
+		 enum ki_neo_state *out_state, struct ki_file_info *out_info)
 {
-	if (ki_neo_look(neo, found->name, out_info))
-		return KI_NEO_GONE;
-	return ki_neo_compare(found, out_info);
+	int err = ki_neo_look(neo, found->name, out_info);
+
+	*out_state = err ? KI_NEO_GONE : ki_neo_compare(found, out_info);
+	return err == -ENOENT ? 0 : err;
 }
 
 /* ---- Reading ----------------------------------------------------------------------- */
@@ -155,11 +155,14 @@ enum kiln_status ki_neo_find_present(struct ki_neo *neo,
 	struct ki_file_info info;
 	enum kiln_status status =
 		ki_records_find(neo->records, key, 0, out_found, NULL);
+	int err;
 
 	*out_state = KI_NEO_GONE;
 	if (status)
 		return status;
-	*out_state = ki_neo_state(neo, out_found, &info);
+	err = ki_neo_state(neo, out_found, out_state, &info);
+	if (err)
+		return ki_status_from_errno(err);
 	if (*out_state == KI_NEO_THERE)
 		return KILN_OK;
 	for (unsigned older = 1;

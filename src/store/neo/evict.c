@@ -170,11 +170,13 @@ static int plan_begin(struct ki_neo *neo, const struct ki_neo_account *account,
 	neo->plan.is_active = 1;
 	neo->plan.begun_ns = neo->sys->monotonic_ns(neo->sys);
 	err = ki_neo_walk(neo, gather, &gathering);
-	if (err)
+	if (err && err != -EACCES) {
 		ki_neo_plan_end(&neo->plan);
-	else
-		shuffle(neo);
-	return err;
+		return err;
+	}
+	neo->plan.err = err;
+	shuffle(neo);
+	return 0;
 }
 
 /* Look at as many more; what is gone is left out. */
@@ -184,8 +186,11 @@ static void look_at(const struct ki_neo *neo, struct ki_neo_plan *plan,
 	while (n-- && plan->n_known < plan->n) {
 		struct ki_neo_file *file = &plan->files[plan->n_known];
 		struct ki_file_info info;
+		int err = ki_neo_look(neo, name_of(plan, file), &info);
 
-		if (ki_neo_look(neo, name_of(plan, file), &info)) {
+		if (err) {
+			if (err != -ENOENT && (!plan->err || err != -EACCES))
+				plan->err = err;
 			*file = plan->files[--plan->n];
 			continue;
 		}
@@ -257,13 +262,14 @@ int ki_neo_plan_all(const struct ki_neo *neo, struct ki_neo_plan *plan)
 	ki_bytes_init(&plan->names);
 	plan->is_active = 1;
 	err = ki_neo_walk(neo, gather_all, plan);
-	if (err) {
-		ki_neo_plan_end(plan);
-		return err;
+	if (!err || err == -EACCES) {
+		look_at(neo, plan, SIZE_MAX);
+		sort(plan);
+		err = plan->err == -EACCES ? 0 : plan->err;
 	}
-	look_at(neo, plan, SIZE_MAX);
-	sort(plan);
-	return 0;
+	if (err)
+		ki_neo_plan_end(plan);
+	return err;
 }
 
 /* ---- Removing --------------------------------------------------------------------------- */
@@ -377,8 +383,7 @@ static enum kiln_status remove_some(struct ki_neo *neo,
 
 /* ---- Counting ---------------------------------------------------------------------------- */
 
-static enum kiln_status set_sum(struct ki_neo *neo,
-				struct ki_neo_account *account)
+static void set_sum(struct ki_neo *neo, struct ki_neo_account *account)
 {
 	const struct ki_neo_plan *plan = &neo->plan;
 	uint64_t total = 0;
@@ -387,7 +392,17 @@ static enum kiln_status set_sum(struct ki_neo *neo,
 		total += plan->files[i].size;
 	account->total = total;
 	account->is_sure = 1;
-	return KILN_OK;
+}
+
+/* There are others, which only who made them may count: he has. */
+static void set_least_sum(struct ki_neo *neo, struct ki_neo_account *account)
+{
+	const uint64_t limit = ki_neo_limit(neo), noted = account->noted;
+
+	set_sum(neo, account);
+	if (noted <= INT64_MAX && (!limit || noted <= limit) &&
+	    noted > account->total)
+		account->total = noted;
 }
 
 /* Not written into since it was recorded. */
@@ -427,16 +442,22 @@ enum kiln_status ki_neo_count(struct ki_neo *neo,
 			      struct ki_neo_account *account,
 			      struct ki_neo_report *report)
 {
-	enum kiln_status status;
 	int err = plan_begin(neo, account, report);
 
 	if (err)
 		return ki_status_from_errno(err);
 	look_at(neo, &neo->plan, SIZE_MAX);
-	status = set_sum(neo, account);
-	if (!status)
-		status = match_records(neo, report);
-	return status;
+	err = neo->plan.err;
+	if (err == -EACCES) {
+		set_least_sum(neo, account);
+		return KILN_OK;
+	}
+	if (err) {
+		ki_neo_plan_end(&neo->plan);
+		return ki_status_from_errno(err);
+	}
+	set_sum(neo, account);
+	return match_records(neo, report);
 }
 
 /* ---- Room ----------------------------------------------------------------------------------- */
@@ -469,9 +490,9 @@ static enum kiln_status get_plan(struct ki_neo *neo,
 	if (err)
 		return ki_status_from_errno(err);
 	look_at(neo, plan, neo->looks_max);
-	if (!is_complete(plan))
+	if (!is_complete(plan) || plan->err)
 		return KILN_OK;
-	(void)set_sum(neo, account);
+	set_sum(neo, account);
 	return match_records(neo, report);
 }
 

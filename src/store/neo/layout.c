@@ -116,11 +116,15 @@ void ki_neo_name_key(const struct ki_neo *neo, const struct kiln_key *key,
 
 /* ---- Directories ------------------------------------------------------------------ */
 
-static int is_directory(const struct ki_sys *sys, const char *path)
+/* 0 if it is one, and no link to one; -ENOENT if there is none. */
+static int check_directory(const struct ki_sys *sys, const char *path)
 {
 	struct ki_file_info info;
+	int err = sys->lstat(sys, path, &info);
 
-	return !sys->lstat(sys, path, &info) && S_ISDIR(info.mode);
+	if (!err && !S_ISDIR(info.mode))
+		err = -ENOENT;
+	return err;
 }
 
 enum kiln_neo_layout ki_neo_detect(const struct ki_sys *sys,
@@ -131,7 +135,7 @@ enum kiln_neo_layout ki_neo_detect(const struct ki_sys *sys,
 	for (unsigned i = 0; i < N_DIGITS; i++) {
 		name[0] = digits[i];
 		if (!ki_path_join(path, directory, name) &&
-		    is_directory(sys, path))
+		    !check_directory(sys, path))
 			return KILN_NEO_TREE;
 	}
 	return KILN_NEO_FLAT;
@@ -174,37 +178,36 @@ struct walk {
 	void *arg;
 };
 
-/* Not a link to one: who follows it evicts somebody else's files. */
-static int is_fan(const struct ki_neo *neo, const char *name)
+/* The root "", or "a/b": no link to one, for who follows that evicts somebody
+   else's files. */
+static int open_directory(const struct ki_neo *neo, const char *name,
+			  struct ki_dir **out_dir)
 {
 	char path[KI_PATH_MAX];
+	int err = ki_neo_path(neo, name, path);
 
-	return !ki_neo_path(neo, name, path) && is_directory(neo->sys, path);
+	if (!err && *name)
+		err = check_directory(neo->sys, path);
+	return err ? err : neo->sys->opendir(neo->sys, path, out_dir);
 }
 
-/* All of one directory: the root "", or "a/b". */
-static int walk_one(const struct walk *walk, const char *prefix,
+static int walk_one(const struct walk *walk, const char *directory,
 		    unsigned *out_fans)
 {
 	const struct ki_sys *sys = walk->neo->sys;
-	const char *slash = *prefix ? "/" : "";
-	const int is_root = !*prefix;
-	char path[KI_PATH_MAX], name[KI_RECORDS_NAME_MAX + 1];
+	const int is_root = !*directory;
+	const int is_leftover = is_root && walk->neo->layout == KILN_NEO_TREE;
+	char name[KI_RECORDS_NAME_MAX + 1];
 	struct ki_dir *dir;
 	const char *base;
-	int more, err = ki_neo_path(walk->neo, prefix, path);
+	int more, err = open_directory(walk->neo, directory, &dir);
 
-	if (!err && !is_root && !is_directory(sys, path))
-		return 0;
-	if (!err)
-		err = sys->opendir(sys, path, &dir);
-	/* What is not there or not ours to read holds nothing for us. */
 	if (err)
-		return err == -ENOENT || (!is_root && err == -EACCES) ? 0 : err;
+		return err == -ENOENT ? 0 : err;
 	while ((more = sys->readdir(sys, dir, &base)) > 0) {
 		enum ki_neo_kind kind;
-		int n = snprintf(name, sizeof(name), "%s%s%s", prefix, slash,
-				 base);
+		int n = snprintf(name, sizeof(name), "%s%s%s", directory,
+				 is_root ? "" : "/", base);
 
 		if (n < 0 || (size_t)n >= sizeof(name))
 			continue;
@@ -213,9 +216,7 @@ static int walk_one(const struct walk *walk, const char *prefix,
 		kind = ki_neo_kind_of(walk->neo->layout, name);
 		if (kind == KI_NEO_FOREIGN)
 			continue;
-		err = walk->visit(walk->arg, name, kind,
-				  is_root &&
-					  walk->neo->layout == KILN_NEO_TREE);
+		err = walk->visit(walk->arg, name, kind, is_leftover);
 		if (err)
 			break;
 	}
@@ -223,24 +224,43 @@ static int walk_one(const struct walk *walk, const char *prefix,
 	return err ? err : more;
 }
 
+/* The sixteen directories in one of the root's. */
+static int walk_fan(const struct walk *walk, char digit)
+{
+	char path[KI_PATH_MAX], name[] = { digit, '\0', '\0', '\0' };
+	int has_unread = 0, err = ki_neo_path(walk->neo, name, path);
+
+	if (!err)
+		err = check_directory(walk->neo->sys, path);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	name[1] = '/';
+	for (unsigned i = 0; !err && i < N_DIGITS; i++) {
+		name[2] = digits[i];
+		err = walk_one(walk, name, NULL);
+		has_unread |= err == -EACCES;
+		if (err == -EACCES)
+			err = 0;
+	}
+	return !err && has_unread ? -EACCES : err;
+}
+
 int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg)
 {
 	const struct walk walk = { neo, visit, arg };
 	unsigned fans = 0;
-	int err = walk_one(&walk, "", &fans);
+	int has_unread = 0, err = walk_one(&walk, "", &fans);
 
+	if (err == -EACCES)
+		return -EPERM;
 	if (neo->layout != KILN_NEO_TREE)
 		return err;
 	for (unsigned i = 0; !err && i < N_DIGITS; i++) {
-		char name[] = { digits[i], '\0', '\0', '\0' };
-
-		if (!(fans & 1u << i) || !is_fan(neo, name))
-			continue;
-		name[1] = '/';
-		for (unsigned j = 0; !err && j < N_DIGITS; j++) {
-			name[2] = digits[j];
-			err = walk_one(&walk, name, NULL);
-		}
+		if (fans & 1u << i)
+			err = walk_fan(&walk, digits[i]);
+		has_unread |= err == -EACCES;
+		if (err == -EACCES)
+			err = 0;
 	}
-	return err;
+	return !err && has_unread ? -EACCES : err;
 }

@@ -57,6 +57,7 @@ struct ki_neo_plan {
 	size_t next, n_known;
 	int is_active;
 	int is_sorted;
+	int err; /* why some could not be looked at: they are left out */
 	uint64_t begun_ns;
 };
 
@@ -147,7 +148,8 @@ int ki_neo_make_directories(const struct ki_neo *neo, const char *name);
    0 ends the walk.  What it is, only lstat can tell. */
 typedef int ki_neo_visit_fn(void *arg, const char *name, enum ki_neo_kind kind,
 			    int is_leftover);
-/* 0, -errno, or what a visit returned.  No directory: 0. */
+/* 0, -errno, or what a visit returned; -EACCES: all was visited but what lies in
+   a directory that is not ours to read.  No directory: 0. */
 int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg);
 
 /* Whether an entry could have this name, where the walk would find it. */
@@ -234,9 +236,9 @@ enum ki_neo_state {
 };
 enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
 				 const struct ki_file_info *info);
-enum ki_neo_state ki_neo_state(const struct ki_neo *neo,
-			       const struct ki_record_found *found,
-			       struct ki_file_info *out_info);
+/* 0, or why it cannot be looked at; *out_info only if the state is not GONE. */
+int ki_neo_state(const struct ki_neo *neo, const struct ki_record_found *found,
+		 enum ki_neo_state *out_state, struct ki_file_info *out_info);
 
 /*
  * Read the file of a record, checked.  *out_state says how it is; the status is

@@ -141,9 +141,11 @@ static enum kiln_status judge_stranger(struct put *put)
 	struct ki_neo *neo = put->neo;
 	struct ki_file_info info;
 	enum kiln_status status;
+	int err;
 
-	if (neo->sys->lstat(neo->sys, put->path, &info))
-		return KILN_MISS;
+	err = neo->sys->lstat(neo->sys, put->path, &info);
+	if (err)
+		return err == -ENOENT ? KILN_MISS : ki_status_from_errno(err);
 	if (!S_ISREG(info.mode))
 		return KILN_E_COLLISION;
 	if (!info.size && put->record.value_size)
@@ -168,6 +170,7 @@ static enum kiln_status judge_name(struct put *put, const struct kiln_key *key,
 	struct ki_file_info info;
 	enum ki_neo_state state;
 	enum kiln_status status = ki_neo_find_present(neo, key, &found, &state);
+	int err;
 
 	if (status == KILN_OK) {
 		strcpy(put->name, found.name);
@@ -179,11 +182,14 @@ static enum kiln_status judge_name(struct put *put, const struct kiln_key *key,
 	}
 	if (status != KILN_MISS)
 		return status;
-	if (ki_records_by_name(neo->records, put->name, &found) == KILN_OK &&
-	    memcmp(found.digest, put->record.digest, KILN_DIGEST_BYTES) != 0 &&
-	    ki_neo_state(neo, &found, &info) == KI_NEO_THERE)
-		return KILN_E_COLLISION;
-	return KILN_MISS;
+	status = ki_records_by_name(neo->records, put->name, &found);
+	if (status ||
+	    !memcmp(found.digest, put->record.digest, KILN_DIGEST_BYTES))
+		return status == KILN_OK ? KILN_MISS : status;
+	err = ki_neo_state(neo, &found, &state, &info);
+	if (err)
+		return ki_status_from_errno(err);
+	return state == KI_NEO_THERE ? KILN_E_COLLISION : KILN_MISS;
 }
 
 /* ---- Publishing ---------------------------------------------------------------------------- */
@@ -426,10 +432,16 @@ void ki_neo_drop_unusable(struct ki_neo *neo, const struct kiln_key *key)
 
 /* ---- Removing all -------------------------------------------------------------------------------- */
 
+struct wiping {
+	struct ki_neo *neo;
+	struct ki_neo_account *account;
+};
+
 static int unlink_name(void *arg, const char *name, enum ki_neo_kind kind,
 		       int is_leftover)
 {
-	const struct ki_neo *neo = arg;
+	const struct wiping *wiping = arg;
+	const struct ki_neo *neo = wiping->neo;
 	struct ki_file_info info;
 	char path[KI_PATH_MAX];
 	int err = ki_neo_look(neo, name, &info);
@@ -440,6 +452,9 @@ static int unlink_name(void *arg, const char *name, enum ki_neo_kind kind,
 		err = ki_neo_path(neo, name, path);
 	if (!err)
 		err = neo->sys->unlink(neo->sys, path);
+	if (!err && kind == KI_NEO_ENTRY)
+		wiping->account->total =
+			ki_neo_less(wiping->account->total, info.size);
 	return err == -ENOENT ? 0 : err;
 }
 
@@ -459,6 +474,7 @@ enum kiln_status ki_neo_wipe(struct kiln_tier *tier)
 {
 	struct ki_neo *neo = (struct ki_neo *)tier;
 	struct ki_neo_account account;
+	struct wiping wiping = { neo, &account };
 	struct ki_neo_report report = { 0 };
 	enum kiln_status status, end_status;
 	int err;
@@ -468,7 +484,7 @@ enum kiln_status ki_neo_wipe(struct kiln_tier *tier)
 	status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
 	if (status)
 		return status;
-	err = ki_neo_walk(neo, unlink_name, neo);
+	err = ki_neo_walk(neo, unlink_name, &wiping);
 	status = reset_records(neo,
 			       ki_records_settings(neo->records).user_version);
 	if (!status)
@@ -485,11 +501,13 @@ static void remove_own(struct ki_neo *neo, struct ki_neo_account *account)
 {
 	struct ki_record_found found;
 	struct ki_file_info info;
+	enum ki_neo_state state;
 	char path[KI_PATH_MAX];
 	uint64_t serial = 0;
 
 	while (!ki_records_next(neo->records, &serial, &found, NULL, NULL)) {
-		if (ki_neo_state(neo, &found, &info) != KI_NEO_THERE ||
+		if (ki_neo_state(neo, &found, &state, &info) ||
+		    state != KI_NEO_THERE ||
 		    ki_neo_path(neo, found.name, path) ||
 		    neo->sys->unlink(neo->sys, path))
 			continue;
