@@ -85,8 +85,7 @@ static uint64_t bytes_of(struct kiln_tier *tier)
 
 static uint64_t disk_bytes(const char *directory)
 {
-	return kind->disk_bytes ? kind->disk_bytes(directory)
-				: harness_disk_bytes(directory);
+	return kind_disk_bytes(kind, directory);
 }
 
 /* Every file in a tree, by size, times and first bytes. */

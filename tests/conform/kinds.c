@@ -3,14 +3,14 @@
 #include "conform/kinds.h"
 
 #include <ftw.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/bytes.h"
+#include "harness/harness.h"
 #include "store/log/log.h"
-
-static uint64_t neo_bytes; /* of a walk */
 
 static uint64_t log_rolls(struct kiln_tier *tier)
 {
@@ -22,25 +22,69 @@ static uint64_t log_grown(struct kiln_tier *tier)
 	return ((struct ki_log *)tier)->index->header->n_grown;
 }
 
-/* Sizes, not blocks, of entries and records: of the file format that it is. */
+/* ---- NEO ----------------------------------------------------------------- */
+
+static struct {
+	uint64_t entries;
+	uint64_t records;
+} neo_bytes; /* of a walk */
+
+static int is_neo_entry(const char *base)
+{
+	const char *dot = strrchr(base, '.');
+
+	return dot && (!strcmp(dot, ".cl_cache") || !strcmp(dot, ".l0_cache") ||
+		       !strcmp(dot, ".ocloc_cache"));
+}
+
+/* Sizes, not blocks: of the file format that it is. */
 static int add_size(const char *path, const struct stat *st, int type,
 		    struct FTW *place)
 {
-	const char *base = path + place->base, *dot = strrchr(base, '.');
+	const char *base = path + place->base;
 
-	if (type == FTW_F && dot &&
-	    (!strcmp(dot, ".cl_cache") || !strcmp(dot, ".l0_cache") ||
-	     !strcmp(dot, ".ocloc_cache") || !strcmp(base, "kiln.records")))
-		neo_bytes += (uint64_t)st->st_size;
+	if (type == FTW_F && is_neo_entry(base))
+		neo_bytes.entries += (uint64_t)st->st_size;
+	else if (type == FTW_F &&
+		 !strncmp(base, "kiln.records", sizeof("kiln.records") - 1))
+		neo_bytes.records += (uint64_t)st->st_size;
 	return 0;
+}
+
+static void add_sizes(const char *directory)
+{
+	memset(&neo_bytes, 0, sizeof(neo_bytes));
+	if (nftw(directory, add_size, 8, FTW_PHYS))
+		abort();
 }
 
 static uint64_t neo_disk_bytes(const char *directory)
 {
-	neo_bytes = 0;
-	if (nftw(directory, add_size, 8, FTW_PHYS))
-		abort();
-	return neo_bytes;
+	add_sizes(directory);
+	return neo_bytes.entries + neo_bytes.records;
+}
+
+static const char *check_sum(const char *directory, int is_exact)
+{
+	char path[4096];
+	uint8_t bytes[8];
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "%s/config.file", directory);
+	file = fopen(path, "rb");
+	if (!file)
+		return "there is no config.file";
+	n = fread(bytes, 1, sizeof(bytes), file);
+	fclose(file);
+	if (n != sizeof(bytes))
+		return "config.file is short";
+	add_sizes(directory);
+	if (ki_get_u64(bytes) < neo_bytes.entries)
+		return "config.file says less than there is";
+	if (is_exact && ki_get_u64(bytes) > neo_bytes.entries)
+		return "config.file says more than there is";
+	return NULL;
 }
 
 static enum kiln_status open_tree(const struct ki_store_options *options,
@@ -65,14 +109,18 @@ const struct kind kinds[] = {
 	  .disk_bytes = neo_disk_bytes,
 	  .is_alone = 1,
 	  .evicts = 3,
-	  .names_inodes = 1 },
+	  .is_named_by_inode = is_neo_entry,
+	  .check_account = check_sum },
 	{ .name = "neo-tree",
+	  .scheme = "neo",
+	  .fragment = "#tree",
 	  .open = open_tree,
 	  .persists = 1,
 	  .disk_bytes = neo_disk_bytes,
 	  .is_alone = 1,
 	  .evicts = 3,
-	  .names_inodes = 1 },
+	  .is_named_by_inode = is_neo_entry,
+	  .check_account = check_sum },
 	{ .name = "double", .open = double_open },
 	{ .name = NULL },
 };
@@ -85,6 +133,22 @@ const struct kind *kind_find(const char *name)
 		if (!strcmp(kind->name, name))
 			return kind;
 	return NULL;
+}
+
+char *kind_url(const struct kind *kind, const char *directory)
+{
+	char *url;
+
+	if (asprintf(&url, "%s:%s%s", kind->scheme ? kind->scheme : kind->name,
+		     directory, kind->fragment ? kind->fragment : "") < 0)
+		abort();
+	return url;
+}
+
+uint64_t kind_disk_bytes(const struct kind *kind, const char *directory)
+{
+	return kind->disk_bytes ? kind->disk_bytes(directory)
+				: harness_disk_bytes(directory);
 }
 
 struct kiln_key *numbered_key(unsigned n)

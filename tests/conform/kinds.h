@@ -12,6 +12,8 @@
 
 struct kind {
 	const char *name;
+	const char *scheme;   /* of its URL; NULL: the name */
+	const char *fragment; /* "#..."; NULL: none */
 	enum kiln_status (*open)(const struct ki_store_options *options,
 				 struct kiln_tier **out_tier);
 	int persists; /* in the directory, for every process */
@@ -25,15 +27,25 @@ struct kind {
 	/* How much of the bound one eviction sets free, at most: 1 / this.  0: an
 	   8th. */
 	unsigned evicts;
-	/* Its records name the files by inode: a copy of the directory holds
-	   files, but no entries. */
-	int names_inodes;
+	/* Files that its records name by inode: a copy of the directory is one
+	   only if it links them.  NULL: none. */
+	int (*is_named_by_inode)(const char *base);
+	/* What is wrong with the directory's own account; NULL: nothing, or it
+	   has none.  It may say too much where something failed, until the next
+	   eviction: not if it `is_exact`. */
+	const char *(*check_account)(const char *directory, int is_exact);
 };
 
 extern const struct kind kinds[]; /* the last one has no name */
 
 /* NULL if there is none of this name. */
 const struct kind *kind_find(const char *name);
+
+/* From malloc(). */
+char *kind_url(const struct kind *kind, const char *directory);
+
+/* As the kind's bound counts. */
+uint64_t kind_disk_bytes(const struct kind *kind, const char *directory);
 
 /* A tier as a user of kiln may write one: a list in memory. */
 enum kiln_status double_open(const struct ki_store_options *options,

@@ -106,7 +106,7 @@ static void die_at_every_call(void **state)
 	scene.work_before = work_done(kind, place, operation.work);
 	while (died) {
 		harness_progress(operation.name, n, 0);
-		copy_store(place, copy, operation.before);
+		copy_store(kind, place, copy, operation.before);
 		died = die_at(&scene, &operation, NULL, n);
 		check_scene(&scene, &operation);
 		harness_remove(copy);
@@ -147,7 +147,7 @@ static void the_dead_do_not_fill_the_store(void **state)
 			(void)die_at(&scene, &put, calls[k], 1 + i % 2);
 	assert_int_equal(put_numbered(tier, 2, LARGE, 0), KILN_OK);
 	assert_int_equal(get_numbered(tier, 2), KILN_OK);
-	assert_true(harness_disk_bytes(directory) <= BOUND);
+	assert_true(kind_disk_bytes(kind, directory) <= BOUND);
 	tier->ops->close(tier);
 	kiln_key_free(scene.key);
 	free(directory);

@@ -325,7 +325,7 @@ static void check_created(struct round *round, struct kiln_tier *tier)
 
 static int keeps_bound(const struct round *round)
 {
-	return harness_disk_bytes(round->scene.directory) <= BOUND;
+	return kind_disk_bytes(kind, round->scene.directory) <= BOUND;
 }
 
 static const struct meanwhile {
@@ -420,7 +420,7 @@ static void stop_at_every_call(void **state)
 		fault_begin(&fault, FAULT_STOP);
 		fault.n = n;
 		fault.fired = "stopped";
-		copy_store(place, copy, test->operation->before);
+		copy_store(kind, place, copy, test->operation->before);
 		stopped = run_round(&round, test->meanwhile);
 		harness_remove(copy);
 		n += 1 + (!all && n > 16 ? n / 3 : 0);

@@ -86,12 +86,18 @@ static ssize_t fault_pread(const struct ki_sys *sys, int fd, void *data,
 	return real->pread(real, fd, data, size, offset);
 }
 
+/* One number is written or is not. */
+static size_t half_of(size_t size)
+{
+	return size > sizeof(uint64_t) ? size / 2 : 0;
+}
+
 static ssize_t fault_pwritev(const struct ki_sys *sys, int fd,
 			     const struct ki_piece *pieces, int n_pieces,
 			     uint64_t offset)
 {
 	struct fault *fault = (struct fault *)(uintptr_t)sys;
-	struct ki_piece half = { pieces[0].data, pieces[0].size / 2 };
+	struct ki_piece half = { pieces[0].data, half_of(pieces[0].size) };
 	struct ki_piece one = { pieces[0].data, 1 };
 	ssize_t n;
 	int err = 0;
@@ -102,7 +108,7 @@ static ssize_t fault_pwritev(const struct ki_sys *sys, int fd,
 		err = fault_strike(fault, "pwritev");
 	if (!err)
 		return real->pwritev(real, fd, pieces, n_pieces, offset);
-	n = real->pwritev(real, fd, &half, 1, offset);
+	n = half.size ? real->pwritev(real, fd, &half, 1, offset) : 0;
 	return is_held(err) ? n : err;
 }
 

@@ -74,7 +74,8 @@ int has_operation(const struct kind *kind, const struct operation *operation);
    N_ENTRIES; and the copy of a round. */
 unsigned prepare_store(const struct kind *kind, const char *directory,
 		       enum before before);
-void copy_store(const char *from, const char *to, enum before before);
+void copy_store(const struct kind *kind, const char *from, const char *to,
+		enum before before);
 
 /* How often a store has done an operation's work, over all processes. */
 uint64_t work_done(const struct kind *kind, const char *directory,

@@ -454,9 +454,10 @@ static struct public_scene scene_new(const struct public_operation *operation,
 	if (kiln_blob_copy(value, sizeof(value), &scene.built))
 		abort();
 	fill_value(1, value, sizeof(value));
-	if (kiln_blob_copy(value, sizeof(value), &scene.built_again) ||
-	    (kind && asprintf(&scene.url, "%s:%s", kind->name, directory) < 0))
+	if (kiln_blob_copy(value, sizeof(value), &scene.built_again))
 		abort();
+	if (kind)
+		scene.url = kind_url(kind, directory);
 	return scene;
 }
 
@@ -541,7 +542,7 @@ static void run_operation(void **state)
 			scene.fault.stride = all ? 0 : 16;
 			scene.fault.n_all = 24;
 			if (kind)
-				copy_store(place, copy, SOME);
+				copy_store(kind, place, copy, SOME);
 			run_round(&scene);
 			if (kind)
 				harness_remove(copy);

@@ -132,7 +132,7 @@ static void run_operation(void **state)
 
 		for (begin(&fault, &errors[i]); fault_next(&fault);) {
 			harness_progress(operation->name, fault.n, 0);
-			copy_store(place, copy, operation->before);
+			copy_store(kind, place, copy, operation->before);
 			run_round(&scene, operation);
 			harness_remove(copy);
 		}

@@ -65,10 +65,10 @@ static struct crowd crowd_new(void)
 {
 	struct crowd crowd = { .directory = harness_directory(),
 			       .lock_timeout_ms = TIMEOUT_S * 1000 };
+	char *store = harness_path(crowd.directory, "store");
 
-	if (asprintf(&crowd.url, "%s:%s/store", kind->name, crowd.directory) <
-	    0)
-		abort();
+	crowd.url = kind_url(kind, store);
+	free(store);
 	memset(shared, 0, sizeof(*shared));
 	return crowd;
 }
@@ -414,7 +414,7 @@ static void of_many_over_the_limit_one_evicts(void **state)
 		assert_in_range(kind->n_rolls(tier) - rolls,
 				shared->n_stored / PER_SEGMENT - 1,
 				2 * N_CROWD / PER_SEGMENT + 2);
-	assert_true(harness_disk_bytes(crowd.directory) <= BOUND);
+	assert_true(kind_disk_bytes(kind, crowd.directory) <= BOUND);
 	tier->ops->close(tier);
 	crowd_free(&crowd);
 }
