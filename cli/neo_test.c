@@ -229,7 +229,8 @@ static void show_finds_a_drivers_entry_by_its_beginning(void **state)
 			    "SPIR-V");
 	json_decref(shown);
 	ended = ask("why", directory, prefix, NULL);
-	assert_int_equal(status_of(&ended), 0);
+	assert_int_equal(status_of(&ended), 3);
+	assert_non_null(strstr(ended.err, "nobody knows of which build"));
 	ended_free(&ended);
 	json_decref(json);
 	free(directory);

@@ -88,7 +88,7 @@ static int find_nearest(struct kiln *kiln, const struct kiln_entry *entry,
 	while ((status = kiln_list(kiln, &cursor, &candidate)) == KILN_OK) {
 		if (!memcmp(candidate.digest, entry->digest,
 			    KILN_DIGEST_BYTES) ||
-		    is_hidden(&candidate) ||
+		    is_hidden(&candidate) || candidate.is_foreign ||
 		    measure(&candidate, entry, &distance) ||
 		    (*out_found && !is_nearer(&distance, &shortest))) {
 			kiln_entry_fini(&candidate);
@@ -318,6 +318,13 @@ static int tell(const struct ki_command *command, struct kiln *kiln,
 
 /* ---- The verb ------------------------------------------------------------------- */
 
+static int complain_of_foreign(const struct kiln_entry *entry)
+{
+	ki_complain("%s is a driver's own: nobody knows of which build it is",
+		    entry->file);
+	return KI_EXIT_NOT_FOUND;
+}
+
 /* Of two keys the second is the one to be explained. */
 static int explain(const struct ki_command *command, struct kiln *kiln,
 		   const struct ki_settings *settings,
@@ -326,6 +333,8 @@ static int explain(const struct ki_command *command, struct kiln *kiln,
 	struct kiln_entry other;
 	int found = 1, status;
 
+	if (first->is_foreign)
+		return complain_of_foreign(first);
 	if (command->n_arguments > 1)
 		status = ki_find_entry(kiln, settings, command->arguments[1],
 				       &other);
@@ -333,7 +342,9 @@ static int explain(const struct ki_command *command, struct kiln *kiln,
 		status = find_nearest(kiln, first, &other, &found);
 	if (status)
 		return status;
-	if (command->n_arguments > 1)
+	if (found && other.is_foreign)
+		status = complain_of_foreign(&other);
+	else if (command->n_arguments > 1)
 		status = tell(command, kiln, &other, first);
 	else
 		status = tell(command, kiln, first, found ? &other : NULL);
