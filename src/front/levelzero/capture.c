@@ -96,6 +96,16 @@ static void fetch(struct capture *capture)
 			     "binary; no more are kept");
 }
 
+static void keep_record(const struct capture *capture)
+{
+	struct kiln_key *family = NULL;
+
+	if (!ki_ze_family_key(capture->key, &family))
+		ki_family_keep(capture->guest->kiln, capture->key, family,
+			       "levelzero");
+	kiln_key_free(family);
+}
+
 static void put(struct capture *capture)
 {
 	enum kiln_status status;
@@ -104,6 +114,8 @@ static void put(struct capture *capture)
 		return;
 	status = kiln_put(capture->guest->kiln, capture->key, capture->binary,
 			  capture->size, capture->metadata, 0);
+	if (status == KILN_OK)
+		keep_record(capture);
 	if (status == KILN_E_FULL)
 		kiln_count(capture->guest->kiln, KILN_COUNT_MISS_FULL, 1);
 }

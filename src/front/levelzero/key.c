@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KIND	  "levelzero module 1"
-#define CHAIN_MAX 64
+#define KIND	    "levelzero module 1"
+#define KIND_FAMILY "levelzero family 1"
+#define CHAIN_MAX   64
 
 /* Every structure of a chain begins so. */
 struct link {
@@ -194,4 +195,17 @@ enum kiln_status ki_ze_key(const struct ki_ze_recipe *recipe,
 	else
 		*out_key = key;
 	return status;
+}
+
+enum kiln_status ki_ze_family_key(const struct kiln_key *key,
+				  struct kiln_key **out_family)
+{
+	struct kiln_field source;
+	size_t size;
+	const void *record = kiln_key_record(key, &size);
+
+	if (kiln_record_find(record, size, "il", &source) &&
+	    kiln_record_find(record, size, "module 0 il", &source))
+		return KILN_E_INVALID;
+	return ki_family_key(key, KIND_FAMILY, &source, out_family);
 }

@@ -135,6 +135,17 @@ static void end_flight(struct call *call)
 	call->flight = NULL;
 }
 
+static enum kiln_counter why_new(const struct call *call)
+{
+	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
+	struct kiln_key *family = NULL;
+
+	if (!ki_ze_family_key(call->key, &family))
+		reason = ki_family_reason(call->guest->kiln, call->key, family);
+	kiln_key_free(family);
+	return reason;
+}
+
 static int find(struct call *call)
 {
 	struct kiln_blob *value = NULL, *metadata = NULL;
@@ -149,6 +160,8 @@ static int find(struct call *call)
 			outcome = KILN_COUNT_MISS_REFUSED;
 		if (!is_found && is_refused)
 			(void)kiln_remove(call->guest->kiln, call->key);
+	} else if (outcome == KILN_COUNT_MISS_NEW) {
+		outcome = why_new(call);
 	}
 	kiln_count_lookup(call->guest->kiln, outcome, value, metadata);
 	trace(call, is_found ? "hit" : kiln_counter_words(outcome));

@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/list.h"
+#include "front/family.h"
 #include "front/guest.h"
 #include "front/parts.h"
 #include "sys/sys.h"
@@ -124,6 +125,10 @@ char *ki_ze_recipe_flags(const struct ki_ze_recipe *recipe);
 enum kiln_status ki_ze_key(const struct ki_ze_recipe *recipe,
 			   ze_device_handle_t device, struct kiln_key **out_key,
 			   const char **out_why);
+
+/* For ../family.h: the latest of the same (first) SPIR-V. */
+enum kiln_status ki_ze_family_key(const struct kiln_key *key,
+				  struct kiln_key **out_family);
 
 /* ---- Modules (module.c) ----------------------------------------------------- */
 

@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "front/family.h"
+
 /* ---- Counting and tracing ------------------------------------------------ */
 
 static uint64_t now_ns(void)
@@ -57,15 +59,10 @@ void ki_cl_pass_over(const struct ki_cl_guest *guest, enum kiln_counter reason,
 static enum kiln_counter why_new(struct kiln *kiln, const struct kiln_key *key)
 {
 	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
-	struct kiln_blob *record = NULL, *metadata = NULL;
 	struct kiln_key *family = NULL;
 
-	if (!ki_cl_family_key(key, &family) &&
-	    !kiln_peek(kiln, family, &record, &metadata))
-		reason = ki_cl_miss_reason(key, kiln_blob_data(record),
-					   kiln_blob_size(record));
-	kiln_blob_unref(record);
-	kiln_blob_unref(metadata);
+	if (!ki_cl_family_key(key, &family))
+		reason = ki_family_reason(kiln, key, family);
 	kiln_key_free(family);
 	return reason;
 }

@@ -90,17 +90,8 @@ enum kiln_status ki_cl_key(struct ki_cl_identities *identities,
 			   enum kiln_counter *out_reason);
 
 /*
- * Why a look-up of `key` missed although there was once a build of the same
- * source, of which `record` is the key record: the counter of the first group
- * of fields that differs (MISS_COMPILER, MISS_DEVICE, MISS_OPTIONS,
- * MISS_INCLUDE, MISS_ENVIRONMENT), MISS_NEW if there is none.
- */
-enum kiln_counter ki_cl_miss_reason(const struct kiln_key *key,
-				    const void *record, size_t size);
-
-/*
  * The key under which the record of the latest build of this source is kept,
- * as a hidden entry, for ki_cl_miss_reason().
+ * as a hidden entry, for ki_family_reason().
  */
 enum kiln_status ki_cl_family_key(const struct kiln_key *key,
 				  struct kiln_key **out_family);

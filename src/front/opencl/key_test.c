@@ -24,6 +24,7 @@
 #include "base/hash.h"
 #include "front/opencl/device.h"
 #include "front/opencl/identity.h"
+#include "front/family.h"
 #include "front/image.h"
 #include "front/opencl/layers.h"
 #include "front/parts.h"
@@ -128,7 +129,7 @@ static enum kiln_counter reason_of(struct kiln_key *a, struct kiln_key *b)
 {
 	size_t size;
 	const void *record = kiln_key_record(b, &size);
-	enum kiln_counter reason = ki_cl_miss_reason(a, record, size);
+	enum kiln_counter reason = ki_family_miss_reason(a, record, size);
 
 	kiln_key_free(a);
 	kiln_key_free(b);
@@ -1250,8 +1251,8 @@ static void a_miss_has_its_reason(void **state)
 		KILN_COUNT_MISS_INCLUDE);
 	/* A damaged record blames something, and nothing else happens. */
 	before = key_of_text("k", "");
-	(void)ki_cl_miss_reason(before, "KK\1", 3);
-	(void)ki_cl_miss_reason(before, "", 0);
+	(void)ki_family_miss_reason(before, "KK\1", 3);
+	(void)ki_family_miss_reason(before, "", 0);
 	kiln_key_free(before);
 	free(directory);
 }

@@ -5,6 +5,7 @@
 #include "front/opencl/capture.h"
 #include <kiln/inspect.h>
 
+#include "front/family.h"
 #include "front/opencl/key.h"
 
 /* The stage of the entry that is there. */
@@ -27,23 +28,14 @@ static enum kiln_status present_stage(struct kiln *kiln,
 	return KILN_OK;
 }
 
-/* Keep the record of the latest build of this source, as a hidden entry. */
+/* Keep the record of the latest build of this source. */
 static void keep_record(struct kiln *kiln, const struct kiln_key *key)
 {
-	struct kiln_metadata *metadata = kiln_metadata_new();
 	struct kiln_key *family = NULL;
-	const void *record;
-	size_t size;
 
-	kiln_metadata_add_u64(metadata, KILN_META_FLAGS, KILN_ENTRY_HIDDEN);
-	kiln_metadata_add_string(metadata, KILN_META_FRONT, "opencl");
-	if (metadata && ki_cl_family_key(key, &family) == KILN_OK) {
-		record = kiln_key_record(key, &size);
-		(void)kiln_put(kiln, family, record, size, metadata,
-			       KILN_PUT_REPLACE);
-	}
+	if (!ki_cl_family_key(key, &family))
+		ki_family_keep(kiln, key, family, "opencl");
 	kiln_key_free(family);
-	kiln_metadata_free(metadata);
 }
 
 enum kiln_status ki_cl_publish(struct kiln *kiln, const struct kiln_key *key,
