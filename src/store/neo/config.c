@@ -92,13 +92,19 @@ static int lock_config(const struct ki_neo *neo, uint64_t deadline_ns,
 
 	for (int tries = 0; tries < TRIES_MAX && err == -ESTALE; tries++) {
 		*account = (struct ki_neo_account){ .fd = open_config(neo) };
-		if (account->fd < 0)
+		if (account->fd < 0) {
+			ki_neo_failed(neo, "Open config file", account->fd);
 			return account->fd;
+		}
 		ki_fork_close_add(&account->place, account->fd);
 		err = ki_flock_until(sys, account->fd, KI_LOCK_EXCLUSIVE,
 				     deadline_ns);
-		if (!err)
+		ki_neo_failed(neo, "Lock config file", err);
+		if (!err) {
 			err = read_sum(neo, account);
+			if (err != -ESTALE)
+				ki_neo_failed(neo, "Read config", err);
+		}
 		if (!err)
 			return 0;
 		ki_fork_close_remove(&account->place);
@@ -150,6 +156,7 @@ enum kiln_status ki_neo_account_end(struct ki_neo *neo,
 	/* Who is in doubt leaves the next one in doubt. */
 	if (account->is_sure && account->total != account->noted)
 		err = ki_pwrite_all(sys, account->fd, bytes, sizeof(bytes), 0);
+	ki_neo_failed(neo, "Write to config file", err);
 	ki_fork_close_remove(&account->place);
 	(void)sys->close(sys, account->fd);
 	ki_neo_note_generation(neo);

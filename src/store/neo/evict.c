@@ -170,6 +170,7 @@ static int plan_begin(struct ki_neo *neo, const struct ki_neo_account *account,
 	neo->plan.is_active = 1;
 	neo->plan.begun_ns = neo->sys->monotonic_ns(neo->sys);
 	err = ki_neo_walk(neo, gather, &gathering);
+	ki_neo_failed(neo, "Scandir", err);
 	if (err && err != -EACCES) {
 		ki_neo_plan_end(&neo->plan);
 		return err;

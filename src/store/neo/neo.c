@@ -22,6 +22,7 @@
 #include "base/blob.h"
 #include "base/status.h"
 #include "key/key.h"
+#include "store/neo/environment.h"
 
 #define CHECK_NS  ((uint64_t)1000000000)
 #define SECOND_NS ((int64_t)1000000000)
@@ -41,6 +42,7 @@ void ki_neo_say(const struct ki_neo *neo, enum kiln_log_level level,
 {
 	char line[KI_PATH_MAX + 128];
 
+	ki_neo_print(neo, path, what);
 	if (!neo->log)
 		return;
 	snprintf(line, sizeof(line), "%s: %s", path, what);
@@ -141,12 +143,10 @@ static enum kiln_status load_by(struct ki_neo *neo, const struct kiln_key *key,
  * or one of the records before holds until it does.  Only of the newest record's
  * inode can it be said that nobody else has it by now.
  */
-static enum kiln_status neo_get(struct kiln_tier *tier,
-				const struct kiln_key *key,
+static enum kiln_status look_up(struct ki_neo *neo, const struct kiln_key *key,
 				struct kiln_blob **out_value,
 				struct kiln_blob **out_metadata)
 {
-	struct ki_neo *neo = neo_of(tier);
 	enum kiln_status status = KILN_MISS;
 	enum ki_neo_state state = KI_NEO_GONE, newest = KI_NEO_GONE;
 	unsigned older = 0, oldest = 0;
@@ -178,6 +178,34 @@ static enum kiln_status neo_get(struct kiln_tier *tier,
 	    (status == KILN_MISS && newest == KI_NEO_TAKEN))
 		ki_neo_drop_unusable(neo, key);
 	return status;
+}
+
+/* As the driver does: the key is traced before, the outcome counted after. */
+static enum kiln_status look_up_watched(struct ki_neo *neo,
+					const struct kiln_key *key,
+					struct kiln_blob **out_value,
+					struct kiln_blob **out_metadata)
+{
+	char name[KILN_NEO_NAME_BYTES];
+	enum kiln_status status;
+
+	ki_neo_name_key(neo, key, NULL, 0, name);
+	ki_neo_trace(neo, key, name);
+	status = look_up(neo, key, out_value, out_metadata);
+	ki_neo_count_lookup(neo, key, status == KILN_OK);
+	return status;
+}
+
+static enum kiln_status neo_get(struct kiln_tier *tier,
+				const struct kiln_key *key,
+				struct kiln_blob **out_value,
+				struct kiln_blob **out_metadata)
+{
+	struct ki_neo *neo = neo_of(tier);
+
+	return neo->traces || neo->keeps_stats
+		       ? look_up_watched(neo, key, out_value, out_metadata)
+		       : look_up(neo, key, out_value, out_metadata);
 }
 
 /* ---- Locks and counters -------------------------------------------------------------------- */
@@ -235,6 +263,7 @@ static enum kiln_status neo_zero_counters(struct kiln_tier *tier)
 
 	if (ki_neo_is_readonly(neo))
 		return KILN_E_READONLY;
+	ki_neo_forget_lookups(neo);
 	return ki_counters_zero(neo->sys, neo->stats_path);
 }
 
@@ -364,6 +393,17 @@ static struct ki_neo *new_neo(const struct ki_store_options *options)
 	return neo;
 }
 
+/* With more room on the stack than opening needs otherwise. */
+__attribute__((noinline)) static void read_environment(struct ki_neo *neo)
+{
+	struct ki_neo_environment environment;
+
+	ki_neo_environment(&environment);
+	neo->traces = environment.traces;
+	neo->messages = environment.messages;
+	neo->keeps_stats = environment.keeps_stats;
+}
+
 static enum kiln_status open_directory(struct ki_neo *neo)
 {
 	const char *why = NULL;
@@ -418,6 +458,7 @@ enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 	err = neo->sys->random(neo->sys, &neo->random, sizeof(neo->random));
 	neo->random |= 1;
 	status = ki_status_from_errno(err);
+	read_environment(neo);
 	if (!status)
 		status = open_directory(neo);
 	neo->layout = wishes.layout == KILN_NEO_DETECT
@@ -429,6 +470,8 @@ enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 		status = open_records(neo);
 	if (!status)
 		status = ki_neo_adopt_user_version(neo);
+	if (!status)
+		ki_neo_print_place(neo);
 	if (status)
 		neo_close(&neo->tier);
 	else

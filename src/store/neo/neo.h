@@ -84,6 +84,9 @@ struct ki_neo {
 	size_t looks_max;   /* KI_NEO_LOOKS; tests have small directories */
 	size_t step_max;    /* KI_NEO_STEP; SIZE_MAX: all at once */
 	struct ki_records *records;
+	int traces;	 /* BinaryCacheTrace */
+	int messages;	 /* PrintDebugMessages */
+	int keeps_stats; /* NEO_CACHE_STATS */
 	uint64_t fork_generation;
 	kiln_log_fn *log;
 	void *log_arg;
@@ -158,6 +161,33 @@ int ki_neo_is_name(const struct ki_neo *neo, const char *name);
 /* A regular file of that name, no link followed: 0, -ENOENT for all else. */
 int ki_neo_look(const struct ki_neo *neo, const char *name,
 		struct ki_file_info *out_info);
+
+/* ---- Debug keys (trace.c) --------------------------------------------------------- */
+
+/* PrintDebugMessages: "Open config file", -EACCES.  Nothing if `err` is 0. */
+void ki_neo_failed(const struct ki_neo *neo, const char *what, int err);
+/* The same of what goes into the log. */
+void ki_neo_print(const struct ki_neo *neo, const char *path, const char *what);
+void ki_neo_print_place(const struct ki_neo *neo);
+
+/* BinaryCacheTrace: `name` is what the key's entry is or would be called. */
+void ki_neo_trace(const struct ki_neo *neo, const struct kiln_key *key,
+		  const char *name);
+
+/* ---- The driver's counters (stats.c) ----------------------------------------------- */
+
+struct ki_neo_lookups {
+	uint64_t n_hits;
+	uint64_t n_misses;
+};
+
+/* If NEO_CACHE_STATS asks for it. */
+void ki_neo_count_lookup(const struct ki_neo *neo, const struct kiln_key *key,
+			 int is_hit);
+/* Those of everybody who counted.  -ENOENT: there are none. */
+int ki_neo_read_lookups(const struct ki_neo *neo,
+			struct ki_neo_lookups *out_lookups);
+void ki_neo_forget_lookups(const struct ki_neo *neo);
 
 /* ---- The account (config.c) ----------------------------------------------------- */
 

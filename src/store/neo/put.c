@@ -89,16 +89,22 @@ static int write_temporary(struct put *put)
 	struct ki_file_info info = { 0 };
 	int close_err, err, fd = open_temporary(put);
 
-	if (fd < 0)
+	if (fd < 0) {
+		/* Without the directory, which is made then. */
+		if (fd != -ENOENT)
+			ki_neo_failed(put->neo, "Creating temporary file", fd);
 		return fd;
+	}
 	err = ki_pwrite_all(sys, fd, put->value, (size_t)put->record.value_size,
 			    0);
+	ki_neo_failed(put->neo, "Writing to temporary file", err);
 	/* Whatever the umask: a group that shares the directory reads it. */
 	if (!err && (put->neo->flags & KILN_OPEN_SHARED))
 		err = sys->chmod(sys, put->temporary, 0660);
 	if (!err)
 		err = sys->fstat(sys, fd, &info);
 	close_err = sys->close(sys, fd);
+	ki_neo_failed(put->neo, "Closing temporary file", close_err);
 	if (!err)
 		err = close_err;
 	if (!err && info.size != put->record.value_size)
@@ -237,6 +243,7 @@ static enum kiln_status publish_or_judge(struct put *put)
 	}
 	if (!err)
 		return KILN_OK;
+	ki_neo_failed(put->neo, "Rename temp file", err);
 	(void)sys->unlink(sys, put->temporary);
 	if (status == KILN_EXISTS)
 		return status;
@@ -329,6 +336,7 @@ enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 		return KILN_E_READONLY;
 	ki_neo_name_key(neo, key, metadata, metadata_size, put.name);
 	put.record.name = put.name;
+	ki_neo_trace(neo, key, put.name);
 	memcpy(put.record.digest, key->digest, KILN_DIGEST_BYTES);
 	status = check_size(neo, &put.record);
 	if (status)
