@@ -34,7 +34,9 @@ enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
 int ki_neo_state(const struct ki_neo *neo, const struct ki_record_found *found,
 		 enum ki_neo_state *out_state, struct ki_file_info *out_info)
 {
-	int err = ki_neo_look(neo, found->name, out_info);
+	int err = ki_neo_is_inside(found->name)
+			  ? ki_neo_look(neo, found->name, out_info)
+			  : -ENOENT;
 
 	*out_state = err ? KI_NEO_GONE : ki_neo_compare(found, out_info);
 	return err == -ENOENT ? 0 : err;
@@ -110,7 +112,7 @@ enum kiln_status ki_neo_load(const struct ki_neo *neo,
 	int fd, err = ki_neo_path(neo, found->name, path);
 
 	*out_state = KI_NEO_GONE;
-	if (err)
+	if (err || !ki_neo_is_inside(found->name))
 		return KILN_MISS;
 	fd = sys->open(sys, path,
 		       KI_OPEN_READ | KI_OPEN_NOFOLLOW |

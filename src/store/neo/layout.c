@@ -64,15 +64,20 @@ static int is_in_fans(const char *name)
 	return is_digit(first) && is_digit(second) && name[3] == '/';
 }
 
+int ki_neo_is_inside(const char *name)
+{
+	const char *base = is_in_fans(name) ? name + 4 : name;
+
+	return !strchr(base, '/') && strcmp(base, ".") && strcmp(base, "..");
+}
+
 int ki_neo_is_name(const struct ki_neo *neo, const char *name)
 {
-	const char *base = name;
 	enum ki_neo_kind kind = ki_neo_kind_of(neo->layout, name);
 
-	if (neo->layout == KILN_NEO_TREE && is_in_fans(name))
-		base += 4;
-	return !strchr(base, '/') &&
-	       (kind == KI_NEO_ENTRY || kind == KI_NEO_UNCOUNTED);
+	return (kind == KI_NEO_ENTRY || kind == KI_NEO_UNCOUNTED) &&
+	       ki_neo_is_inside(name) &&
+	       (neo->layout == KILN_NEO_TREE || !strchr(name, '/'));
 }
 
 int ki_neo_path(const struct ki_neo *neo, const char *name,

@@ -378,6 +378,65 @@ static void no_key_removes_what_is_not_a_drivers_entry(void **state)
 	free(place);
 }
 
+/* In a store that is shared, others write records too. */
+static void a_record_leads_to_no_file_outside(void **state)
+{
+	static const char *const names[] = { "../outside.cl_cache",
+					     "0/1/../../../outside.cl_cache",
+					     "a/../../outside.cl_cache" };
+
+	for (unsigned i = 0; i < 6; i++) {
+		char *place = harness_directory();
+		char *directory = harness_path(place, "cache");
+		char *outside = plant(place, "outside.cl_cache", 100, 5);
+		struct kiln_tier *tier = open_with(&ki_sys_posix, directory, 0,
+						   0, layouts[i % 2]);
+		struct kiln_key *key = key_of(7);
+		struct ki_neo_account account;
+		struct kiln_verify_report report;
+		struct kiln_blob *blob;
+		struct listing listing;
+		struct stat st;
+		struct ki_record record = { .name = names[i / 2],
+					    .record = key->record.data,
+					    .record_size = key->record.size,
+					    .value_size = 100 };
+
+		assert_int_equal(put(tier, 1, 100), KILN_OK);
+		assert_int_equal(stat(outside, &st), 0);
+		memcpy(record.digest, key->digest, KILN_DIGEST_BYTES);
+		record.inode = st.st_ino;
+		record.file_size = 100;
+		record.mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 +
+				  st.st_mtim.tv_nsec;
+		assert_int_equal(
+			ki_neo_account_begin(neo_of(tier), 0, &account),
+			KILN_OK);
+		assert_int_equal(
+			ki_records_append(neo_of(tier)->records, &record),
+			KILN_OK);
+		assert_int_equal(ki_neo_account_end(neo_of(tier), &account),
+				 KILN_OK);
+		assert_int_equal(tier->ops->get(tier, key, &blob, NULL),
+				 KILN_MISS);
+		list(tier, &listing);
+		assert_int_equal(listing.n, 1);
+		forget(&listing);
+		assert_int_equal(tier->ops->verify(tier, KILN_VERIFY_REPAIR,
+						   NULL, NULL, &report),
+				 KILN_OK);
+		assert_int_equal(report.n_damaged, 0);
+		assert_int_equal(tier->ops->remove(tier, key), KILN_MISS);
+		assert_int_equal(tier->ops->wipe(tier), KILN_OK);
+		assert_true(exists(outside));
+		tier->ops->close(tier);
+		kiln_key_free(key);
+		free(outside);
+		free(directory);
+		free(place);
+	}
+}
+
 /* ---- Verify, and the whole ------------------------------------------------------------------ */
 
 static void verify_finds_only_what_a_drivers_entry_says_of_itself(void **state)
@@ -582,6 +641,7 @@ int main(void)
 		cmocka_unit_test(a_drivers_entry_is_nobodys_value),
 		cmocka_unit_test(a_drivers_entry_is_removed_on_request),
 		cmocka_unit_test(no_key_removes_what_is_not_a_drivers_entry),
+		cmocka_unit_test(a_record_leads_to_no_file_outside),
 		cmocka_unit_test(
 			verify_finds_only_what_a_drivers_entry_says_of_itself),
 		cmocka_unit_test(

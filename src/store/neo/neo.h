@@ -155,6 +155,9 @@ typedef int ki_neo_visit_fn(void *arg, const char *name, enum ki_neo_kind kind,
    a directory that is not ours to read.  No directory: 0. */
 int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg);
 
+/* "x" or "a/b/x": nothing that leads out of the directory.  Records say what
+   who wrote them liked. */
+int ki_neo_is_inside(const char *name);
 /* Whether an entry could have this name, where the walk would find it. */
 int ki_neo_is_name(const struct ki_neo *neo, const char *name);
 
