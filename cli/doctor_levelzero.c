@@ -64,7 +64,7 @@ static int find(struct ki_doctor *doctor, const char *proxy,
 }
 
 static void say_loader(struct ki_doctor *doctor,
-		       const struct ki_probe_levelzero *probe)
+		       const struct ki_probe_levelzero *probe, const char *list)
 {
 	if (!probe->is_there)
 		ki_doctor_say(doctor, "ze loader", KI_DOCTOR_NOTE, NULL,
@@ -73,6 +73,11 @@ static void say_loader(struct ki_doctor *doctor,
 		ki_doctor_say(doctor, "ze loader", KI_DOCTOR_BAD,
 			      "use libze1 1.8 or newer",
 			      "%s does not know " KI_ZE_LIST, probe->path);
+	else if (probe->knows_handles && ki_levelzero_is_bypassed(list))
+		ki_doctor_say(doctor, "ze loader", KI_DOCTOR_BAD,
+			      "unset it, or set it to 0",
+			      KI_ZE_HANDLES " has %s go past the proxy",
+			      probe->path);
 	else
 		ki_doctor_say(doctor, "ze loader", KI_DOCTOR_FINE, NULL,
 			      "%s%s%s can be given drivers", probe->path,
@@ -130,7 +135,7 @@ static void check_program(struct ki_doctor *doctor, const char *proxy,
 	struct ki_probe_levelzero probe;
 
 	ki_probe_levelzero(setting->list, setting->driver, proxy, &probe);
-	say_loader(doctor, &probe);
+	say_loader(doctor, &probe, setting->list);
 	say_driver(doctor, setting);
 	if (probe.is_there && probe.knows_lists)
 		say_program(doctor, &probe, setting);

@@ -180,6 +180,27 @@ int ki_levelzero_find(const struct kiln_config *config, const char *proxy,
 	return *out_list ? 0 : -1;
 }
 
+/* A loader that stands between programs and drivers. */
+static int is_between(const char *list)
+{
+	const char *intercept = getenv("ZE_ENABLE_LOADER_INTERCEPT");
+
+	return strchr(list, ',') || (intercept && *intercept);
+}
+
+int ki_levelzero_keep(const char *list)
+{
+	return is_between(list) ? setenv(KI_ZE_HANDLES, "0", 0) : 0;
+}
+
+int ki_levelzero_is_bypassed(const char *list)
+{
+	const char *value = getenv(KI_ZE_HANDLES);
+
+	return is_between(list) && value && strcmp(value, "0") != 0 &&
+	       strcmp(value, "false") != 0;
+}
+
 int ki_levelzero_set(const struct kiln_config *config)
 {
 	char proxy[KI_PATH_MAX], *driver, *list;
@@ -195,7 +216,8 @@ int ki_levelzero_set(const struct kiln_config *config)
 			    "cannot be told of a driver with ',' in its path, "
 			    "%s",
 			    proxy);
-	else if (setenv(KI_ZE_DRIVER, driver, 1) || setenv(KI_ZE_LIST, list, 1))
+	else if (setenv(KI_ZE_DRIVER, driver, 1) ||
+		 setenv(KI_ZE_LIST, list, 1) || ki_levelzero_keep(list))
 		failed = 1;
 	free(driver);
 	free(list);

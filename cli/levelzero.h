@@ -11,12 +11,21 @@
 
 #include <kiln/inspect.h>
 
-#define KI_ZE_LIST   "ZE_ENABLE_ALT_DRIVERS"
-#define KI_ZE_DRIVER "KILN_ZE_DRIVER"
+#define KI_ZE_LIST    "ZE_ENABLE_ALT_DRIVERS"
+#define KI_ZE_DRIVER  "KILN_ZE_DRIVER"
+#define KI_ZE_HANDLES "ZE_ENABLE_LOADER_DRIVER_DDI_PATH"
 
 /* Set both, if there is a driver to stand for.  0; -1 if there is one and this
    cannot be done (said). */
 int ki_levelzero_set(const struct kiln_config *config);
+
+/*
+ * Loaders of 2025 and later that have more than one driver call each through its
+ * own handles, past the proxy, unless KI_ZE_HANDLES is 0.  Set that for such a
+ * list, where it is not set yet (0, or -1); whether it is set, to something else.
+ */
+int ki_levelzero_keep(const char *list);
+int ki_levelzero_is_bypassed(const char *list);
 
 /* What is set: 0, with both from malloc(); -1 if nothing is to be. */
 int ki_levelzero_find(const struct kiln_config *config, const char *proxy,

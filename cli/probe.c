@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "levelzero.h"
 #include "parent.h"
 #include "sys/sys.h"
 
@@ -364,8 +365,9 @@ static void use_ze_loader(const void *arg, void *result)
 	ze_init_fn *init;
 	void *library;
 
-	setenv("ZE_ENABLE_ALT_DRIVERS", setting->list, 1);
-	setenv("KILN_ZE_DRIVER", setting->driver, 1);
+	setenv(KI_ZE_LIST, setting->list, 1);
+	setenv(KI_ZE_DRIVER, setting->driver, 1);
+	(void)ki_levelzero_keep(setting->list);
 	/* Looking must leave no traces. */
 	setenv("KILN_READONLY", "1", 1);
 	library = dlopen("libze_loader.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -377,7 +379,8 @@ static void use_ze_loader(const void *arg, void *result)
 	out->is_there = 1;
 	out->init = init(0);
 	name_ze_loader(library, out);
-	out->knows_lists = has_text(out->path, "ZE_ENABLE_ALT_DRIVERS");
+	out->knows_lists = has_text(out->path, KI_ZE_LIST);
+	out->knows_handles = has_text(out->path, KI_ZE_HANDLES);
 	out->proxy_is_active =
 		dlopen(setting->proxy, RTLD_LAZY | RTLD_NOLOAD) != NULL;
 	out->driver_is_active =

@@ -47,6 +47,7 @@ struct ki_probe_levelzero {
 	char path[KI_PROBE_TEXT];
 	char version[KI_PROBE_TEXT];
 	int knows_lists;
+	int knows_handles;   /* levelzero.h */
 	int proxy_is_active; /* the loader has loaded it */
 	int driver_is_active;
 	unsigned init; /* what zeInit answered */

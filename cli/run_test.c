@@ -634,6 +634,47 @@ static void the_proxy_takes_the_place_of_one_driver(void **state)
 	free(directory);
 }
 
+/* Loaders that stand between programs and drivers would call past it. */
+static void newer_loaders_are_kept_from_passing_by_the_proxy(void **state)
+{
+#define HANDLES "ZE_ENABLE_LOADER_DRIVER_DDI_PATH"
+#define LIST	"ZE_ENABLE_ALT_DRIVERS=libze_intel_gpu.so.1"
+	static const struct {
+		const char *list;
+		const char *intercept;
+		const char *handles;
+		const char *wanted;
+	} rows[] = {
+		{ LIST, "ZE_ENABLE_LOADER_INTERCEPT", HANDLES, "\n" },
+		{ LIST ",b.so", "ZE_ENABLE_LOADER_INTERCEPT", HANDLES, "0\n" },
+		{ LIST, "ZE_ENABLE_LOADER_INTERCEPT=1", HANDLES, "0\n" },
+		{ LIST ",b.so", "ZE_ENABLE_LOADER_INTERCEPT", HANDLES "=1",
+		  "1\n" },
+		{ "ZE_ENABLE_ALT_DRIVERS=a.so,b.so",
+		  "ZE_ENABLE_LOADER_INTERCEPT", HANDLES, "\n" },
+	};
+	char *directory = harness_directory(), *proxy;
+	size_t i;
+
+	proxy = in_tree("src/front/levelzero", "libkiln-ze.so");
+	harness_write(proxy, "", 0);
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct spawn spawn =
+			shell_under_kiln(directory, "echo \"$" HANDLES "\"");
+		struct ended ended;
+
+		spawn.variables[1] = rows[i].list;
+		spawn.variables[2] = rows[i].intercept;
+		spawn.variables[3] = rows[i].handles;
+		ended = spawn_run(&spawn);
+		assert_string_equal(ended.out, rows[i].wanted);
+		ended_free(&ended);
+	}
+	assert_int_equal(unlink(proxy), 0);
+	free(proxy);
+	free(directory);
+}
+
 static void a_nested_kiln_adds_nothing(void **state)
 {
 	char *directory = harness_directory(), *parent, *layers, *shell, *name;
@@ -989,6 +1030,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_program_stays_in_group_and_session),
 		cmocka_unit_test(the_layer_goes_first_and_once),
 		cmocka_unit_test(the_proxy_takes_the_place_of_one_driver),
+		cmocka_unit_test(
+			newer_loaders_are_kept_from_passing_by_the_proxy),
 		cmocka_unit_test(a_nested_kiln_adds_nothing),
 		cmocka_unit_test(the_program_runs_whatever_is_wrong),
 		cmocka_unit_test(the_worker_holds_nothing_of_ours),
