@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A directory: opened again, by others, for reading alone, in other versions and by
+   other names. */
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+
+#include "conform/conform.h"
+
+static void what_was_put_is_there_after_reopening(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory);
+
+	for (unsigned n = 0; n < 50; n++)
+		assert_int_equal(put_numbered(tier, n, 100 * n + 8, 0),
+				 KILN_OK);
+	tier->ops->close(tier);
+	tier = open_in(directory);
+	for (unsigned n = 0; n < 50; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	assert_int_equal(put_numbered(tier, 1, 100, 0), KILN_EXISTS);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void two_handles_see_one_store(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *a = open_in(directory), *b = open_in(directory);
+	struct kiln_key *key = numbered_key(1);
+
+	assert_int_equal(put_numbered(a, 1, 100, 0), KILN_OK);
+	assert_int_equal(get_numbered(b, 1), KILN_OK);
+	assert_int_equal(put_numbered(b, 1, 200, 0), KILN_EXISTS);
+	assert_int_equal(put_numbered(b, 1, 200, KILN_PUT_REPLACE), KILN_OK);
+	assert_int_equal(get_numbered(a, 1), KILN_OK);
+	assert_int_equal(a->ops->remove(a, key), KILN_OK);
+	assert_int_equal(get_numbered(b, 1), KILN_MISS);
+	assert_int_equal(put_numbered(b, 2, 200, 0), KILN_OK);
+	assert_int_equal(a->ops->wipe(a), KILN_OK);
+	assert_int_equal(get_numbered(b, 2), KILN_MISS);
+	assert_int_equal(put_numbered(b, 2, 200, 0), KILN_OK);
+	assert_int_equal(get_numbered(a, 2), KILN_OK);
+	a->ops->close(a);
+	b->ops->close(b);
+	kiln_key_free(key);
+	free(directory);
+}
+
+struct snapshot {
+	uint64_t hash;
+	unsigned n;
+};
+
+static void add_file(const char *path, const struct stat *st, void *arg)
+{
+	struct snapshot *snapshot = arg;
+	uint64_t facts[] = { st->st_ino,
+			     (uint64_t)st->st_size,
+			     (uint64_t)st->st_mtim.tv_sec,
+			     (uint64_t)st->st_mtim.tv_nsec,
+			     (uint64_t)st->st_ctim.tv_sec,
+			     (uint64_t)st->st_ctim.tv_nsec,
+			     st->st_mode };
+
+	snapshot->hash += ki_xxh3_64(facts, sizeof(facts));
+	if (S_ISREG(st->st_mode)) {
+		size_t size;
+		char *bytes = harness_read(path, &size);
+
+		if (bytes)
+			snapshot->hash += ki_xxh3_64(bytes, size);
+		free(bytes);
+	}
+	snapshot->n++;
+}
+
+/* S30 */
+static void read_only_means_no_write_of_any_kind(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory);
+	struct snapshot before = { 0 }, after = { 0 };
+	uint64_t deltas[KILN_N_COUNTERS] = { 1 }, bytes;
+	struct kiln_key *key = numbered_key(1);
+	struct kiln_tier_lock *lock;
+	struct kiln_store_info info;
+
+	for (unsigned n = 0; n < 20; n++)
+		assert_int_equal(put_numbered(tier, n, 1000, 0), KILN_OK);
+	tier->ops->close(tier);
+	each_file(directory, add_file, &before);
+
+	shift_ns = 48 * HOUR_NS;
+	tier = open_bounded(directory, 0, KILN_OPEN_READONLY);
+	for (unsigned n = 0; n < 20; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	assert_int_equal(get_numbered(tier, 20), KILN_MISS);
+	assert_int_equal(put_numbered(tier, 20, 1000, 0), KILN_E_READONLY);
+	assert_int_equal(put_numbered(tier, 1, 1000, KILN_PUT_REPLACE),
+			 KILN_E_READONLY);
+	assert_int_equal(tier->ops->remove(tier, key), KILN_E_READONLY);
+	assert_int_equal(tier->ops->wipe(tier), KILN_E_READONLY);
+	assert_int_equal(tier->ops->set_limit(tier, BOUND), KILN_E_READONLY);
+	if (tier->ops->count)
+		tier->ops->count(tier, deltas);
+	if (tier->ops->lock && !tier->ops->lock(tier, key, 0, &lock))
+		tier->ops->unlock(tier, lock);
+	assert_int_equal(tier->ops->info(tier, &info), KILN_OK);
+	assert_int_equal(count_listed(tier, &bytes), 20);
+	tier->ops->close(tier);
+	shift_ns = 0;
+
+	each_file(directory, add_file, &after);
+	assert_int_equal(before.n, after.n);
+	assert_true(before.hash == after.hash);
+	kiln_key_free(key);
+	free(directory);
+}
+
+/* S30, on a directory that cannot be written. */
+static void a_directory_that_cannot_be_written_still_gives_hits(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_in(directory);
+
+	assert_int_equal(put_numbered(tier, 1, 1000, 0), KILN_OK);
+	tier->ops->close(tier);
+	assert_int_equal(chmod(directory, 0500), 0);
+	tier = open_bounded(directory, 0, KILN_OPEN_READONLY);
+	assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	assert_int_equal(chmod(directory, 0700), 0);
+	free(directory);
+}
+
+/* S16 */
+static void a_directory_that_vanishes_is_made_anew(void **state)
+{
+	char *directory = harness_directory();
+	char *below = harness_path(directory, "store");
+	struct kiln_tier *tier = open_in(below);
+	int status;
+
+	assert_int_equal(put_numbered(tier, 1, 1000, 0), KILN_OK);
+	harness_remove(below);
+	status = get_numbered(tier, 1);
+	assert_true(status == KILN_MISS || status == KILN_OK);
+	/* The first put may be the one that notices. */
+	(void)put_numbered(tier, 2, 1000, 0);
+	assert_int_equal(put_numbered(tier, 3, 1000, 0), KILN_OK);
+	assert_int_equal(get_numbered(tier, 3), KILN_OK);
+	tier->ops->close(tier);
+	tier = open_in(below);
+	assert_int_equal(get_numbered(tier, 3), KILN_OK);
+	tier->ops->close(tier);
+	free(below);
+	free(directory);
+}
+
+static void another_user_version_empties_the_store(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_store_options options = options_of(directory);
+	struct kiln_tier *tier;
+
+	options.user_version = 7;
+	tier = open_with(&options);
+	assert_int_equal(put_numbered(tier, 1, 1000, 0), KILN_OK);
+	tier->ops->close(tier);
+	options.user_version = 0;
+	tier = open_with(&options);
+	assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	options.user_version = 7;
+	tier = open_with(&options);
+	assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	options.user_version = 8;
+	tier = open_with(&options);
+	assert_int_equal(get_numbered(tier, 1), KILN_MISS);
+	assert_int_equal(put_numbered(tier, 1, 1000, 0), KILN_OK);
+	tier->ops->close(tier);
+	tier = open_with(&options);
+	assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static void stores_of_two_names_are_strangers(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_store_options options = options_of(directory);
+	struct kiln_tier *a, *b;
+
+	a = open_with(&options);
+	options.name = "other";
+	b = open_with(&options);
+	assert_int_equal(put_numbered(a, 1, 1000, 0), KILN_OK);
+	assert_int_equal(get_numbered(b, 1), KILN_MISS);
+	assert_int_equal(put_numbered(b, 1, 1000, 0), KILN_OK);
+	assert_int_equal(a->ops->wipe(a), KILN_OK);
+	assert_int_equal(get_numbered(b, 1), KILN_OK);
+	a->ops->close(a);
+	b->ops->close(b);
+	free(directory);
+}
+
+static void counters_add_up_over_handles(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *a = open_in(directory), *b = open_in(directory);
+	struct kiln_store_counters *counters = calloc(1, sizeof(*counters));
+	uint64_t deltas[KILN_N_COUNTERS] = { 0 };
+
+	deltas[KILN_COUNT_MISSES] = 3;
+	deltas[KILN_N_COUNTERS - 1] = 1;
+	a->ops->count(a, deltas);
+	b->ops->count(b, deltas);
+	assert_int_equal(a->ops->counters(a, counters), KILN_OK);
+	assert_int_equal(counters->total[KILN_COUNT_MISSES], 6);
+	assert_int_equal(counters->total[KILN_N_COUNTERS - 1], 2);
+	assert_int_equal(a->ops->zero_counters(a), KILN_OK);
+	assert_int_equal(b->ops->counters(b, counters), KILN_OK);
+	assert_int_equal(counters->total[KILN_COUNT_MISSES], 0);
+	free(counters);
+	a->ops->close(a);
+	b->ops->close(b);
+	free(directory);
+}
+
+const struct row directory_rows[] = {
+	ROW(what_was_put_is_there_after_reopening, DISK),
+	ROW(two_handles_see_one_store, DISK),
+	ROW(read_only_means_no_write_of_any_kind, DISK),
+	ROW(a_directory_that_cannot_be_written_still_gives_hits, DISK),
+	ROW(a_directory_that_vanishes_is_made_anew, DISK),
+	ROW(another_user_version_empties_the_store, DISK),
+	ROW(stores_of_two_names_are_strangers, DISK | NAMES),
+	ROW(counters_add_up_over_handles, DISK | COUNT),
+	ROWS_END,
+};
