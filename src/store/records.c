@@ -20,9 +20,10 @@
  * file and the rename that gives it its name, the old one is the true one.
  *
  * The library maps the file and keeps a descriptor; before it writes through
- * that, it compares which file it is.  A guest reads what it needs by pread, and
- * so does who may not write: on overlayfs a mapping made before the first writer
- * copies the file up stays that of the lower one, and is too short.
+ * that, it compares which file it is, once between begin and end.  A guest reads
+ * what it needs by pread, and so does who may not write: on overlayfs a mapping
+ * made before the first writer copies the file up stays that of the lower one, and
+ * is too short.
  */
 
 #include "store/records.h"
@@ -80,6 +81,7 @@ struct ki_records {
 	struct ki_mutex mutex;
 	int fd; /* -1: none */
 	int can_write;
+	int is_held;		/* nobody else writes: what is known is all */
 	uint64_t device, inode; /* what the index is of; inode 0: nothing */
 	uint64_t size;
 	uint64_t seen;
@@ -530,7 +532,7 @@ static int fd_is_current(struct ki_records *records,
 
 	if (records->fd < 0)
 		return 0;
-	err = records->sys->fstat(records->sys, records->fd, out_info);
+	err = records->sys->fmeasure(records->sys, records->fd, out_info);
 	if (err ? !fd_is_ours(records)
 		: out_info->inode != records->inode ||
 			    out_info->device != records->device) {
@@ -587,7 +589,7 @@ static int refresh(struct ki_records *records)
 		}
 		if (err)
 			return err;
-		err = records->sys->fstat(records->sys, records->fd, &info);
+		err = records->sys->fmeasure(records->sys, records->fd, &info);
 		if (err) {
 			close_file(records);
 			return err;
@@ -904,6 +906,24 @@ struct ki_records_settings ki_records_settings(struct ki_records *records)
 
 /* ---- Writing ------------------------------------------------------------------------- */
 
+int ki_records_begin(struct ki_records *records)
+{
+	int result;
+
+	enter(records);
+	result = refresh(records);
+	records->is_held = result >= 0;
+	leave(records);
+	return result;
+}
+
+void ki_records_end(struct ki_records *records)
+{
+	enter(records);
+	records->is_held = 0;
+	leave(records);
+}
+
 uint64_t ki_records_size(const struct ki_record *record)
 {
 	const size_t name_size = strlen(record->name);
@@ -1069,8 +1089,10 @@ static int renew(struct ki_records *records,
    whole. */
 static int ready_to_write(struct ki_records *records)
 {
-	int err = is_readonly(records) ? -EROFS : refresh(records);
+	int err = is_readonly(records) ? -EROFS : 0;
 
+	if (!err && (!records->is_held || records->fd < 0))
+		err = refresh(records);
 	if (err < 0)
 		return err;
 	if (records->is_newer)

@@ -136,6 +136,11 @@ uint64_t ki_records_size(const struct ki_record *record);
 
 /* ---- Writing, under the directory's lock -------------------------------------- */
 
+/* Refresh, and need not again before the end: the caller has the lock until
+   then.  As ki_records_refresh(); the end follows unless -errno. */
+int ki_records_begin(struct ki_records *records);
+void ki_records_end(struct ki_records *records);
+
 /* The key's record from now on. */
 enum kiln_status ki_records_append(struct ki_records *records,
 				   const struct ki_record *record);

@@ -62,17 +62,30 @@ static int above_standard(int fd)
 	return higher < 0 ? -err : higher;
 }
 
-static int posix_open(const struct ki_sys *sys, const char *path,
-		      unsigned flags, unsigned mode)
+static int open_in(int directory, const char *name, unsigned flags,
+		   unsigned mode)
 {
 	int fd;
 
 	do {
-		fd = open(path, open_flags(flags), (mode_t)mode);
+		fd = openat(directory, name, open_flags(flags), (mode_t)mode);
 	} while (fd < 0 && errno == EINTR);
 	if (fd < 0 && errno == EPERM && (flags & KI_OPEN_NO_ATIME))
-		return posix_open(sys, path, flags & ~KI_OPEN_NO_ATIME, mode);
+		return open_in(directory, name, flags & ~KI_OPEN_NO_ATIME,
+			       mode);
 	return fd < 0 ? -errno : above_standard(fd);
+}
+
+static int posix_open(const struct ki_sys *sys, const char *path,
+		      unsigned flags, unsigned mode)
+{
+	return open_in(AT_FDCWD, path, flags, mode);
+}
+
+static int posix_open_in(const struct ki_sys *sys, int directory,
+			 const char *name, unsigned flags, unsigned mode)
+{
+	return open_in(directory, name, flags, mode);
 }
 
 static int posix_close(const struct ki_sys *sys, int fd)
@@ -204,28 +217,50 @@ static int posix_fstat(const struct ki_sys *sys, int fd,
 	return info_of(TEMP_FAILURE_RETRY(fstat(fd, &st)), &st, out_info);
 }
 
-static int posix_fidentify(const struct ki_sys *sys, int fd,
-			   uint64_t *out_device, uint64_t *out_inode)
+/* Without the times, and of the rest what the mask says. */
+static int measure(const struct ki_sys *sys, int fd, unsigned mask,
+		   struct ki_file_info *out_info)
 {
 	struct ki_file_info info = { 0 };
 	struct statx stx;
-	int err;
+	int err = 0;
 
-	if (!TEMP_FAILURE_RETRY(
-		    statx(fd, "", AT_EMPTY_PATH, STATX_INO, &stx))) {
-		*out_device = makedev(stx.stx_dev_major, stx.stx_dev_minor);
-		*out_inode = stx.stx_ino;
-		return 0;
+	if (!TEMP_FAILURE_RETRY(statx(fd, "", AT_EMPTY_PATH, mask, &stx))) {
+		info.device = makedev(stx.stx_dev_major, stx.stx_dev_minor);
+		info.inode = stx.stx_ino;
+		info.size = stx.stx_size;
+		info.n_links = stx.stx_nlink;
+	} else if (errno != ENOSYS && errno != EPERM) {
+		err = -errno;
+	} else {
+		/* Some sandboxes know no statx. */
+		err = posix_fstat(sys, fd, &info);
 	}
-	/* Some sandboxes know no statx. */
-	if (errno != ENOSYS && errno != EPERM)
-		return -errno;
-	err = posix_fstat(sys, fd, &info);
+	if (!err)
+		*out_info = (struct ki_file_info){ .device = info.device,
+						   .inode = info.inode,
+						   .size = info.size,
+						   .n_links = info.n_links };
+	return err;
+}
+
+static int posix_fidentify(const struct ki_sys *sys, int fd,
+			   uint64_t *out_device, uint64_t *out_inode)
+{
+	struct ki_file_info info;
+	int err = measure(sys, fd, STATX_INO, &info);
+
 	if (err)
 		return err;
 	*out_device = info.device;
 	*out_inode = info.inode;
 	return 0;
+}
+
+static int posix_fmeasure(const struct ki_sys *sys, int fd,
+			  struct ki_file_info *out_info)
+{
+	return measure(sys, fd, STATX_INO | STATX_SIZE | STATX_NLINK, out_info);
 }
 
 static int posix_stat(const struct ki_sys *sys, const char *path,
@@ -529,6 +564,7 @@ static int posix_random(const struct ki_sys *sys, void *data, size_t size)
 
 const struct ki_sys ki_sys_posix = {
 	.open = posix_open,
+	.open_in = posix_open_in,
 	.close = posix_close,
 	.pread = posix_pread,
 	.pwritev = posix_pwritev,
@@ -537,6 +573,7 @@ const struct ki_sys ki_sys_posix = {
 	.fsync = posix_fsync,
 	.fstat = posix_fstat,
 	.fidentify = posix_fidentify,
+	.fmeasure = posix_fmeasure,
 	.stat = posix_stat,
 	.lstat = posix_lstat,
 	.link = posix_link,

@@ -57,6 +57,9 @@ enum ki_lock_kind { KI_LOCK_SHARED, KI_LOCK_EXCLUSIVE };
 struct ki_sys {
 	int (*open)(const struct ki_sys *sys, const char *path, unsigned flags,
 		    unsigned mode);
+	/* The same of a name in an open directory. */
+	int (*open_in)(const struct ki_sys *sys, int directory,
+		       const char *name, unsigned flags, unsigned mode);
 	int (*close)(const struct ki_sys *sys, int fd);
 	ssize_t (*pread)(const struct ki_sys *sys, int fd, void *data,
 			 size_t size, uint64_t offset);
@@ -76,6 +79,9 @@ struct ki_sys {
 	   write them anew at the next write. */
 	int (*fidentify)(const struct ki_sys *sys, int fd, uint64_t *out_device,
 			 uint64_t *out_inode);
+	/* In between: size and links as well; the rest is 0. */
+	int (*fmeasure)(const struct ki_sys *sys, int fd,
+			struct ki_file_info *out_info);
 	int (*stat)(const struct ki_sys *sys, const char *path,
 		    struct ki_file_info *out_info);
 	int (*lstat)(const struct ki_sys *sys, const char *path,

@@ -130,6 +130,13 @@ FORWARD(fsync, (const struct ki_sys *sys, int fd), (real, fd))
 FORWARD(fstat,
 	(const struct ki_sys *sys, int fd, struct ki_file_info *out_info),
 	(real, fd, out_info))
+FORWARD(open_in,
+	(const struct ki_sys *sys, int directory, const char *name,
+	 unsigned flags, unsigned mode),
+	(real, directory, name, flags, mode))
+FORWARD(fmeasure,
+	(const struct ki_sys *sys, int fd, struct ki_file_info *out_info),
+	(real, fd, out_info))
 FORWARD(fidentify,
 	(const struct ki_sys *sys, int fd, uint64_t *out_device,
 	 uint64_t *out_inode),
@@ -277,6 +284,8 @@ void fault_begin(struct fault *fault, int err)
 	INTERPOSE(&fault->sys, fault, punch_hole);
 	INTERPOSE(&fault->sys, fault, fsync);
 	INTERPOSE(&fault->sys, fault, fstat);
+	INTERPOSE(&fault->sys, fault, open_in);
+	INTERPOSE(&fault->sys, fault, fmeasure);
 	INTERPOSE(&fault->sys, fault, fidentify);
 	INTERPOSE(&fault->sys, fault, stat);
 	INTERPOSE(&fault->sys, fault, lstat);

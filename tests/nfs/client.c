@@ -464,6 +464,7 @@ void nfs_begin(struct nfs_client *client, const char *server,
 	INTERPOSE_CHANGES(&client->sys, nfs);
 	INTERPOSE(&client->sys, nfs, pread);
 	INTERPOSE(&client->sys, nfs, fstat);
+	client->sys.fmeasure = nfs_fstat;
 	INTERPOSE(&client->sys, nfs, stat);
 	INTERPOSE(&client->sys, nfs, lstat);
 	INTERPOSE(&client->sys, nfs, chmod);

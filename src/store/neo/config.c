@@ -67,7 +67,7 @@ static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
 	const struct ki_sys *sys = neo->sys;
 	uint8_t bytes[CONFIG_BYTES];
 	struct ki_file_info info;
-	int err = sys->fstat(sys, account->fd, &info);
+	int err = sys->fmeasure(sys, account->fd, &info);
 
 	if (err)
 		return err;
@@ -132,7 +132,8 @@ enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 	ki_mutex_lock(&neo->writer);
 	err = lock_config(neo, deadline_ns, account);
 	if (!err) {
-		err = ki_neo_refresh(neo);
+		err = ki_records_begin(neo->records);
+		ki_neo_note_generation(neo);
 		if (err >= 0) {
 			account->is_sure = account->is_sure &&
 					   is_plausible(neo, account->total);
@@ -152,6 +153,7 @@ enum kiln_status ki_neo_account_end(struct ki_neo *neo,
 	uint8_t bytes[CONFIG_BYTES];
 	int err = 0;
 
+	ki_records_end(neo->records);
 	ki_put_u64(bytes, account->total);
 	/* Who is in doubt leaves the next one in doubt. */
 	if (account->is_sure && account->total != account->noted)

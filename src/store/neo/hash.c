@@ -27,9 +27,9 @@ static void step(uint32_t *x, uint32_t y, uint32_t z, uint32_t shifted)
 	*x = (*x - y - z) ^ shifted;
 }
 
-static void mix(struct kiln_neo_state *state)
+static struct kiln_neo_state mixed(struct kiln_neo_state state, uint32_t word)
 {
-	uint32_t a = state->a, b = state->high, c = state->low;
+	uint32_t a = state.a ^ word, b = state.high, c = state.low;
 
 	step(&a, b, c, c >> 13);
 	step(&b, c, a, a << 8);
@@ -40,29 +40,22 @@ static void mix(struct kiln_neo_state *state)
 	step(&a, b, c, c >> 3);
 	step(&b, c, a, a << 10);
 	step(&c, a, b, b >> 15);
-	*state = (struct kiln_neo_state){ a, b, c };
-}
-
-static void add_word(struct kiln_neo_state *state, uint32_t word)
-{
-	state->a ^= word;
-	mix(state);
+	return (struct kiln_neo_state){ a, b, c };
 }
 
 void kiln_neo_add(struct kiln_neo_state *state, const void *data, size_t size)
 {
+	struct kiln_neo_state now = *state;
 	const uint8_t *bytes = data;
 	uint32_t tail = 0;
 
 	if (!bytes)
 		return;
 	for (; size >= 4; size -= 4, bytes += 4)
-		add_word(state, ki_get_u32(bytes));
-	if (!size)
-		return;
+		now = mixed(now, ki_get_u32(bytes));
 	for (size_t i = 0; i < size; i++)
 		tail = (tail | bytes[i]) << 8;
-	add_word(state, tail);
+	*state = size ? mixed(now, tail) : now;
 }
 
 uint64_t kiln_neo_end(const struct kiln_neo_state *state)
@@ -179,14 +172,18 @@ const char *kiln_neo_name(uint64_t hash, const char *extension,
 			  char out[KILN_NEO_NAME_BYTES])
 {
 	static const char digits[] = "0123456789abcdef";
-	int n;
+	const size_t size = strlen(extension) + 1;
+	char *at = out;
 
 	if (layout == KILN_NEO_TREE)
-		n = snprintf(out, KILN_NEO_NAME_BYTES, "%c/%c/%016" PRIx64 "%s",
-			     digits[hash >> 60], digits[hash >> 56 & 15], hash,
-			     extension);
-	else
-		n = snprintf(out, KILN_NEO_NAME_BYTES, "%016" PRIx64 "%s", hash,
-			     extension);
-	return n < 0 || n >= KILN_NEO_NAME_BYTES ? NULL : out;
+		for (unsigned i = 0; i < 2; i++) {
+			*at++ = digits[hash >> (60 - 4 * i) & 15];
+			*at++ = '/';
+		}
+	for (unsigned i = 0; i < 16; i++)
+		*at++ = digits[hash >> (60 - 4 * i) & 15];
+	if (size > (size_t)(out + KILN_NEO_NAME_BYTES - at))
+		return NULL;
+	memcpy(at, extension, size);
+	return out;
 }

@@ -320,24 +320,26 @@ enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 {
 	struct ki_neo *neo = (struct ki_neo *)tier;
 	struct ki_neo_account account;
-	struct put put = {
-		.neo = neo,
-		.account = &account,
-		.record = { .record = key->record.data,
-			    .record_size = key->record.size,
-			    .metadata = metadata,
-			    .metadata_size = metadata_size,
-			    .value_size = value_size },
-		.value = value,
-	};
+	struct put put;
 	enum kiln_status status, end_status;
 
 	if (ki_neo_is_readonly(neo))
 		return KILN_E_READONLY;
-	ki_neo_name_key(neo, key, metadata, metadata_size, put.name);
-	put.record.name = put.name;
-	ki_neo_trace(neo, key, put.name);
+	/* Not as a whole: its paths are long. */
+	put.neo = neo;
+	put.account = &account;
+	put.value = value;
+	put.replaces = 0;
+	put.old_size = 0;
+	put.record = (struct ki_record){ .name = put.name,
+					 .record = key->record.data,
+					 .record_size = key->record.size,
+					 .metadata = metadata,
+					 .metadata_size = metadata_size,
+					 .value_size = value_size };
 	memcpy(put.record.digest, key->digest, KILN_DIGEST_BYTES);
+	ki_neo_name_key(neo, key, metadata, metadata_size, put.name);
+	ki_neo_trace(neo, key, put.name);
 	status = check_size(neo, &put.record);
 	if (status)
 		return status;
