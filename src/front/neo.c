@@ -3,7 +3,9 @@
 /*
  * IGC has some hundred variables, other ones in each release.  Those that are
  * known to change code are in the key by name; any other beginning with IGC_
- * ends caching, as in Intel's own releases from 25.31 to 26.31.
+ * ends caching, as in Intel's own releases from 25.31 to 26.31.  NEO has many
+ * more, which it reads under NEOReadDebugKeys alone, and a few that it always
+ * reads: those of them that change code are in the key, too.
  */
 
 #include "front/neo.h"
@@ -45,6 +47,9 @@ const char *const ki_neo_code_variables[] = { "IGC_VISAOptions",
 					      "FORCE_OPENCL_VERSION",
 					      "ForceOCLVersion",
 					      "OverrideGpuAddressSpace",
+					      "OverrideDefaultFP64Settings",
+					      "NEO_FP64_EMULATION",
+					      "ONEAPI_PVC_SEND_WAR_WA",
 					      NULL };
 const char *const ki_neo_refused_variables[] = { "NEOReadDebugKeys",
 						 "IGC_ShaderDumpEnable",
