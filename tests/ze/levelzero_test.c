@@ -321,6 +321,47 @@ static void the_same_is_true_in_a_directory_of_neo(void **state)
 			check_row(&rows[i], "neo:");
 }
 
+/* Nobody waits for what is kept: how much that is is by chance too. */
+static void so_is_a_program_of_random_calls(void **state)
+{
+	static const char *const scripts[] = {
+		"one",	       "flags",	 "constants",	    "program",
+		"garbage",     "native", "unknown",	    "ask",
+		"each-device", "part",	 "threads",	    "same",
+		"without-log", "forked", "destroy-at-once",
+	};
+	const size_t n_scripts = sizeof(scripts) / sizeof(scripts[0]);
+	uint64_t random, seed;
+	struct ki_bytes line;
+	struct place place;
+	struct asked asked;
+	char *native, *text;
+	int i;
+
+	for (seed = 1; seed <= 4; seed++) {
+		random = seed;
+		place = place_in(seed % 2 ? "log:" : "neo:");
+		ki_bytes_init(&line);
+		for (i = 0; i < 8; i++)
+			ki_bytes_printf(
+				&line, "%s%s", i ? " " : "",
+				scripts[harness_random(&random) % n_scripts]);
+		ki_bytes_add_u8(&line, '\0');
+		print_message("# %s\n", (char *)line.data);
+		native = run(&place, stand_in, NULL, (char *)line.data, 0,
+			     &asked);
+		for (i = 0; i < 3; i++) {
+			text = run(&place, ours, NULL, (char *)line.data, 0,
+				   &asked);
+			assert_string_equal(text, native);
+			free(text);
+		}
+		free(native);
+		ki_bytes_fini(&line);
+		place_free(&place);
+	}
+}
+
 /* ---- What the store has is not always good --------------------------------------- */
 
 static void a_refused_binary_is_built_again_and_replaced(void **state)
@@ -732,6 +773,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_program_is_told_the_same_cold_and_warm),
 		cmocka_unit_test(the_same_is_true_in_a_directory_of_neo),
+		cmocka_unit_test(so_is_a_program_of_random_calls),
 		cmocka_unit_test(a_refused_binary_is_built_again_and_replaced),
 		cmocka_unit_test(what_may_change_code_is_no_hit),
 		cmocka_unit_test(
