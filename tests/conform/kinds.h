@@ -30,6 +30,9 @@ struct kind {
 	/* Files that its records name by inode: a copy of the directory is one
 	   only if it links them.  NULL: none. */
 	int (*is_named_by_inode)(const char *base);
+	/* A file of which the record was lost keeps its name until it is
+	   evicted: its key collides. */
+	int may_collide;
 	/* What is wrong with the directory's own account; NULL: nothing, or it
 	   has none.  It may say too much where something failed, until the next
 	   eviction: not if it `is_exact`. */

@@ -37,7 +37,20 @@ struct disk_event {
 struct disk_file {
 	unsigned synced; /* before this time */
 	unsigned mode;
+	uint64_t inode; /* as the store is told */
+	struct timespec written;
 };
+
+/* A file after the loss, until a disk is begun there. */
+struct kept {
+	char *path;
+	uint64_t inode;
+	struct timespec written;
+};
+
+static struct kept *kept;
+static unsigned n_kept;
+static uint64_t last_inode;
 
 struct disk_name {
 	char *path; /* below the root */
@@ -213,7 +226,7 @@ static unsigned new_file(struct disk *disk, unsigned mode)
 	unsigned file = disk->n_files;
 
 	*APPEND(disk->files, disk->n_files) =
-		(struct disk_file){ .mode = mode };
+		(struct disk_file){ .mode = mode, .inode = ++last_inode };
 	return file;
 }
 
@@ -229,6 +242,15 @@ static unsigned file_named(const struct disk *disk, const char *path)
 static unsigned file_of(const struct disk *disk, int fd)
 {
 	return fd >= 0 && fd < DISK_DESCRIPTORS ? disk->file_of[fd] : 0;
+}
+
+static void note_time(struct disk *disk, unsigned file, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		abort();
+	disk->files[file].written = st.st_mtim;
 }
 
 /* ---- The calls --------------------------------------------------------------- */
@@ -293,6 +315,7 @@ static ssize_t disk_pwritev(const struct ki_sys *sys, int fd,
 	}
 	note_bytes(disk, file, offset, data, rest);
 	free(data);
+	note_time(disk, file, fd);
 	return n;
 }
 
@@ -440,6 +463,68 @@ static void disk_unmap(const struct ki_sys *sys, void *data, size_t size)
 	real->unmap(real, data, size);
 }
 
+static int told(const struct disk *disk, unsigned file, int err,
+		struct ki_file_info *info)
+{
+	if (!err && file)
+		info->inode = disk->files[file].inode;
+	return err;
+}
+
+static int disk_fstat(const struct ki_sys *sys, int fd,
+		      struct ki_file_info *out_info)
+{
+	const struct disk *disk = disk_of(sys);
+
+	return told(disk, file_of(disk, fd), real->fstat(real, fd, out_info),
+		    out_info);
+}
+
+static int disk_fidentify(const struct ki_sys *sys, int fd,
+			  uint64_t *out_device, uint64_t *out_inode)
+{
+	const struct disk *disk = disk_of(sys);
+	int err = real->fidentify(real, fd, out_device, out_inode);
+
+	if (!err && file_of(disk, fd))
+		*out_inode = disk->files[file_of(disk, fd)].inode;
+	return err;
+}
+
+static int disk_stat(const struct ki_sys *sys, const char *path,
+		     struct ki_file_info *out_info)
+{
+	const struct disk *disk = disk_of(sys);
+
+	return told(disk, file_named(disk, path),
+		    real->stat(real, path, out_info), out_info);
+}
+
+static int disk_lstat(const struct ki_sys *sys, const char *path,
+		      struct ki_file_info *out_info)
+{
+	const struct disk *disk = disk_of(sys);
+
+	return told(disk, file_named(disk, path),
+		    real->lstat(real, path, out_info), out_info);
+}
+
+static int disk_lstat_in(const struct ki_sys *sys, struct ki_dir *dir,
+			 const char *name, struct ki_file_info *out_info)
+{
+	const struct disk *disk = disk_of(sys);
+	int err = real->lstat_in(real, dir, name, out_info);
+
+	for (unsigned i = 0; !err && i < disk->n_names; i++) {
+		const char *slash = strrchr(disk->names[i].path, '/');
+		const char *base = slash ? slash + 1 : disk->names[i].path;
+
+		if (!strcmp(base, name))
+			return told(disk, disk->names[i].file, 0, out_info);
+	}
+	return err;
+}
+
 static int disk_random(const struct ki_sys *sys, void *data, size_t size)
 {
 	uint8_t *bytes = data;
@@ -450,6 +535,30 @@ static int disk_random(const struct ki_sys *sys, void *data, size_t size)
 }
 
 /* ---- Beginning and end ------------------------------------------------------- */
+
+/* Keep what a file is known by, over a loss. */
+static void keep(const struct disk_file *file, int fd, const char *path)
+{
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
+					   file->written };
+
+	if (file->written.tv_sec && futimens(fd, times))
+		abort();
+	*APPEND(kept, n_kept) =
+		(struct kept){ copy_string(path), file->inode, file->written };
+}
+
+static void take_back(struct disk *disk, unsigned file, const char *path)
+{
+	for (unsigned i = 0; i < n_kept; i++)
+		if (!strcmp(kept[i].path, path)) {
+			disk->files[file].inode = kept[i].inode;
+			disk->files[file].written = kept[i].written;
+			free(kept[i].path);
+			kept[i] = kept[--n_kept];
+			return;
+		}
+}
 
 static void take_over_file(struct disk *disk, unsigned file, const char *path)
 {
@@ -462,6 +571,7 @@ static void take_over_file(struct disk *disk, unsigned file, const char *path)
 	event->size = size;
 	note_bytes(disk, file, 0, data, size);
 	free(data);
+	take_back(disk, file, path);
 }
 
 static void take_over(struct disk *disk, const char *directory)
@@ -515,6 +625,11 @@ void disk_begin(struct disk *disk, const char *directory, unsigned boot,
 	INTERPOSE(&disk->sys, disk, fsync);
 	INTERPOSE(&disk->sys, disk, unmap);
 	INTERPOSE(&disk->sys, disk, random);
+	INTERPOSE(&disk->sys, disk, fstat);
+	INTERPOSE(&disk->sys, disk, fidentify);
+	INTERPOSE(&disk->sys, disk, stat);
+	INTERPOSE(&disk->sys, disk, lstat);
+	INTERPOSE(&disk->sys, disk, lstat_in);
 	name_boot(disk, boot);
 	(void)new_file(disk, 0); /* 0 stands for none */
 	take_over(disk, directory);
@@ -761,6 +876,7 @@ static void make_file(const struct disk *disk, unsigned file, const char *path,
 			    pwrite(fd, bytes + at, n, (off_t)at) != (ssize_t)n)
 				abort();
 		}
+		keep(&disk->files[file], fd, path);
 		close(fd);
 	}
 	free(bytes);

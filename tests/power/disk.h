@@ -18,7 +18,8 @@
  *   arrived reads as zeros or, rarely, as what another file had there.  Pages
  *   of shared mappings count as written at any call between two changes.
  *
- * What was synced stays.  Times, owners and locks are not kept.
+ * What was synced stays.  Files keep the number that they are known by, and the
+ * time of their last write; other times, owners and locks are not kept.
  */
 
 #include "sys/sys.h"

@@ -137,6 +137,9 @@ static void put(struct disk *disk, struct kiln_tier *tier,
 
 	remember(history, disk_now(disk), n, size);
 	status = put_numbered(tier, n, size, replaces ? KILN_PUT_REPLACE : 0);
+	if (status == KILN_E_COLLISION && kind->may_collide &&
+	    life + 1 < N_LIVES)
+		return;
 	if (status && (replaces || status != KILN_EXISTS))
 		complain("cannot be put", n, status);
 	if (look(tier, history, n) != size && !status)
@@ -197,6 +200,18 @@ static struct kiln_tier *change(struct disk *disk, struct kiln_tier *tier,
 	}
 }
 
+/* Of what is left some may have no record, but a name. */
+static void evict_all(struct kiln_tier *tier)
+{
+	const struct kiln_gc_options options = { .bytes_max = 1 };
+	struct kiln_gc_report report;
+	enum kiln_status status =
+		tier->ops->gc(tier, &options, NULL, NULL, &report);
+
+	if (status)
+		complain("cannot be evicted", 0, status);
+}
+
 /* The store does all that it did before. */
 static void prove(struct disk *disk, struct kiln_tier *tier,
 		  struct history *history)
@@ -211,6 +226,8 @@ static void prove(struct disk *disk, struct kiln_tier *tier,
 	status = tier->ops->verify(tier, 0, NULL, NULL, &report);
 	if (status || report.n_damaged)
 		complain("damaged after its repair", 0, status);
+	if (kind->may_collide)
+		evict_all(tier);
 	for (unsigned n = 0; n < N_KEYS; n++)
 		put(disk, tier, history, n, 60000 - n, 1);
 	status = tier->ops->info(tier, &info);

@@ -16,9 +16,10 @@
  * between 5 and 6 the record before is the true one (entry.c).
  *
  * A name is taken if another key's entry has it, or a file that no record of
- * kiln's is about.  Nothing is overwritten then: COLLISION.  But an empty file
- * is nobody's (the originals leave those behind), and one that has the very bytes
- * to be stored is taken over as it is (a record was lost).
+ * kiln's is about.  Nothing is overwritten then: COLLISION.  But when power is lost
+ * records may be, and files torn: one that has the very bytes to be stored is
+ * taken over as it is, and one that lacks some of them, in whole sectors or at
+ * the end, makes way.  So does an empty one, which the originals leave behind.
  */
 
 #include "store/neo/neo.h"
@@ -31,8 +32,9 @@
 #include "base/status.h"
 #include "key/key.h"
 
-#define TRIES_MAX   8
-#define BLOCK_BYTES ((size_t)64 << 10)
+#define TRIES_MAX    8
+#define BLOCK_BYTES  ((size_t)64 << 10)
+#define SECTOR_BYTES ((size_t)512)
 
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV"
 			      "WXYZ0123456789";
@@ -119,19 +121,53 @@ static int write_temporary(struct put *put)
 
 /* ---- A name that is taken --------------------------------------------------------------- */
 
-static int has_bytes(const struct ki_sys *sys, const char *path,
-		     const uint8_t *value, uint64_t size)
+enum likeness { OTHER, TORN, SAME };
+
+/* Some bytes of a file and what would be there: each sector is as it should be,
+   or was never written. */
+static enum likeness compare_sectors(const uint8_t *block, const uint8_t *value,
+				     size_t size)
 {
+	static const uint8_t zeros[SECTOR_BYTES];
+	enum likeness result = SAME;
+
+	for (size_t at = 0; at < size; at += SECTOR_BYTES) {
+		const size_t n =
+			size - at < SECTOR_BYTES ? size - at : SECTOR_BYTES;
+
+		if (!memcmp(block + at, value + at, n))
+			continue;
+		if (memcmp(block + at, zeros, n) != 0)
+			return OTHER;
+		result = TORN;
+	}
+	return result;
+}
+
+/* A file of `size` bytes, not more than the value has. */
+static enum likeness compare_file(const struct put *put, uint64_t size)
+{
+	const struct ki_sys *sys = put->neo->sys;
+	const uint8_t *value = put->value;
 	uint8_t *block = malloc(BLOCK_BYTES);
-	int fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
-	int result = block && fd >= 0;
+	/* Whoever asks in vain again and again does not use it. */
+	int fd = sys->open(sys, put->path,
+			   KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME,
+			   0);
+	enum likeness result = size == put->record.value_size ? SAME : TORN;
 
-	for (uint64_t done = 0; result && done < size;) {
-		size_t part = size - done < BLOCK_BYTES ? (size_t)(size - done)
-							: BLOCK_BYTES;
+	if (!block || fd < 0)
+		result = OTHER;
+	for (uint64_t done = 0; result != OTHER && done < size;) {
+		const size_t part = size - done < BLOCK_BYTES
+					    ? (size_t)(size - done)
+					    : BLOCK_BYTES;
+		enum likeness here = OTHER;
 
-		result = !ki_pread_all(sys, fd, block, part, done) &&
-			 !memcmp(block, value + done, part);
+		if (!ki_pread_all(sys, fd, block, part, done))
+			here = compare_sectors(block, value + done, part);
+		if (here < result)
+			result = here;
 		done += part;
 	}
 	if (fd >= 0)
@@ -146,19 +182,20 @@ static enum kiln_status judge_stranger(struct put *put)
 {
 	struct ki_neo *neo = put->neo;
 	struct ki_file_info info;
+	enum likeness likeness;
 	enum kiln_status status;
 	int err;
 
 	err = neo->sys->lstat(neo->sys, put->path, &info);
 	if (err)
 		return err == -ENOENT ? KILN_MISS : ki_status_from_errno(err);
-	if (!S_ISREG(info.mode))
+	if (!S_ISREG(info.mode) || info.size > put->record.value_size)
 		return KILN_E_COLLISION;
-	if (!info.size && put->record.value_size)
-		return neo->sys->unlink(neo->sys, put->path) ? KILN_E_COLLISION
-							     : KILN_MISS;
-	if (info.size != put->record.value_size ||
-	    !has_bytes(neo->sys, put->path, put->value, info.size))
+	likeness = compare_file(put, info.size);
+	/* The sum may lack it, so nothing is taken off. */
+	if (likeness == TORN && !neo->sys->unlink(neo->sys, put->path))
+		return KILN_MISS;
+	if (likeness != SAME)
 		return KILN_E_COLLISION;
 	put->record.inode = info.inode;
 	put->record.file_size = info.size;
