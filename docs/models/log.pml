@@ -11,6 +11,7 @@
  *	REPLACERS n	replacing puts of key 0
  *	OTHERS n	create-only puts of key 1, which shares the buckets
  *	REMOVERS n, ROLLERS n, GROWERS n, WIPERS n, READERS n
+ *	REMOVE_FIRST	who puts create-only removes before it does
  *	LOSERS n	the index is damaged, and made anew from the records
  *	KILLS n		how many may die on the way
  *	STOPS n		how many may be stopped for good while they hold byte 0
@@ -59,6 +60,11 @@
 #ifndef READERS
 #define READERS 0
 #endif
+#ifdef REMOVE_FIRST
+#define REMOVES 1
+#else
+#define REMOVES (REMOVERS > 0)
+#endif
 #ifndef ANY_SLOT
 #define ANY_SLOT 0
 #endif
@@ -76,7 +82,7 @@
 #endif
 #define PLACES	 ((SEGMENTS + 1) * UNITS)
 #define PUTS	 (CREATORS + REPLACERS + OTHERS)
-#if REMOVERS > 0 && PUTS > 0
+#if REMOVES && PUTS > 0
 #define BESIDE	/* puts run beside a remove */
 #endif
 #ifndef TRIES
@@ -362,7 +368,7 @@ inline evict(ix)
 #else
 #define NOTE_WRITER(place)	 skip
 #define MAY_BE_REMOVED(ix)	 false
-#define IS_TAKEN(w)		 (REMOVERS > 0)
+#define IS_TAKEN(w)		 REMOVES
 #endif
 
 /* Reserve and write; place 0: not now. */
@@ -649,8 +655,15 @@ inline replace(ix, k, place, answer)
 		   !is_over && MAY_BE_REMOVED(ix) ->
 			place = 0;
 			answer = GIVE_UP
-		:: own == SLOTS && is_over && out_in != ix + 1 &&
-		   newer != SLOTS -> answer = OK
+		:: own == SLOTS && out_in != ix + 1 && is_over &&
+		   (newer != SLOTS || settled == SLOTS) -> answer = OK
+		:: own == SLOTS && out_in != ix + 1 && is_over &&
+		   newer == SLOTS && settled != SLOTS && MAY_BE_REMOVED(ix) ->
+			/* So may what it had replaced. */
+			if
+			:: ORDER(settled_word) > place -> answer = OK
+			:: else -> swap(ix, settled, settled_word, 0, did)
+			fi
 		:: else -> give_way_or_take(ix, k, place, answer)
 		fi
 	od
@@ -672,9 +685,8 @@ inline give_way_or_take(ix, k, place, answer)
 			answer = (IS_REPLACING(newer_word) -> OK : AGAIN)
 		:: else -> skip
 		fi
-	:: newer == SLOTS && settled == SLOTS && (own != SLOTS || is_over) ->
-		answer = OK
-	:: newer == SLOTS && settled == SLOTS && own == SLOTS && !is_over ->
+	:: newer == SLOTS && settled == SLOTS && own != SLOTS -> answer = OK
+	:: newer == SLOTS && settled == SLOTS && own == SLOTS ->
 		publish(ix, k, WORD(place, 0));
 		if
 		:: did -> out_in = ix + 1; is_out = 1
@@ -845,6 +857,71 @@ inline put(k, is_replacing)
 	od
 }
 
+/* Clear every word of the key, slot by slot; again where the index was retired. */
+inline clear_words(ix)
+{
+	slot = 0;
+	do
+	:: slot == SLOTS -> break
+	:: else ->
+		w = indexes[ix].word[slot];
+		if
+		:: IS_LIVE(ix, w) && IS_OF(w, 0) ->
+#ifdef BESIDE
+			indexes[ix].n_removed++;
+#endif
+			atomic {
+			swap(ix, slot, w, 0, did);
+			has_removed = has_removed || did;
+#ifdef BESIDE
+			/* Not what eviction let go before, nor in an index that
+			   is no more the store's: it is done in the next. */
+			if
+			:: did && IS_LIVE(ix, w) && !indexes[ix].retired ->
+				is_taken[writer[ORDER(w)]] = 1
+			:: else -> skip
+			fi
+#endif
+			}
+		:: else ->
+			if
+			:: indexes[ix].word[slot] == w -> slot++
+			:: else -> skip
+			fi
+		fi
+	od
+}
+
+/* So that an index made anew does not find it. */
+inline write_tombstone(ix)
+{
+	place = 0;
+	tries = 0;
+	do
+	:: place != 0 || tries == 2 || indexes[ix].retired -> break
+	:: else ->
+		tries++;
+		write_record(ix, 0, TOMBSTONE, place)
+	od
+}
+
+inline remove()
+{
+	do
+	:: ix = current;
+	   clear_words(ix);
+	   if
+	   :: has_removed && !indexes[ix].retired -> write_tombstone(ix)
+	   :: else -> skip
+	   fi;
+	   if
+	   :: indexes[ix].retired -> skip
+	   :: else -> break
+	   fi
+	od;
+	atomic { is_removed = 1; is_buried = has_removed }
+}
+
 proctype putter(byte k; bit is_replacing; byte rank)
 {
 	byte ix, place, answer, slot, own, own_word, w, tries, looks;
@@ -858,7 +935,14 @@ proctype putter(byte k; bit is_replacing; byte rank)
 	bit is_out, is_over;
 	byte r_new, r_old, r_slot, r_word, r_place;
 	bit did, r_did, holds;
+#ifdef REMOVE_FIRST
+	bit has_removed;
 
+	if
+	:: is_replacing -> skip
+	:: else -> remove()
+	fi;
+#endif
 	put(k, is_replacing);
 	atomic {
 		if
@@ -964,54 +1048,6 @@ stopped:
 	n_running--
 }
 
-/* Clear every word of the key, slot by slot; again where the index was retired. */
-inline clear_words(ix)
-{
-	slot = 0;
-	do
-	:: slot == SLOTS -> break
-	:: else ->
-		w = indexes[ix].word[slot];
-		if
-		:: IS_LIVE(ix, w) && IS_OF(w, 0) ->
-#ifdef BESIDE
-			indexes[ix].n_removed++;
-#endif
-			atomic {
-			swap(ix, slot, w, 0, did);
-			has_removed = has_removed || did;
-#ifdef BESIDE
-			/* Not what eviction let go before, nor in an index that
-			   is no more the store's: it is done in the next. */
-			if
-			:: did && IS_LIVE(ix, w) && !indexes[ix].retired ->
-				is_taken[writer[ORDER(w)]] = 1
-			:: else -> skip
-			fi
-#endif
-			}
-		:: else ->
-			if
-			:: indexes[ix].word[slot] == w -> slot++
-			:: else -> skip
-			fi
-		fi
-	od
-}
-
-/* So that an index made anew does not find it. */
-inline write_tombstone(ix)
-{
-	place = 0;
-	tries = 0;
-	do
-	:: place != 0 || tries == 2 || indexes[ix].retired -> break
-	:: else ->
-		tries++;
-		write_record(ix, 0, TOMBSTONE, place)
-	od
-}
-
 proctype remover()
 {
 	byte ix, slot, w, place, tries;
@@ -1022,19 +1058,7 @@ proctype remover()
 	byte n_removed;
 #endif
 
-	do
-	:: ix = current;
-	   clear_words(ix);
-	   if
-	   :: has_removed && !indexes[ix].retired -> write_tombstone(ix)
-	   :: else -> skip
-	   fi;
-	   if
-	   :: indexes[ix].retired -> skip
-	   :: else -> break
-	   fi
-	od;
-	atomic { is_removed = 1; is_buried = has_removed }
+	remove();
 dead:	leave_structure();
 stopped:
 	n_running--
@@ -1158,7 +1182,7 @@ proctype reader(byte k)
 			   whose index was replaced meanwhile. */
 			assert(indexes[ix].retired || ix != current ||
 			       was_read == 0 || was_read == ORDER(w) ||
-			       REPLACERS || REMOVERS || WIPERS || n_dropped);
+			       REPLACERS || REMOVES || WIPERS || n_dropped);
 			if
 			:: indexes[ix].retired -> skip
 			:: else -> was_read = ORDER(w)
@@ -1262,9 +1286,9 @@ init {
 
 	/* One create-only put wins, whoever dies; none where one was there. */
 #ifdef BEFORE
-	assert(n_created == 0 || REMOVERS || WIPERS || n_dropped);
+	assert(n_created == 0 || REMOVES || WIPERS || n_dropped);
 #else
-	assert(n_created <= 1 || REMOVERS || WIPERS || n_dropped);
+	assert(n_created <= 1 || REMOVES || WIPERS || n_dropped);
 #endif
 #if CREATORS > 0 && REPLACERS == 0
 #ifndef BEFORE
@@ -1273,11 +1297,11 @@ init {
 	assert(n_created > 0 || n_given_up || n_killed || LOSERS);
 #endif
 	assert(w == 0 || was_read == 0 || was_read == ORDER(w) ||
-	       REMOVERS || WIPERS || LOSERS || n_dropped);
+	       REMOVES || WIPERS || LOSERS || n_dropped);
 #endif
 	/* Those who were told that it is there find it, if nothing let it go,
 	   whoever died. */
-	assert(!(n_created + n_replaced + n_exists > 0) || w != 0 || REMOVERS ||
+	assert(!(n_created + n_replaced + n_exists > 0) || w != 0 || REMOVES ||
 	       WIPERS || n_dropped);
 	/* Nor is there what was before a replacing put. */
 	assert(!n_replaced || w == 0 || CREATORS || IS_REPLACING(w));
@@ -1295,5 +1319,5 @@ init {
 	assert(!n_replaced || w == 0 || CREATORS || IS_REPLACING(w));
 	/* What this one leads to, but for puts that were not done. */
 	assert(found == 0 || n_killed || n_stopped || n_given_up ||
-	       CREATORS || (REMOVERS && w == 0) || ORDER(w) == ORDER(found))
+	       CREATORS || (REMOVES && w == 0) || ORDER(w) == ORDER(found))
 }

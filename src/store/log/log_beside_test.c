@@ -116,6 +116,22 @@ static void remove_create_and_grow(void)
 	grow();
 }
 
+/* Of one that was put later and is not decided yet. */
+static void remove_grow_and_begin(void)
+{
+	struct log_index *index;
+	uint64_t slot = 0;
+
+	remove_it();
+	grow();
+	assert_int_equal(store_put(&other, KEY, SMALL + 1, 0), KILN_OK);
+	assert_int_equal(store_get(&other, KEY, SMALL + 1), KILN_OK);
+	index = store_index(&other);
+	while (!index->marks[slot])
+		slot++;
+	index->words[slot] |= LOG_TENTATIVE;
+}
+
 static void grow_and_remove(void)
 {
 	grow();
@@ -209,6 +225,8 @@ static const struct row rows[] = {
 	  replace_remove_and_grow, KILN_OK, 0 },
 	{ "removed, created by another, and the index grows", KILN_PUT_REPLACE,
 	  1, 0, 0, remove_create_and_grow, KILN_OK, SMALL + 1 },
+	{ "removed, the index grows, another is being created",
+	  KILN_PUT_REPLACE, 1, 0, 0, remove_grow_and_begin, KILN_OK, 0 },
 	{ "the index grows, and then it is removed there", KILN_PUT_REPLACE, 1,
 	  1, 0, grow_and_remove, KILN_E_TIMEOUT, 0 },
 	{ "the same of a create-only put", 0, 2, 1, 0, grow_and_remove,

@@ -719,6 +719,19 @@ static int would_go_first(const struct put *put, const struct mate *other)
 	       log_is_before(put->number, other->number);
 }
 
+/* Ours was out in the index before, and may have been removed.  So may what it
+   had replaced there, which was perhaps carried over to this one. */
+static enum kiln_status clear_older(struct ki_log *log, struct log_index *index,
+				    const struct put *put,
+				    const struct mate *other)
+{
+	if (log_is_earlier(put->record.order, other->order))
+		return KILN_OK;
+	if (clear(index, other) && (other->flags & LOG_OWN_FILE))
+		ki_log_segment_unlink(log, index, other->number);
+	return LOG_AGAIN;
+}
+
 /* One step of replace(). */
 static enum kiln_status replace_step(struct ki_log *log,
 				     struct log_index *index, struct put *put,
@@ -738,13 +751,17 @@ static enum kiln_status replace_step(struct ki_log *log,
 	if (!look.own.word && put->out_in && !put->is_over &&
 	    may_be_removed(index, put))
 		return give_up(put);
-	if (look.newer.word)
-		return put->is_over && !look.own.word
-			       ? KILN_OK
-			       : give_way(log, index, put, &look);
 	other = look.settled.word ? &look.settled : &look.lowest;
+	if (!look.own.word && put->is_over) {
+		if (look.newer.word || !other->word)
+			return KILN_OK;
+		if (may_be_removed(index, put))
+			return clear_older(log, index, put, other);
+	}
+	if (look.newer.word)
+		return give_way(log, index, put, &look);
 	if (!other->word) {
-		if (look.own.word || put->is_over)
+		if (look.own.word)
 			return KILN_OK;
 		status = publish_new(log, index, put, 0, refuse, &slot);
 		return status ? status : LOG_AGAIN;
