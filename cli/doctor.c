@@ -228,15 +228,20 @@ static void check_store(struct ki_doctor *doctor, int is_writable)
 
 static void check_directory(struct ki_doctor *doctor)
 {
-	const char *why = "", *path;
+	const char *why = "", *path, *store;
 	struct ki_file_info info;
 	int err;
 
+	store = kiln_config_value(doctor->config, KILN_SET_STORE);
 	path = kiln_config_directory(doctor->config, &why);
 	if (!path) {
 		ki_doctor_say(doctor, "directory", KI_DOCTOR_BAD,
-			      "set KILN_DIR to a directory of your own", "%s",
-			      why);
+			      store && !strncmp(store, "neo:", 4)
+				      ? "correct that, or name the directory: "
+					"KILN_STORE=neo:DIR"
+				      : "set KILN_DIR to a directory of your "
+					"own",
+			      "%s", why);
 		return;
 	}
 	err = ki_sys_posix.lstat(&ki_sys_posix, path, &info);

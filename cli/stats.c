@@ -39,6 +39,8 @@ static void print_json(struct ki_bytes *out, const struct picture *picture)
 	ki_json_string(&json, "kind", info->kind ? info->kind : "");
 	ki_json_number(&json, "entries", info->n_entries);
 	ki_json_number(&json, "entries_foreign", info->n_foreign);
+	ki_json_number(&json, "format_hits", info->n_format_hits);
+	ki_json_number(&json, "format_misses", info->n_format_misses);
 	ki_json_number(&json, "bytes", info->bytes);
 	ki_json_number(&json, "bytes_live", info->bytes_live);
 	ki_json_number(&json, "bytes_max", info->bytes_max);
@@ -120,6 +122,10 @@ static void print_size(struct ki_bytes *out, const struct picture *picture)
 	const struct kiln_store_info *info = &picture->info;
 	char text[80], bytes[32], bound[32];
 
+	if (info->n_format_hits || info->n_format_misses) {
+		number(out, "hits, driver's count", info->n_format_hits);
+		number(out, "misses, driver's count", info->n_format_misses);
+	}
 	number(out, "entries, bookkeeping too", info->n_entries);
 	if (info->n_foreign)
 		number(out, "of them a driver's own", info->n_foreign);

@@ -222,6 +222,10 @@ struct kiln_store_info {
 	uint64_t bytes_max;  /* 0: no bound */
 	uint64_t bytes_live; /* of entries that can be found, about */
 	uint64_t generation;
+	/* Look-ups by the format's own counters, of everybody who keeps them; 0
+	   where there are none. */
+	uint64_t n_format_hits;
+	uint64_t n_format_misses;
 };
 
 /* Strings are constants.  Errors: UNSUPPORTED (also without a store), FORKED, or

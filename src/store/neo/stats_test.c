@@ -205,6 +205,7 @@ static void counts_are_read_and_set_to_nothing(void **state)
 	char *directory = harness_directory();
 	struct kiln_tier *tier = open_counting(directory, "tree", 0);
 	struct ki_neo_lookups lookups;
+	struct kiln_store_info info;
 
 	assert_int_equal(ki_neo_read_lookups(neo_of(tier), &lookups), -ENOENT);
 	for (unsigned n = 0; n < 8; n++) {
@@ -215,6 +216,9 @@ static void counts_are_read_and_set_to_nothing(void **state)
 	assert_int_equal(ki_neo_read_lookups(neo_of(tier), &lookups), 0);
 	assert_int_equal(lookups.n_hits, 8);
 	assert_int_equal(lookups.n_misses, 1);
+	assert_int_equal(tier->ops->info(tier, &info), KILN_OK);
+	assert_int_equal(info.n_format_hits, 8);
+	assert_int_equal(info.n_format_misses, 1);
 	assert_int_equal(tier->ops->zero_counters(tier), KILN_OK);
 	assert_int_equal(ki_neo_read_lookups(neo_of(tier), &lookups), 0);
 	assert_int_equal(lookups.n_hits + lookups.n_misses, 0);

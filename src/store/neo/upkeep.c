@@ -314,6 +314,7 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 	struct ki_records_settings settings;
 	struct ki_records_totals totals;
 	struct count count = { .neo = neo };
+	struct ki_neo_lookups lookups = { 0, 0 };
 	uint64_t total;
 	/* What is evicted here and written there must not count twice. */
 	int is_still = !ki_neo_is_readonly(neo) &&
@@ -329,6 +330,7 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 	if (is_still)
 		(void)ki_neo_account_end(neo, &account);
 	(void)ki_neo_walk(neo, count_foreign, &count);
+	(void)ki_neo_read_lookups(neo, &lookups);
 	*out_info = (struct kiln_store_info){
 		.kind = "neo",
 		.format_version = 1,
@@ -339,6 +341,8 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 		.bytes_max = ki_neo_limit(neo),
 		.bytes_live = total + totals.bytes_living,
 		.generation = settings.generation,
+		.n_format_hits = lookups.n_hits,
+		.n_format_misses = lookups.n_misses,
 	};
 	return KILN_OK;
 }
