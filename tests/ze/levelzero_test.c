@@ -595,9 +595,11 @@ static void an_entry_is_the_drivers_binary_with_its_log(void **state)
 	kiln_options_init(&options);
 	options.store_url = place.store;
 	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
-	do
+	assert_int_equal(kiln_list(kiln, &cursor, &entry), KILN_OK);
+	while (!is_module(&entry)) {
+		kiln_entry_fini(&entry);
 		assert_int_equal(kiln_list(kiln, &cursor, &entry), KILN_OK);
-	while (!is_module(&entry));
+	}
 	assert_int_equal(kiln_record_find(kiln_blob_data(entry.record),
 					  kiln_blob_size(entry.record), "kind",
 					  &kind),
