@@ -99,7 +99,45 @@ static enum kiln_status read_value(const struct ki_neo *neo, int fd,
 				      : KILN_E_FORMAT;
 }
 
-enum kiln_status ki_neo_load(const struct ki_neo *neo,
+/*
+ * With no look at the file itself, and where the directory's descriptor is kept
+ * without a walk along its path.  Any doubt is left to the long way.
+ */
+static int load_quickly(const struct ki_neo *neo,
+			const struct ki_record_found *found, const char *path,
+			struct kiln_blob **out_value)
+{
+	const unsigned flags =
+		KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME;
+	const struct ki_sys *sys = neo->sys;
+	enum kiln_status status;
+	int fd;
+
+	if (neo->place_fd >= 0 &&
+	    !__atomic_load_n(&neo->place_is_other, __ATOMIC_RELAXED))
+		fd = sys->open_in(sys, neo->place_fd, found->name, flags, 0);
+	else
+		fd = sys->open(sys, path, flags, 0);
+	if (fd < 0)
+		return 0;
+	status = read_value(neo, fd, found, out_value);
+	(void)sys->close(sys, fd);
+	return !status;
+}
+
+/* What was not to be had that way is there by its path. */
+static void doubt_place(struct ki_neo *neo)
+{
+	struct ki_file_info info;
+
+	if (neo->place_fd >= 0 &&
+	    (neo->sys->stat(neo->sys, neo->directory, &info) ||
+	     info.device != neo->place_device ||
+	     info.inode != neo->place_inode))
+		__atomic_store_n(&neo->place_is_other, 1, __ATOMIC_RELAXED);
+}
+
+enum kiln_status ki_neo_load(struct ki_neo *neo,
 			     const struct ki_record_found *found, int note_use,
 			     enum ki_neo_state *out_state,
 			     struct kiln_blob **out_value,
@@ -114,21 +152,18 @@ enum kiln_status ki_neo_load(const struct ki_neo *neo,
 	*out_state = KI_NEO_GONE;
 	if (err || !ki_neo_is_inside(found->name))
 		return KILN_MISS;
+	if (is_quick && load_quickly(neo, found, path, out_value)) {
+		*out_state = KI_NEO_THERE;
+		return KILN_OK;
+	}
 	fd = sys->open(sys, path,
 		       KI_OPEN_READ | KI_OPEN_NOFOLLOW |
-			       (note_use && !is_quick ? 0 : KI_OPEN_NO_ATIME),
+			       (note_use ? 0 : KI_OPEN_NO_ATIME),
 		       0);
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -ENXIO)
 		return KILN_MISS;
 	if (fd < 0)
 		return ki_status_from_errno(fd);
-	if (is_quick) {
-		*out_state = KI_NEO_THERE;
-		status = read_value(neo, fd, found, out_value);
-		if (!status)
-			goto out;
-		*out_state = KI_NEO_GONE;
-	}
 	status = ki_status_from_errno(sys->fstat(sys, fd, out_info));
 	if (status)
 		goto out;
@@ -140,8 +175,11 @@ enum kiln_status ki_neo_load(const struct ki_neo *neo,
 	status = read_value(neo, fd, found, out_value);
 	if (status == KILN_E_FORMAT)
 		*out_state = KI_NEO_DAMAGED;
-	if (!status && note_use)
+	if (!status && note_use) {
 		note_use_of(neo, fd, found, out_info);
+		if (is_quick)
+			doubt_place(neo);
+	}
 out:
 	(void)sys->close(sys, fd);
 	return status;

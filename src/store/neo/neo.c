@@ -9,8 +9,8 @@
  * its bytes are those recorded.  Readers take no lock; what a driver wrote itself
  * is never handed out.
  *
- * No descriptor outlives a call but that of kiln.records, which guests do not
- * keep either, and those of build locks.
+ * No descriptor outlives a call but those of kiln.records and of the directory,
+ * which guests do not keep either, and those of build locks.
  */
 
 #include "store/neo/neo.h"
@@ -275,10 +275,23 @@ static int neo_is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 	       __atomic_load_n(&neo_of(tier)->generation, __ATOMIC_ACQUIRE);
 }
 
+/* Unless somebody closed it, and its number is another's. */
+static void leave_place(struct ki_neo *neo)
+{
+	const struct ki_sys *sys = neo->sys;
+	uint64_t device, inode;
+
+	if (neo->place_fd >= 0 &&
+	    !sys->fidentify(sys, neo->place_fd, &device, &inode) &&
+	    device == neo->place_device && inode == neo->place_inode)
+		(void)sys->close(sys, neo->place_fd);
+}
+
 static void neo_close(struct kiln_tier *tier)
 {
 	struct ki_neo *neo = neo_of(tier);
 
+	leave_place(neo);
 	ki_records_close(neo->records);
 	ki_neo_plan_end(&neo->plan);
 	ki_neo_survey_end(&neo->survey);
@@ -370,6 +383,7 @@ static struct ki_neo *new_neo(const struct ki_store_options *options)
 	neo->bytes_max = options->bytes_max;
 	neo->log = options->log;
 	neo->log_arg = options->log_arg;
+	neo->place_fd = -1;
 	neo->name_mask = UINT64_MAX;
 	neo->looks_max = KI_NEO_LOOKS;
 	neo->step_max = KI_NEO_STEP;
@@ -417,12 +431,28 @@ static enum kiln_status open_directory(struct ki_neo *neo)
 }
 
 /* Elsewhere a mapping may not show what others write. */
-static uint32_t records_flags(const struct ki_neo *neo)
+static int is_local(const struct ki_neo *neo)
 {
 	enum ki_file_system kind = KI_FS_UNKNOWN;
 
 	(void)neo->sys->file_system(neo->sys, neo->directory, &kind);
-	return kind == KI_FS_LOCAL ? neo->flags : neo->flags | KILN_OPEN_GUEST;
+	return kind == KI_FS_LOCAL;
+}
+
+/* What cannot be told apart later is not kept. */
+static void keep_place(struct ki_neo *neo)
+{
+	const struct ki_sys *sys = neo->sys;
+
+	if ((neo->flags & KILN_OPEN_GUEST) || !is_local(neo))
+		return;
+	neo->place_fd = sys->open(sys, neo->directory, KI_OPEN_READ, 0);
+	if (neo->place_fd < 0 ||
+	    !sys->fidentify(sys, neo->place_fd, &neo->place_device,
+			    &neo->place_inode))
+		return;
+	(void)sys->close(sys, neo->place_fd);
+	neo->place_fd = -1;
 }
 
 static enum kiln_status open_records(struct ki_neo *neo)
@@ -430,12 +460,14 @@ static enum kiln_status open_records(struct ki_neo *neo)
 	char path[KI_PATH_MAX];
 	struct ki_records_options options = { .sys = neo->sys,
 					      .path = path,
-					      .flags = records_flags(neo) };
+					      .flags = neo->flags };
 	int err = ki_neo_path(neo, "kiln.records", path);
-	enum kiln_status status =
-		err ? ki_status_from_errno(err)
-		    : ki_records_open(&options, &neo->records);
+	enum kiln_status status;
 
+	if (!is_local(neo))
+		options.flags |= KILN_OPEN_GUEST;
+	status = err ? ki_status_from_errno(err)
+		     : ki_records_open(&options, &neo->records);
 	if (!status)
 		neo->generation = ki_records_settings(neo->records).generation;
 	return status;
@@ -468,6 +500,8 @@ enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 		neo->looks_max = neo->step_max = SIZE_MAX;
 	if (!status)
 		status = open_records(neo);
+	if (!status)
+		keep_place(neo);
 	if (!status)
 		status = ki_neo_adopt_user_version(neo);
 	if (!status)

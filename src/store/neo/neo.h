@@ -84,6 +84,8 @@ struct ki_neo {
 	size_t looks_max;   /* KI_NEO_LOOKS; tests have small directories */
 	size_t step_max;    /* KI_NEO_STEP; SIZE_MAX: all at once */
 	struct ki_records *records;
+	int place_fd; /* the directory, for hits; -1: none is kept */
+	uint64_t place_device, place_inode;
 	int traces;	 /* BinaryCacheTrace */
 	int messages;	 /* PrintDebugMessages */
 	int keeps_stats; /* NEO_CACHE_STATS */
@@ -95,6 +97,7 @@ struct ki_neo {
 	uint64_t generation; /* what tier.generation points to */
 	uint64_t checked_ns; /* when it was last looked at */
 	uint64_t bytes_max;  /* this handle's own; 0: none */
+	int place_is_other;  /* the path leads to another directory by now */
 	/* Held by who has, or waits for, the lock of config.file. */
 	struct ki_mutex writer;
 	struct ki_neo_plan plan;
@@ -279,7 +282,7 @@ int ki_neo_state(const struct ki_neo *neo, const struct ki_record_found *found,
  * why it cannot be read.  `note_use` sets its time of last use if that is old, and
  * leaves *out_info alone as long as it cannot be and nothing expires.
  */
-enum kiln_status ki_neo_load(const struct ki_neo *neo,
+enum kiln_status ki_neo_load(struct ki_neo *neo,
 			     const struct ki_record_found *found, int note_use,
 			     enum ki_neo_state *out_state,
 			     struct kiln_blob **out_value,
