@@ -104,19 +104,20 @@ static enum kiln_status read_value(const struct ki_neo *neo, int fd,
  * without a walk along its path.  Any doubt is left to the long way.
  */
 static int load_quickly(const struct ki_neo *neo,
-			const struct ki_record_found *found, const char *path,
+			const struct ki_record_found *found,
 			struct kiln_blob **out_value)
 {
 	const unsigned flags =
 		KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME;
 	const struct ki_sys *sys = neo->sys;
 	enum kiln_status status;
-	int fd;
+	char path[KI_PATH_MAX];
+	int fd = -ENOENT;
 
 	if (neo->place_fd >= 0 &&
 	    !__atomic_load_n(&neo->place_is_other, __ATOMIC_RELAXED))
 		fd = sys->open_in(sys, neo->place_fd, found->name, flags, 0);
-	else
+	else if (!ki_neo_path(neo, found->name, path))
 		fd = sys->open(sys, path, flags, 0);
 	if (fd < 0)
 		return 0;
@@ -147,15 +148,15 @@ enum kiln_status ki_neo_load(struct ki_neo *neo,
 	const int is_quick = note_use && is_trusted(neo, found);
 	enum kiln_status status;
 	char path[KI_PATH_MAX];
-	int fd, err = ki_neo_path(neo, found->name, path);
+	int fd;
 
-	*out_state = KI_NEO_GONE;
-	if (err || !ki_neo_is_inside(found->name))
-		return KILN_MISS;
-	if (is_quick && load_quickly(neo, found, path, out_value)) {
-		*out_state = KI_NEO_THERE;
+	*out_state = KI_NEO_THERE;
+	if (is_quick && load_quickly(neo, found, out_value))
 		return KILN_OK;
-	}
+	*out_state = KI_NEO_GONE;
+	if (!ki_neo_is_inside(found->name) ||
+	    ki_neo_path(neo, found->name, path))
+		return KILN_MISS;
 	fd = sys->open(sys, path,
 		       KI_OPEN_READ | KI_OPEN_NOFOLLOW |
 			       (note_use ? 0 : KI_OPEN_NO_ATIME),
