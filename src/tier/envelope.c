@@ -52,6 +52,7 @@ void ki_envelope_seal(const struct ki_envelope *envelope,
 	ki_put_u32(header + 28, (uint32_t)envelope->metadata_size);
 	ki_put_u64(header + 32, envelope->value_size);
 	ki_put_u64(header + 40, ki_xxh3_64_pieces(pieces + 1, 5));
+	ki_put_u64(header + 48, envelope->user_version);
 	ki_put_u64(header + 56, ki_xxh3_64(header, 56));
 }
 
@@ -68,12 +69,13 @@ enum kiln_status ki_envelope_peek(const void *header, uint64_t size,
 	if (ki_get_u16(bytes + 4) > KI_ENVELOPE_VERSION)
 		return KILN_E_UNSUPPORTED;
 	if (ki_get_u16(bytes + 4) != KI_ENVELOPE_VERSION ||
-	    ki_get_u16(bytes + 6) || ki_get_u64(bytes + 48))
+	    ki_get_u16(bytes + 6))
 		return KILN_E_FORMAT;
 	memcpy(envelope.digest, bytes + 8, KILN_DIGEST_BYTES);
 	envelope.record_size = ki_get_u32(bytes + 24);
 	envelope.metadata_size = ki_get_u32(bytes + 28);
 	envelope.value_size = ki_get_u64(bytes + 32);
+	envelope.user_version = ki_get_u64(bytes + 48);
 	if (ki_envelope_size(&envelope) != size)
 		return KILN_E_FORMAT;
 	*out_envelope = envelope;

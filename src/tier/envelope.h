@@ -14,7 +14,7 @@
  *	28  metadata_size:u32
  *	32  value_size:u64
  *	40  body_check:u64    XXH3-64 of everything behind the header
- *	48  zero:u64
+ *	48  user_version:u64  of whoever wrote it; 0: none
  *	56  header_check:u64  XXH3-64 of bytes 0 to 55
  *	64  key record, metadata, value; zeros before the latter two up to a
  *	    multiple of 8
@@ -42,6 +42,7 @@ struct ki_envelope {
 	size_t metadata_size;
 	const void *value;
 	size_t value_size;
+	uint64_t user_version;
 };
 
 /* Bytes of the whole; 0 if the sizes break a limit. */
@@ -64,7 +65,7 @@ enum kiln_status ki_envelope_open(const void *data, size_t size,
 				  struct ki_envelope *out_envelope);
 
 /*
- * Check a header alone: the sizes and the digest are filled in, the pointers
+ * Check a header alone: the numbers and the digest are filled in, the pointers
  * are NULL.  `size` is that of the whole.  The same answers.
  */
 enum kiln_status ki_envelope_peek(const void *header, uint64_t size,

@@ -173,11 +173,13 @@ enum kiln_status ki_file_load(const struct ki_file_store *store,
 			      struct ki_file_loaded *out_loaded)
 {
 	const struct ki_sys *sys = store->sys;
+	const uint64_t user_version = store->wished.user_version;
 	struct ki_file_loaded loaded = { 0 };
 	enum kiln_status status;
 	char path[KI_PATH_MAX];
 	int fd, err = ki_file_entry_path(store, digest, path);
 
+	*out_loaded = loaded;
 	if (err)
 		return ki_status_from_errno(err);
 	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
@@ -193,12 +195,17 @@ enum kiln_status ki_file_load(const struct ki_file_store *store,
 	if (!status &&
 	    memcmp(loaded.envelope.digest, digest, KILN_DIGEST_BYTES) != 0)
 		status = KILN_E_FORMAT;
+	/* What a wipe that was cut short left, or who did not know of it. */
+	if (!status && user_version &&
+	    loaded.envelope.user_version != user_version)
+		status = KILN_MISS;
 out:
 	(void)sys->close(sys, fd);
-	if (status)
+	if (status) {
 		kiln_blob_unref(loaded.bytes);
-	else
-		*out_loaded = loaded;
+		loaded.bytes = NULL;
+	}
+	*out_loaded = loaded;
 	return status;
 }
 
@@ -233,31 +240,76 @@ int ki_file_write(const struct ki_file_store *store,
 	return err ? err : publish(store, directory, envelope, replace);
 }
 
-int ki_file_quarantine(const struct ki_file_store *store,
-		       const uint8_t digest[KILN_DIGEST_BYTES])
+static int is_same_file(const struct ki_file_info *a,
+			const struct ki_file_info *b)
+{
+	return a->inode == b->inode && a->device == b->device;
+}
+
+/* Back to its name, unless that is taken again. */
+static void put_back(const struct ki_sys *sys, const char *aside,
+		     const char *path)
+{
+	int err = sys->link(sys, aside, path);
+
+	if (err && err != -EEXIST && !ki_file_is_gone(err))
+		(void)sys->rename(sys, aside, path); /* no links here */
+	else
+		(void)sys->unlink(sys, aside);
+}
+
+/*
+ * A rename takes what has the name by then: that is looked at afterwards, and
+ * put back if it is not what was judged.  Whoever looks in between misses.
+ */
+static int move_aside(const struct ki_file_store *store, const char *path,
+		      const char *directory, const char *aside,
+		      const struct ki_file_info *judged)
 {
 	const struct ki_sys *sys = store->sys;
-	char digits[DIGITS + 1], from[KI_PATH_MAX], to[KI_PATH_MAX],
+	struct ki_file_info info;
+	int err = sys->lstat(sys, path, &info);
+
+	if (!err && !is_same_file(&info, judged))
+		return -ENOENT;
+	/* A power loss may have left both names for one file, which rename(2)
+	   would leave so. */
+	(void)sys->unlink(sys, aside);
+	err = sys->rename(sys, path, aside);
+	if (err == -ENOENT && !ki_file_make_directory(store, directory))
+		err = sys->rename(sys, path, aside);
+	if (err || sys->lstat(sys, aside, &info) || is_same_file(&info, judged))
+		return err;
+	put_back(sys, aside, path);
+	return -ENOENT;
+}
+
+int ki_file_set_aside(const struct ki_file_store *store,
+		      const uint8_t digest[KILN_DIGEST_BYTES],
+		      const struct ki_file_info *judged,
+		      enum ki_file_aside what)
+{
+	const struct ki_sys *sys = store->sys;
+	char digits[DIGITS + 1], path[KI_PATH_MAX], aside[KI_PATH_MAX],
 		directory[KI_PATH_MAX];
 	int err;
 
 	ki_hex(digest, KILN_DIGEST_BYTES, digits);
-	if (ki_file_entry_path(store, digest, from) ||
+	if (ki_file_entry_path(store, digest, path) ||
 	    ki_path_join(directory, store->root, "quarantine") ||
-	    ki_path_join(to, directory, digits))
+	    ki_path_join(aside, directory, digits))
 		return 0;
-	/* A power loss may have left both names for one file, which rename(2)
-	   would leave so. */
-	(void)sys->unlink(sys, to);
-	err = sys->rename(sys, from, to);
-	if (err == -ENOENT && !ki_file_make_directory(store, directory))
-		err = sys->rename(sys, from, to);
-	if (!err)
-		(void)sys->touch(sys, to); /* since when it is there */
-	else if (!ki_file_is_gone(err))
-		err = sys->unlink(sys, from);
-	if (!err)
-		ki_file_say(store, KILN_LOG_ERROR, from,
+	err = move_aside(store, path, directory, aside, judged);
+	if (ki_file_is_gone(err))
+		return 1;
+	if (err)
+		err = sys->unlink(sys, path);
+	else if (what == KI_FILE_DROP)
+		(void)sys->unlink(sys, aside);
+	else
+		(void)sys->touch(sys, aside); /* since when it is there */
+	if (!err && what == KI_FILE_QUARANTINE)
+		ki_file_say(store, KILN_LOG_ERROR, path,
 			    "damaged, put aside in quarantine");
 	return !err || ki_file_is_gone(err);
 }

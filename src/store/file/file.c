@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/blob.h"
 #include "base/status.h"
@@ -69,14 +70,14 @@ static void note_use(const struct ki_file_store *store,
 		(void)store->sys->touch(store->sys, path);
 }
 
-static void drop_expired(const struct ki_file_store *store,
-			 const uint8_t digest[KILN_DIGEST_BYTES])
+static void set_aside(const struct ki_file_store *store,
+		      const struct kiln_key *key,
+		      const struct ki_file_loaded *loaded,
+		      enum ki_file_aside what)
 {
-	char path[KI_PATH_MAX];
-
-	if (!ki_file_is_readonly(store) &&
-	    !ki_file_entry_path(store, digest, path))
-		(void)store->sys->unlink(store->sys, path);
+	if (!ki_file_is_readonly(store))
+		(void)ki_file_set_aside(store, key->digest, &loaded->info,
+					what);
 }
 
 /* The whole file's blob becomes the value's. */
@@ -101,10 +102,12 @@ static enum kiln_status file_get(struct kiln_tier *tier,
 	enum kiln_status status;
 	int64_t age_ns;
 
-	ki_file_settings_check(store);
+	ki_file_settings_check(store, KI_FILE_AT_TIMES);
+	if (ki_file_is_other_version(store))
+		return KILN_MISS;
 	status = ki_file_load(store, key->digest, &loaded);
-	if (status == KILN_E_FORMAT && !ki_file_is_readonly(store))
-		(void)ki_file_quarantine(store, key->digest);
+	if (status == KILN_E_FORMAT)
+		set_aside(store, key, &loaded, KI_FILE_QUARANTINE);
 	if (status == KILN_E_UNSUPPORTED)
 		return KILN_MISS;
 	if (status)
@@ -117,7 +120,7 @@ static enum kiln_status file_get(struct kiln_tier *tier,
 		goto out;
 	status = KILN_MISS;
 	if (is_expired(store, age_ns)) {
-		drop_expired(store, key->digest);
+		set_aside(store, key, &loaded, KI_FILE_DROP);
 		goto out;
 	}
 	status = KILN_OK;
@@ -137,12 +140,25 @@ out:
 
 /* ---- Put ----------------------------------------------------------------- */
 
+/* Whether a name is that of something no store ever made. */
+static int is_foreign(const struct ki_file_store *store,
+		      const struct kiln_key *key)
+{
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+
+	return !ki_file_entry_path(store, key->digest, path) &&
+	       !store->sys->lstat(store->sys, path, &info) &&
+	       !S_ISREG(info.mode);
+}
+
 /* Who has the name: EXISTS, COLLISION, or MISS if it is free now. */
 static enum kiln_status judge_occupant(struct ki_file_store *store,
 				       const struct kiln_key *key)
 {
 	struct ki_file_loaded loaded;
 	enum kiln_status status = ki_file_load(store, key->digest, &loaded);
+	enum ki_file_aside what = KI_FILE_DROP;
 
 	switch (status) {
 	case KILN_OK:
@@ -150,15 +166,23 @@ static enum kiln_status judge_occupant(struct ki_file_store *store,
 							  : KILN_E_COLLISION;
 		kiln_blob_unref(loaded.bytes);
 		return status;
-	case KILN_MISS:
 	case KILN_E_FORMAT:
-		return ki_file_quarantine(store, key->digest) ? KILN_MISS
-							      : KILN_E_IO;
+		what = KI_FILE_QUARANTINE;
+		break;
+	case KILN_MISS:
+		if (is_foreign(store, key))
+			return KILN_E_COLLISION;
+		if (!loaded.info.inode)
+			return KILN_MISS; /* gone meanwhile */
+		break; /* a name that is claimed, or another version's */
 	case KILN_E_UNSUPPORTED:
-		return KILN_EXISTS; /* a newer version's */
+		return KILN_EXISTS; /* a newer format's */
 	default:
 		return status;
 	}
+	return ki_file_set_aside(store, key->digest, &loaded.info, what)
+		       ? KILN_MISS
+		       : KILN_E_IO;
 }
 
 static enum kiln_status write_entry(struct ki_file_store *store,
@@ -168,6 +192,8 @@ static enum kiln_status write_entry(struct ki_file_store *store,
 {
 	int tries, err = 0;
 
+	if ((flags & KILN_PUT_REPLACE) && is_foreign(store, key))
+		return KILN_E_COLLISION;
 	for (tries = 0; tries < TRIES_MAX; tries++) {
 		enum kiln_status status;
 
@@ -253,7 +279,10 @@ static enum kiln_status file_put(struct kiln_tier *tier,
 		return KILN_E_READONLY;
 	envelope.record = kiln_key_record(key, &envelope.record_size);
 	memcpy(envelope.digest, key->digest, KILN_DIGEST_BYTES);
-	ki_file_settings_check(store);
+	ki_file_settings_check(store, KI_FILE_NOW);
+	if (ki_file_is_other_version(store))
+		return KILN_E_FORMAT;
+	envelope.user_version = ki_file_settings_now(store).user_version;
 	status = put_once(store, key, &envelope, flags);
 	if (status == KILN_E_IO && is_gone(store)) {
 		status = ki_file_settings_open(store);
@@ -278,9 +307,12 @@ static enum kiln_status file_remove(struct kiln_tier *tier,
 
 	if (ki_file_is_readonly(store))
 		return KILN_E_READONLY;
+	ki_file_settings_check(store, KI_FILE_NOW);
+	if (ki_file_is_other_version(store))
+		return KILN_E_FORMAT;
 	status = ki_file_load(store, key->digest, &loaded);
 	if (status == KILN_E_FORMAT) {
-		(void)ki_file_quarantine(store, key->digest);
+		set_aside(store, key, &loaded, KI_FILE_QUARANTINE);
 		return KILN_MISS;
 	}
 	if (status)
@@ -308,44 +340,49 @@ static int unlink_entry(void *arg, enum ki_file_kind kind,
 	return err == -ENOENT ? 0 : err;
 }
 
+static int unlink_all(struct ki_file_store *store)
+{
+	char path[KI_PATH_MAX];
+	int err = ki_path_join(path, store->root, "quarantine");
+
+	if (!err)
+		err = ki_file_walk(store, path, unlink_entry, store);
+	return err ? err : ki_file_walk_all(store, unlink_entry, store);
+}
+
+static enum kiln_status wipe(struct ki_file_store *store,
+			     const struct ki_file_change *change)
+{
+	enum kiln_status status = ki_file_settings_change(store, change);
+
+	if (!status)
+		status = ki_status_from_errno(unlink_all(store));
+	return status ? status : ki_file_sweep(store, NULL);
+}
+
 static enum kiln_status file_wipe(struct kiln_tier *tier)
 {
 	struct ki_file_store *store = store_of(tier);
-	struct ki_file_settings settings = ki_file_settings_now(store);
-	enum kiln_status status;
-	char path[KI_PATH_MAX];
-	int err;
 
 	if (ki_file_is_readonly(store))
 		return KILN_E_READONLY;
 	if (is_gone(store))
 		return ki_file_settings_open(store);
-	settings.generation++;
-	status = ki_file_settings_set(store, &settings);
-	if (status)
-		return status;
-	err = ki_path_join(path, store->root, "quarantine");
-	if (!err)
-		err = ki_file_walk(store, path, unlink_entry, store);
-	if (!err)
-		err = ki_file_walk_all(store, unlink_entry, store);
-	return err ? ki_status_from_errno(err) : ki_file_sweep(store, NULL);
+	return wipe(store, &(struct ki_file_change){ .is_wipe = 1 });
 }
 
 static enum kiln_status file_set_limit(struct kiln_tier *tier,
 				       uint64_t bytes_max)
 {
 	struct ki_file_store *store = store_of(tier);
-	struct ki_file_settings settings;
 	enum kiln_status status;
 
 	if (ki_file_is_readonly(store))
 		return KILN_E_READONLY;
 	if (bytes_max && bytes_max < KI_FILE_BYTES_MIN)
 		return KILN_E_FULL;
-	settings = ki_file_settings_now(store);
-	settings.bytes_max = bytes_max;
-	status = ki_file_settings_set(store, &settings);
+	status = ki_file_settings_change(
+		store, &(struct ki_file_change){ .bytes_max = &bytes_max });
 	return status ? status : ki_file_sweep(store, NULL);
 }
 
@@ -504,22 +541,25 @@ static struct ki_file_store *new_store(const struct ki_store_options *options)
 	return store;
 }
 
-/* A store of another user version is emptied and takes the new one. */
+/*
+ * A store of another user version is emptied and takes the new one.  Emptied
+ * first, so that whoever is cut short leaves it to the next; and after, of what
+ * others have put meanwhile.
+ */
 static enum kiln_status adopt_user_version(struct ki_file_store *store)
 {
-	struct ki_file_settings settings = ki_file_settings_now(store);
+	const struct ki_file_change change = {
+		.user_version = &store->wished.user_version,
+		.is_wipe = 1,
+	};
+	int err;
 
-	if (!store->wished.user_version ||
-	    settings.user_version == store->wished.user_version)
+	if (!ki_file_is_other_version(store))
 		return KILN_OK;
 	if (ki_file_is_readonly(store))
 		return KILN_E_READONLY;
-	settings.user_version = store->wished.user_version;
-	settings.generation++;
-	ki_mutex_lock(&store->mutex);
-	store->settings = settings;
-	ki_mutex_unlock(&store->mutex);
-	return file_wipe(&store->tier);
+	err = unlink_all(store);
+	return err ? ki_status_from_errno(err) : wipe(store, &change);
 }
 
 static enum kiln_status open_directory(struct ki_file_store *store)

@@ -117,12 +117,14 @@ int ki_file_make_directory(const struct ki_file_store *store, const char *path);
 struct ki_file_loaded {
 	struct kiln_blob *bytes;     /* of the whole file */
 	struct ki_envelope envelope; /* points into them */
-	struct ki_file_info info;
+	struct ki_file_info info;    /* inode 0: there was no file */
 };
 
 /*
  * Read and check an entry.  KILN_OK; KILN_MISS (no such file, or not a file of
- * ours); KILN_E_FORMAT (damaged); KILN_E_UNSUPPORTED (newer); IO, NO_MEMORY.
+ * ours, or left over from another user version); KILN_E_FORMAT (damaged);
+ * KILN_E_UNSUPPORTED (newer); IO, NO_MEMORY.  What was looked at stands in
+ * `info` whatever the answer; there are bytes with KILN_OK only.
  */
 enum kiln_status ki_file_load(const struct ki_file_store *store,
 			      const uint8_t digest[KILN_DIGEST_BYTES],
@@ -132,9 +134,15 @@ enum kiln_status ki_file_load(const struct ki_file_store *store,
 int ki_file_write(const struct ki_file_store *store,
 		  const struct ki_envelope *envelope, int replace);
 
-/* Put a damaged entry aside; 1 if it is gone from its place. */
-int ki_file_quarantine(const struct ki_file_store *store,
-		       const uint8_t digest[KILN_DIGEST_BYTES]);
+/*
+ * Take the file that was judged from an entry's name, and none that has come in
+ * its place: 1 if it is gone from there.  A damaged one is kept in quarantine.
+ */
+enum ki_file_aside { KI_FILE_DROP, KI_FILE_QUARANTINE };
+int ki_file_set_aside(const struct ki_file_store *store,
+		      const uint8_t digest[KILN_DIGEST_BYTES],
+		      const struct ki_file_info *judged,
+		      enum ki_file_aside what);
 
 void ki_file_say(const struct ki_file_store *store, enum kiln_log_level level,
 		 const char *path, const char *what);
@@ -147,12 +155,29 @@ void ki_file_say(const struct ki_file_store *store, enum kiln_log_level level,
  */
 enum kiln_status ki_file_settings_open(struct ki_file_store *store);
 
-/* Look, at most once a second, whether another process changed them. */
-void ki_file_settings_check(struct ki_file_store *store);
+/* Look whether another process changed them: now, or at most once a second. */
+enum ki_file_when { KI_FILE_AT_TIMES, KI_FILE_NOW };
+void ki_file_settings_check(struct ki_file_store *store,
+			    enum ki_file_when when);
 
 struct ki_file_settings ki_file_settings_now(struct ki_file_store *store);
-enum kiln_status ki_file_settings_set(struct ki_file_store *store,
-				      const struct ki_file_settings *settings);
+
+/* Whether the store is of another user version by now: nothing in it is for
+   this handle, which leaves it alone. */
+int ki_file_is_other_version(struct ki_file_store *store);
+
+/*
+ * Change what is there at this moment, whoever put it there, under the lock
+ * where there are locks.  TIMEOUT, IO, NO_MEMORY; FORMAT if it is of another
+ * user version, unless that is what changes.
+ */
+struct ki_file_change {
+	const uint64_t *bytes_max;    /* NULL: as it is */
+	const uint64_t *user_version; /* NULL: as it is */
+	int is_wipe;		      /* another generation */
+};
+enum kiln_status ki_file_settings_change(struct ki_file_store *store,
+					 const struct ki_file_change *change);
 
 /* ---- Room (room.c) ---------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness/harness.h"
@@ -190,6 +191,42 @@ static void foreign_things_under_our_names_are_misses(void **state)
 	free(directory);
 }
 
+/* S15: nor are they moved or written over. */
+static void a_put_leaves_foreign_things_alone(void **state)
+{
+	static const unsigned flags[] = { 0, KILN_PUT_REPLACE };
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_store(&ki_sys_posix, directory, 0, 0);
+	struct stat before, after;
+
+	for (unsigned n = 0; n < 6; n++) {
+		char *path = path_of(directory, n);
+
+		assert_int_equal(put(tier, n, "value", 5, 0), KILN_OK);
+		assert_int_equal(unlink(path), 0);
+		switch (n % 3) {
+		case 0:
+			assert_int_equal(mkdir(path, 0700), 0);
+			break;
+		case 1:
+			assert_int_equal(mkfifo(path, 0600), 0);
+			break;
+		case 2:
+			assert_int_equal(symlink("/nowhere", path), 0);
+			break;
+		}
+		assert_int_equal(lstat(path, &before), 0);
+		assert_int_equal(put(tier, n, "value", 5, flags[n / 3]),
+				 KILN_E_COLLISION);
+		assert_int_equal(lstat(path, &after), 0);
+		assert_int_equal(before.st_ino, after.st_ino);
+		assert_int_equal(before.st_mode, after.st_mode);
+		free(path);
+	}
+	tier->ops->close(tier);
+	free(directory);
+}
+
 static void a_claimed_name_does_not_block_a_put(void **state)
 {
 	char *directory = harness_directory();
@@ -203,6 +240,222 @@ static void a_claimed_name_does_not_block_a_put(void **state)
 	assert_int_equal(get(tier, 1), KILN_OK);
 	tier->ops->close(tier);
 	free(path);
+	free(directory);
+}
+
+/* ---- Others in between ------------------------------------------------------- */
+
+/* Everything of the real system, and at one moment somebody else comes in. */
+static struct {
+	struct ki_sys sys;
+	char *directory;
+	int has_linked, has_renamed, dies_at_unlink;
+} between;
+
+static int link_and_remove(const struct ki_sys *sys, const char *from,
+			   const char *to)
+{
+	int err = ki_sys_posix.link(&ki_sys_posix, from, to);
+
+	if (err == -EEXIST && !between.has_linked++) {
+		struct kiln_tier *other =
+			open_store(&ki_sys_posix, between.directory, 0, 0);
+		struct kiln_key *key = key_of(1);
+
+		assert_int_equal(other->ops->remove(other, key), KILN_OK);
+		kiln_key_free(key);
+		other->ops->close(other);
+	}
+	return err;
+}
+
+static int put_and_rename(const struct ki_sys *sys, const char *from,
+			  const char *to)
+{
+	if (strstr(to, "/quarantine/") && !between.has_renamed++) {
+		struct kiln_tier *other =
+			open_store(&ki_sys_posix, between.directory, 0, 0);
+
+		assert_int_equal(put(other, 1, "other's", 7, KILN_PUT_REPLACE),
+				 KILN_OK);
+		other->ops->close(other);
+	}
+	return ki_sys_posix.rename(&ki_sys_posix, from, to);
+}
+
+static int die_or_unlink(const struct ki_sys *sys, const char *path)
+{
+	if (between.dies_at_unlink && !strstr(path, KI_TEMPORARY_SUFFIX))
+		_exit(9);
+	return ki_sys_posix.unlink(&ki_sys_posix, path);
+}
+
+static const struct ki_sys *sys_between(char *directory)
+{
+	memset(&between, 0, sizeof(between));
+	between.directory = directory;
+	between.sys = ki_sys_posix;
+	between.sys.link = link_and_remove;
+	between.sys.rename = put_and_rename;
+	between.sys.unlink = die_or_unlink;
+	return &between.sys;
+}
+
+static void expect_bytes(struct kiln_tier *tier, unsigned n, const char *value)
+{
+	struct kiln_key *key = key_of(n);
+	struct kiln_blob *blob = NULL;
+
+	assert_int_equal(tier->ops->get(tier, key, &blob, NULL), KILN_OK);
+	assert_int_equal(kiln_blob_size(blob), strlen(value));
+	assert_memory_equal(kiln_blob_data(blob), value, strlen(value));
+	kiln_blob_unref(blob);
+	kiln_key_free(key);
+}
+
+static void a_name_that_was_freed_meanwhile_is_tried_again(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier =
+		open_store(sys_between(directory), directory, 0, 0);
+	char *aside = harness_path(directory, "kiln.files/quarantine");
+
+	assert_int_equal(put(tier, 1, "first", 5, 0), KILN_OK);
+	assert_int_equal(put(tier, 1, "mine", 4, 0), KILN_OK);
+	expect_bytes(tier, 1, "mine");
+	assert_true(between.has_linked);
+	assert_false(exists(aside)); /* nothing was damaged */
+	tier->ops->close(tier);
+	free(aside);
+	free(directory);
+}
+
+/* Whoever finds it: a look-up, a removal, a create-only put. */
+static void only_the_damaged_file_is_put_aside(void **state)
+{
+	for (int who = 0; who < 3; who++) {
+		char *directory = harness_directory();
+		struct kiln_tier *tier =
+			open_store(sys_between(directory), directory, 0, 0);
+		char *path = path_of(directory, 1);
+		struct kiln_key *key = key_of(1);
+
+		between.has_linked = 1; /* nobody removes here */
+		assert_int_equal(put(tier, 1, "value", 5, 0), KILN_OK);
+		harness_write(path, "junk", 4);
+		switch (who) {
+		case 0:
+			assert_int_equal(get(tier, 1), KILN_E_FORMAT);
+			break;
+		case 1:
+			assert_int_equal(tier->ops->remove(tier, key),
+					 KILN_MISS);
+			break;
+		case 2:
+			assert_int_equal(put(tier, 1, "mine", 4, 0),
+					 KILN_EXISTS);
+			break;
+		}
+		assert_true(between.has_renamed);
+		expect_bytes(tier, 1, "other's");
+		kiln_key_free(key);
+		free(path);
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
+static enum kiln_status open_version(const struct ki_sys *sys,
+				     const char *directory,
+				     uint32_t user_version,
+				     struct kiln_tier **out_tier)
+{
+	struct ki_store_options options = { .sys = sys,
+					    .directory = directory,
+					    .user_version = user_version };
+
+	return ki_store_file_open(&options, out_tier);
+}
+
+/* S11: killed while it makes room for the next version. */
+static void nothing_of_another_user_version_is_a_hit(void **state)
+{
+	char *directory = harness_directory();
+	const struct ki_sys *sys = sys_between(directory);
+	struct kiln_tier *old, *tier;
+	pid_t child;
+	int status;
+
+	assert_int_equal(open_version(&ki_sys_posix, directory, 1, &old),
+			 KILN_OK);
+	assert_int_equal(put(old, 1, "of the first", 12, 0), KILN_OK);
+	child = fork();
+	if (!child) {
+		between.dies_at_unlink = 1;
+		(void)open_version(sys, directory, 2, &tier);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(WEXITSTATUS(status), 9);
+	assert_int_equal(open_version(&ki_sys_posix, directory, 2, &tier),
+			 KILN_OK);
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	assert_int_equal(put(tier, 2, "of the second", 13, 0), KILN_OK);
+	assert_int_equal(put(old, 1, "of the first", 12, 0), KILN_E_FORMAT);
+	assert_int_equal(get(old, 2), KILN_MISS);
+	old->ops->close(old);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+/* Not even where it was written by who did not know yet. */
+static void a_file_says_of_which_user_version_it_is(void **state)
+{
+	char *directory = harness_directory();
+	char *path = path_of(directory, 1);
+	struct kiln_tier *tier;
+	size_t size;
+	char *bytes;
+
+	assert_int_equal(open_version(&ki_sys_posix, directory, 1, &tier),
+			 KILN_OK);
+	assert_int_equal(put(tier, 1, "of the first", 12, 0), KILN_OK);
+	bytes = harness_read(path, &size);
+	tier->ops->close(tier);
+	assert_int_equal(open_version(&ki_sys_posix, directory, 2, &tier),
+			 KILN_OK);
+	harness_write(path, bytes, size);
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	assert_int_equal(put(tier, 1, "of the second", 13, 0), KILN_OK);
+	expect_bytes(tier, 1, "of the second");
+	tier->ops->close(tier);
+	free(bytes);
+	free(path);
+	free(directory);
+}
+
+/* A wipe by who has not looked for a while, and after one by another. */
+static void what_others_have_set_is_changed_from_as_it_is(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *a = open_store(&ki_sys_posix, directory, 64 << 20, 0);
+	struct kiln_tier *b = open_store(&ki_sys_posix, directory, 64 << 20, 0);
+	struct kiln_store_info info;
+	uint64_t generations[3];
+
+	assert_int_equal(b->ops->set_limit(b, 4 << 20), KILN_OK);
+	assert_int_equal(b->ops->wipe(b), KILN_OK);
+	generations[0] = *b->generation;
+	generations[1] = *a->generation;
+	assert_int_equal(a->ops->wipe(a), KILN_OK);
+	generations[2] = *a->generation;
+	assert_int_not_equal(generations[0], generations[1]);
+	assert_int_not_equal(generations[2], generations[0]);
+	assert_int_not_equal(generations[2], generations[1]);
+	assert_int_equal(a->ops->info(a, &info), KILN_OK);
+	assert_int_equal(info.bytes_max, 4 << 20);
+	a->ops->close(a);
+	b->ops->close(b);
 	free(directory);
 }
 
@@ -499,7 +752,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_damaged_entry_is_put_aside_and_made_anew),
 		cmocka_unit_test(foreign_things_under_our_names_are_misses),
+		cmocka_unit_test(a_put_leaves_foreign_things_alone),
 		cmocka_unit_test(a_claimed_name_does_not_block_a_put),
+		cmocka_unit_test(
+			a_name_that_was_freed_meanwhile_is_tried_again),
+		cmocka_unit_test(only_the_damaged_file_is_put_aside),
+		cmocka_unit_test(nothing_of_another_user_version_is_a_hit),
+		cmocka_unit_test(a_file_says_of_which_user_version_it_is),
+		cmocka_unit_test(what_others_have_set_is_changed_from_as_it_is),
 		cmocka_unit_test(a_hit_after_a_minute_renews_the_last_use),
 		cmocka_unit_test(an_entry_unused_for_too_long_is_gone),
 		cmocka_unit_test(a_dead_writers_temporary_is_swept),

@@ -555,7 +555,7 @@ enum kiln_status ki_file_gc(struct kiln_tier *tier,
 		return KILN_E_READONLY;
 	if (options->bytes_max && options->bytes_max < KI_FILE_BYTES_MIN)
 		return KILN_E_FULL;
-	ki_file_settings_check(store);
+	ki_file_settings_check(store, KI_FILE_AT_TIMES);
 	status = ki_file_sweep(store, &sweep);
 	if (status && status != KILN_E_FULL && status != KILN_E_TOO_LARGE)
 		return status;

@@ -168,12 +168,51 @@ enum kiln_status ki_file_settings_open(struct ki_file_store *store)
 	return status == KILN_MISS ? KILN_E_IO : status;
 }
 
-enum kiln_status ki_file_settings_set(struct ki_file_store *store,
-				      const struct ki_file_settings *settings)
+int ki_file_is_other_version(struct ki_file_store *store)
 {
-	enum kiln_status status = publish(store, settings, 1);
+	return store->wished.user_version &&
+	       ki_file_settings_now(store).user_version !=
+		       store->wished.user_version;
+}
 
+/* A generation is one that nobody saw before, also without a lock. */
+static enum kiln_status change_loaded(struct ki_file_store *store,
+				      const struct ki_file_change *change)
+{
+	struct ki_file_settings settings = ki_file_settings_now(store);
+	enum kiln_status status;
+	int err = 0;
+
+	if (!change->user_version && ki_file_is_other_version(store))
+		return KILN_E_FORMAT;
+	if (change->bytes_max)
+		settings.bytes_max = *change->bytes_max;
+	if (change->user_version)
+		settings.user_version = *change->user_version;
+	if (change->is_wipe)
+		err = store->sys->random(store->sys, &settings.generation,
+					 sizeof(settings.generation));
+	if (err)
+		return ki_status_from_errno(err);
+	status = publish(store, &settings, 1);
 	return status ? status : load(store);
+}
+
+enum kiln_status ki_file_settings_change(struct ki_file_store *store,
+					 const struct ki_file_change *change)
+{
+	struct ki_file_access access;
+	enum kiln_status status = ki_file_settings_open(store);
+
+	if (!status)
+		status = ki_file_access_begin(store, KI_FILE_TOOL_NS, &access);
+	if (status)
+		return status;
+	status = load(store); /* as it is now that we have the lock */
+	if (!status)
+		status = change_loaded(store, change);
+	ki_file_access_end(store, &access);
+	return status == KILN_MISS ? KILN_E_IO : status;
 }
 
 static int is_as_seen(struct ki_file_store *store,
@@ -201,7 +240,7 @@ static void note_disappearance(struct ki_file_store *store)
 		__atomic_fetch_add(&store->generation, 1, __ATOMIC_RELEASE);
 }
 
-void ki_file_settings_check(struct ki_file_store *store)
+void ki_file_settings_check(struct ki_file_store *store, enum ki_file_when when)
 {
 	const struct ki_sys *sys = store->sys;
 	uint64_t now = sys->monotonic_ns(sys);
@@ -210,9 +249,10 @@ void ki_file_settings_check(struct ki_file_store *store)
 	char path[KI_PATH_MAX];
 	int err;
 
-	if (now - then < CHECK_NS ||
-	    !__atomic_compare_exchange_n(&store->checked_ns, &then, now, 0,
-					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (when != KI_FILE_NOW &&
+	    (now - then < CHECK_NS ||
+	     !__atomic_compare_exchange_n(&store->checked_ns, &then, now, 0,
+					  __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
 		return;
 	if (ki_path_join(path, store->root, settings_name))
 		return;

@@ -417,7 +417,8 @@ static int verify_entry(void *arg, enum ki_file_kind kind,
 		report->n_damaged++;
 		name_damaged(verification->store, digest, report);
 		if (status == KILN_E_FORMAT && verification->repair &&
-		    ki_file_quarantine(verification->store, digest))
+		    ki_file_set_aside(verification->store, digest, &loaded.info,
+				      KI_FILE_QUARANTINE))
 			report->n_repaired++;
 	}
 	verification->done += info->size;
