@@ -40,7 +40,7 @@
 #include "base/status.h"
 
 #define VERSION	      1
-#define FILE_HEADER   64
+#define FILE_HEADER   KI_RECORDS_HEADER_BYTES
 #define RECORD_HEADER 96
 #define MAGIC	      0x6552694bu /* "KiRe" */
 #define KIND_ENTRY    1

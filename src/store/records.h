@@ -28,7 +28,8 @@
 #include "key/key.h"
 #include "sys/sys.h"
 
-#define KI_RECORDS_NAME_MAX 255 /* of an entry's file, in the directory */
+#define KI_RECORDS_NAME_MAX	255 /* of an entry's file, in the directory */
+#define KI_RECORDS_HEADER_BYTES 64  /* of the file */
 
 struct ki_records;
 

@@ -40,10 +40,14 @@
 
 /* ---- What has to fit -------------------------------------------------------------- */
 
+/* Room for the living is kept twice: when kiln.records is written anew both files
+   are there, and that must be possible at any time. */
 static int fits(struct ki_neo *neo, const struct ki_neo_account *account,
 		uint64_t need, uint64_t limit)
 {
-	return account->total + ki_records_totals(neo->records).bytes + need <=
+	const struct ki_records_totals totals = ki_records_totals(neo->records);
+
+	return account->total + totals.bytes + totals.bytes_living + need <=
 	       limit;
 }
 
@@ -53,7 +57,7 @@ static int could_fit(struct ki_neo *neo, const struct ki_neo_account *account,
 {
 	const uint64_t living = ki_records_totals(neo->records).bytes_living;
 
-	return account->total + ki_neo_less(living, freed) + need <= limit;
+	return account->total + 2 * ki_neo_less(living, freed) + need <= limit;
 }
 
 /* Whether so much of kiln.records is dead that it is worth writing anew; of a
@@ -123,6 +127,16 @@ static void sweep_temporary(const struct gathering *gathering, const char *name)
 		gathering->report->n_temporaries++;
 }
 
+/* Only who has the lock writes it, and that is us. */
+static void remove_renewing(const struct gathering *gathering, const char *name)
+{
+	const struct ki_neo *neo = gathering->neo;
+	char path[KI_PATH_MAX];
+
+	if (!ki_neo_path(neo, name, path) && !neo->sys->unlink(neo->sys, path))
+		gathering->report->n_temporaries++;
+}
+
 static int gather(void *arg, const char *name, enum ki_neo_kind kind,
 		  int is_leftover)
 {
@@ -132,6 +146,8 @@ static int gather(void *arg, const char *name, enum ki_neo_kind kind,
 		return add_file(&gathering->neo->plan, name, is_leftover);
 	if (kind == KI_NEO_TEMPORARY)
 		sweep_temporary(gathering, name);
+	if (kind == KI_NEO_RENEWING)
+		remove_renewing(gathering, name);
 	return 0;
 }
 
@@ -247,7 +263,7 @@ static int gather_all(void *arg, const char *name, enum ki_neo_kind kind,
 	struct ki_neo_plan *plan = arg;
 	int err;
 
-	if (kind == KI_NEO_TEMPORARY)
+	if (kind == KI_NEO_TEMPORARY || kind == KI_NEO_RENEWING)
 		return 0;
 	err = add_file(plan, name, is_leftover);
 	if (!err)
@@ -325,7 +341,7 @@ static int makes_room(struct ki_neo *neo, const struct ki_neo_account *account,
 		return could_fit(neo, account, need, limit, removal->freed);
 	if (removal->digests.size)
 		need += DROP_BYTES + removal->digests.size;
-	return fits(neo, account, need, limit);
+	return fits(neo, account, need, limit + removal->freed);
 }
 
 static enum kiln_status drop_records(struct ki_neo *neo,

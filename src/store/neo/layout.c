@@ -20,6 +20,8 @@
 #define N_DIGITS 16
 
 static const char digits[] = "0123456789abcdef";
+#define RENEWING "kiln.records.new"
+
 static const char temporary_prefix[] = "cl_cache.";
 #define TEMPORARY_LETTERS 6
 
@@ -47,7 +49,7 @@ enum ki_neo_kind ki_neo_kind_of(enum kiln_neo_layout layout, const char *name)
 	    size == sizeof(temporary_prefix) - 1 + TEMPORARY_LETTERS &&
 	    !memcmp(base, temporary_prefix, sizeof(temporary_prefix) - 1))
 		return KI_NEO_TEMPORARY;
-	return KI_NEO_FOREIGN;
+	return strcmp(name, RENEWING) ? KI_NEO_FOREIGN : KI_NEO_RENEWING;
 }
 
 static int is_digit(const char *name)

@@ -129,6 +129,7 @@ enum ki_neo_kind {
 	KI_NEO_ENTRY,	  /* counted by the originals of this layout */
 	KI_NEO_UNCOUNTED, /* .ocloc_cache in the flat one */
 	KI_NEO_TEMPORARY,
+	KI_NEO_RENEWING, /* kiln.records, being written anew */
 };
 
 /* What the base name of a path says. */

@@ -292,15 +292,24 @@ static enum kiln_status publish_or_judge(struct put *put)
 	return err == -EEXIST ? KILN_E_COLLISION : ki_status_from_errno(err);
 }
 
+/* The record twice, as evict.c says, and the header of a first one. */
+static uint64_t need_of(const struct put *put)
+{
+	uint64_t bytes = ki_records_size(&put->record);
+
+	if (!ki_records_totals(put->neo->records).bytes)
+		bytes += KI_RECORDS_HEADER_BYTES;
+	return put->record.value_size + 2 * bytes;
+}
+
 static enum kiln_status store_locked(struct put *put)
 {
 	struct ki_neo *neo = put->neo;
 	struct ki_neo_account *account = put->account;
-	const uint64_t bytes = ki_records_size(&put->record);
 	struct ki_neo_report report = { 0 };
 	struct ki_file_info info;
-	enum kiln_status status = ki_neo_make_room(
-		neo, account, put->record.value_size + bytes, &report);
+	enum kiln_status status =
+		ki_neo_make_room(neo, account, need_of(put), &report);
 	int err;
 
 	if (status)
@@ -345,7 +354,8 @@ static enum kiln_status check_size(struct ki_neo *neo,
 	if (!bytes || record->value_size > INT64_MAX)
 		return KILN_E_TOO_LARGE;
 	if (limit && (record->value_size > limit ||
-		      bytes + 64 > limit - record->value_size))
+		      2 * (bytes + KI_RECORDS_HEADER_BYTES) >
+			      limit - record->value_size))
 		return KILN_E_TOO_LARGE;
 	return KILN_OK;
 }

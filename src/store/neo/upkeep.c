@@ -287,7 +287,7 @@ static int count_foreign(void *arg, const char *name, enum ki_neo_kind kind,
 	struct count *count = arg;
 	struct ki_record_found found;
 
-	if (kind != KI_NEO_TEMPORARY &&
+	if (kind != KI_NEO_TEMPORARY && kind != KI_NEO_RENEWING &&
 	    ki_records_by_name(count->neo->records, name, &found))
 		count->n_foreign++;
 	return 0;
