@@ -442,6 +442,33 @@ int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
 	return 1;
 }
 
+int ki_log_word_insert(struct log_index *index, uint64_t digest_low,
+		       uint64_t digest_high, uint64_t word, uint8_t mark,
+		       uint64_t *out_slot)
+{
+	uint64_t slots[2];
+	unsigned i;
+
+	ki_log_slots_of(index, digest_low, digest_high, slots);
+	for (i = 0; i < 2 * LOG_WORDS; i++) {
+		/* In turn, so that both fill up evenly. */
+		uint64_t slot = slots[i % 2] + i / 2;
+
+		if (index->words[slot] ||
+		    !ki_log_word_swap(index, slot, 0, word))
+			continue;
+		index->marks[slot] = mark;
+		*out_slot = slot;
+		return 1;
+	}
+	return 0;
+}
+
+int ki_log_is_loaded(uint64_t n_entries, uint64_t n_buckets)
+{
+	return n_entries * 20 > n_buckets * LOG_WORDS * 13;
+}
+
 /* ---- Age ------------------------------------------------------------- */
 
 /*

@@ -16,7 +16,8 @@
  *	segment.c    open segments, and when to let go of them
  *	census.c     what lies in the directory, as the bound counts it
  *	structure.c  under byte 0: roll, eviction, large files, limits
- *	make.c       under byte 0: making, growing, wiping, rebuilding the index
+ *	make.c       under byte 0: making, growing, wiping the index
+ *	rebuild.c    what the records say, for an index made anew
  *	lock.c       byte-range locks; build locks; who is building
  *	inspect.c    list, info
  *	verify.c     reading and checking everything
@@ -43,6 +44,7 @@
 #include <kiln/tier.h>
 
 #include "base/blob.h"
+#include "base/map.h"
 #include "base/status.h"
 #include "key/key.h"
 #include "store/log/format.h"
@@ -407,6 +409,14 @@ int ki_log_belongs(const struct log_index *index, uint64_t slot, uint64_t word,
 int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
 		     uint64_t to);
 
+/* Put a word where its digest belongs, in an index that nobody else has; 0 if
+   both buckets are full. */
+int ki_log_word_insert(struct log_index *index, uint64_t digest_low,
+		       uint64_t digest_high, uint64_t word, uint8_t mark,
+		       uint64_t *out_slot);
+/* Above a load of 0.65, at which an index should have grown. */
+int ki_log_is_loaded(uint64_t n_entries, uint64_t n_buckets);
+
 /* Note a use. */
 void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
 		 uint64_t age_max_s);
@@ -698,6 +708,34 @@ enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms);
 enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index);
 enum kiln_status ki_log_wipe(struct kiln_tier *tier);
 enum kiln_status ki_log_wipe_now(struct ki_log *log);
+
+/* ---- rebuild.c ------------------------------------------------------- */
+
+/* What is known of a digest by the last of its records. */
+struct log_known {
+	uint64_t digest_low;
+	uint64_t digest_high;
+	uint64_t order;
+	uint64_t word; /* 0: removed */
+	uintptr_t
+		next; /* 1 + the place of one whose name is the same; 0: none */
+};
+
+struct log_records {
+	struct log_known *known; /* entries, the newest first */
+	size_t n;
+	size_t n_max;
+	struct ki_map by_name; /* while they are read */
+};
+
+/* Under byte 0: read what there is; to be let go of in any case. */
+enum kiln_status ki_log_records_read(struct ki_log *log,
+				     const struct log_census *census,
+				     struct log_records *out_records);
+/* Give each its word.  Where there is no place, the older one has none. */
+void ki_log_records_place(const struct log_records *records,
+			  struct log_index *index);
+void ki_log_records_fini(struct log_records *records);
 
 /* ---- inspect.c ------------------------------------------------------- */
 

@@ -205,6 +205,62 @@ static void an_index_made_anew_finds_the_same(void **state)
 	store_free(&store);
 }
 
+/* The newest entries there are, all of `n` being of one size. */
+static unsigned newest_found(struct store *store, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n && !store_get(store, n - 1 - i, 10); i++)
+		;
+	return i;
+}
+
+static void an_index_made_anew_has_the_size_it_needs(void **state)
+{
+	static const uint64_t bounds[] = { 1 << 20, 256 << 10 };
+	size_t i;
+
+	for (i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+		struct store store = store_new(bounds[i], 0);
+		char *path = harness_path(store.directory, "kiln.idx");
+		unsigned n, n_before, n_max = (unsigned)(bounds[i] / 700);
+
+		for (n = 0; n < n_max; n++)
+			assert_int_equal(store_put(&store, n, 10, 0), KILN_OK);
+		n_before = newest_found(&store, n);
+		assert_true(n_before >
+			    ki_log_buckets_for(bounds[i]) * LOG_WORDS);
+		store_close(&store);
+		assert_int_equal(unlink(path), 0);
+		store_open(&store);
+		assert_int_equal(newest_found(&store, n), n_before);
+		free(path);
+		store_free(&store);
+	}
+}
+
+/* The bound that it is opened with has no room for a larger one. */
+static void where_an_index_made_anew_is_full_the_oldest_go(void **state)
+{
+	struct store store = store_new(0, 0);
+	char *path = harness_path(store.directory, "kiln.idx");
+	unsigned n, found = 0;
+
+	for (n = 0; n < 2000; n++)
+		assert_int_equal(store_put(&store, n, 10, 0), KILN_OK);
+	store_close(&store);
+	assert_int_equal(unlink(path), 0);
+	store.options.bytes_max = 512 << 10;
+	store_open(&store);
+	assert_true(store_index(&store)->n_buckets * LOG_WORDS < n);
+	assert_true(newest_found(&store, n) >= 100);
+	for (n = 0; n < 2000; n++)
+		found += !store_get(&store, n, 10);
+	assert_true(found > store_index(&store)->n_buckets * LOG_WORDS / 2);
+	free(path);
+	store_free(&store);
+}
+
 /* ---- Opening --------------------------------------------------------- */
 
 static char *index_path;
@@ -452,6 +508,9 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_damaged_record_is_told_apart_from_a_miss),
 		cmocka_unit_test(an_index_made_anew_finds_the_same),
+		cmocka_unit_test(an_index_made_anew_has_the_size_it_needs),
+		cmocka_unit_test(
+			where_an_index_made_anew_is_full_the_oldest_go),
 		cmocka_unit_test(
 			what_a_torn_record_replaced_does_not_come_back),
 		cmocka_unit_test(

@@ -34,32 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/map.h"
-
 /* ---- Filling --------------------------------------------------------- */
-
-/* Put a word where its digest belongs; 0 if both buckets are full. */
-static int insert(struct log_index *index, uint64_t digest_low,
-		  uint64_t digest_high, uint64_t word, uint8_t mark,
-		  uint64_t *out_slot)
-{
-	uint64_t slots[2];
-	unsigned i;
-
-	ki_log_slots_of(index, digest_low, digest_high, slots);
-	for (i = 0; i < 2 * LOG_WORDS; i++) {
-		/* In turn, so that both fill up evenly. */
-		uint64_t slot = slots[i % 2] + i / 2;
-
-		if (index->words[slot] ||
-		    !ki_log_word_swap(index, slot, 0, word))
-			continue;
-		index->marks[slot] = mark;
-		*out_slot = slot;
-		return 1;
-	}
-	return 0;
-}
 
 static int erase(struct log_index *index, uint64_t digest_low,
 		 uint64_t digest_high, uint64_t word)
@@ -148,194 +123,6 @@ static enum kiln_status draft_finish(struct ki_log *log, struct draft *draft,
 	return status;
 }
 
-/* ---- Again, from the records ----------------------------------------- */
-
-struct digest {
-	uint64_t low;
-	uint64_t high;
-};
-
-/*
- * The records are met segment by segment, which is not the order in which they
- * were written: copies lie above, files of their own have higher numbers.  None
- * is met before what is earlier by order and lies in a segment's tail.
- *
- * In their order, a record takes the place of what is there and a tombstone
- * removes it: a put that only creates found nothing before it, and what it
- * wrote is void if it turned out to be the second of two.
- */
-struct rebuild {
-	struct ki_log *log;
-	struct log_index *index;
-	struct digest *digests; /* of each slot, as the next */
-	uint64_t *orders;
-	struct ki_map removed;	  /* low half of a digest -> struct removal */
-	struct removal *removals; /* all of them */
-};
-
-struct removal {
-	struct removal *next;
-	uint64_t order;
-};
-
-static int find_digest(const struct rebuild *rebuild, struct digest digest,
-		       uint64_t *out_slot)
-{
-	uint64_t slots[2];
-	unsigned i;
-
-	ki_log_slots_of(rebuild->index, digest.low, digest.high, slots);
-	for (i = 0; i < 2 * LOG_WORDS; i++) {
-		uint64_t slot = slots[i / LOG_WORDS] + i % LOG_WORDS;
-
-		if (rebuild->index->words[slot] &&
-		    rebuild->digests[slot].low == digest.low &&
-		    rebuild->digests[slot].high == digest.high) {
-			*out_slot = slot;
-			return 1;
-		}
-	}
-	return 0;
-}
-
-/* Nothing up to this one counts. */
-static enum kiln_status note_removal(struct rebuild *rebuild,
-				     struct digest digest, uint64_t order)
-{
-	uintptr_t name = (uintptr_t)digest.low | 1;
-	struct removal *removal = ki_map_get(&rebuild->removed, name);
-
-	if (removal) {
-		if (log_is_earlier(removal->order, order))
-			removal->order = order;
-		return KILN_OK;
-	}
-	removal = malloc(sizeof(*removal));
-	if (!removal)
-		return KILN_E_NO_MEMORY;
-	*removal = (struct removal){ rebuild->removals, order };
-	rebuild->removals = removal;
-	return ki_map_put(&rebuild->removed, name, removal) ? KILN_E_NO_MEMORY
-							    : KILN_OK;
-}
-
-static int is_removed(const struct rebuild *rebuild, struct digest digest,
-		      uint64_t order)
-{
-	const struct removal *removal =
-		ki_map_get(&rebuild->removed, (uintptr_t)digest.low | 1);
-
-	return removal && !log_is_earlier(removal->order, order);
-}
-
-/* What this record did, done again. */
-static enum kiln_status replay(struct rebuild *rebuild,
-			       const struct log_record *record, uint32_t number,
-			       uint32_t units)
-{
-	struct digest digest = { ki_digest_low(record->digest),
-				 ki_digest_high(record->digest) };
-	struct log_index *index = rebuild->index;
-	uint64_t word =
-		log_word(ki_log_tag_of(digest.low),
-			 log_class_of(log_record_bytes(record)), number, units);
-	uint64_t slot, order = record->order;
-	int there = find_digest(rebuild, digest, &slot);
-
-	if (record->flags & LOG_VOID)
-		return KILN_OK;
-	if (record->flags & LOG_TOMBSTONE) {
-		if (there && !log_is_earlier(order, rebuild->orders[slot]))
-			(void)ki_log_word_swap(index, slot, index->words[slot],
-					       0);
-		return note_removal(rebuild, digest, order);
-	}
-	if (is_removed(rebuild, digest, order) ||
-	    (there && log_is_earlier(order, rebuild->orders[slot])))
-		return KILN_OK;
-	if (there)
-		(void)ki_log_word_swap(index, slot, index->words[slot], word);
-	else if (!insert(index, digest.low, digest.high, word, 0, &slot))
-		return note_removal(rebuild, digest, order);
-	rebuild->digests[slot] = digest;
-	rebuild->orders[slot] = order;
-	return KILN_OK;
-}
-
-#define WINDOW_BYTES 65536u
-
-/* Killed writers leave holes, so every unit may be the start of a record. */
-static enum kiln_status replay_segment(struct rebuild *rebuild,
-				       const struct log_file *file,
-				       uint8_t *window)
-{
-	struct ki_log *log = rebuild->log;
-	const struct ki_sys *sys = log->sys;
-	uint64_t offset = 0, start = 0, size = 0;
-	enum kiln_status status = KILN_OK;
-	char path[KI_PATH_MAX];
-	int fd;
-
-	if (ki_log_segment_path(log, file->number, path))
-		return KILN_OK;
-	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
-	if (fd < 0)
-		return KILN_OK;
-	while (!status && offset + LOG_UNIT <= file->size) {
-		struct log_record record;
-		uint32_t units = (uint32_t)(offset / LOG_UNIT);
-
-		if (offset < start || offset + LOG_UNIT > start + size) {
-			start = offset;
-			size = file->size - start < WINDOW_BYTES
-				       ? file->size - start
-				       : WINDOW_BYTES;
-			if (ki_pread_all(sys, fd, window, (size_t)size, start))
-				break;
-		}
-		memcpy(&record, window + (offset - start), sizeof(record));
-		if (ki_log_record_is_sound(&record, file->number, units) &&
-		    log_record_bytes(&record) <= file->size - offset) {
-			status = replay(rebuild, &record, file->number, units);
-			offset += log_record_bytes(&record);
-		} else {
-			offset += LOG_UNIT;
-		}
-	}
-	(void)sys->close(sys, fd);
-	return status;
-}
-
-static enum kiln_status replay_all(struct ki_log *log, struct log_index *index,
-				   const struct log_census *census)
-{
-	struct rebuild rebuild = { .log = log, .index = index };
-	size_t n_slots = (size_t)(index->n_buckets * LOG_WORDS), i;
-	uint8_t *window = malloc(WINDOW_BYTES);
-	enum kiln_status status = KILN_E_NO_MEMORY;
-
-	ki_map_init(&rebuild.removed);
-	rebuild.digests = calloc(n_slots, sizeof(*rebuild.digests));
-	rebuild.orders = calloc(n_slots, sizeof(*rebuild.orders));
-	if (!rebuild.digests || !rebuild.orders || !window)
-		goto out;
-	status = KILN_OK;
-	for (i = 0; i < census->n_files && !status; i++)
-		status = replay_segment(&rebuild, &census->files[i], window);
-out:
-	while (rebuild.removals) {
-		struct removal *removal = rebuild.removals;
-
-		rebuild.removals = removal->next;
-		free(removal);
-	}
-	ki_map_fini(&rebuild.removed);
-	free(rebuild.digests);
-	free(rebuild.orders);
-	free(window);
-	return status;
-}
-
 /* ---- Making ---------------------------------------------------------- */
 
 static void wanted_limits(const struct ki_log *log,
@@ -364,10 +151,45 @@ static enum kiln_status begin_numbers(struct ki_log *log, uint32_t *out_number)
 	return ki_log_status(err);
 }
 
+/*
+ * As many buckets as the entries need, if the bound has room for them beside
+ * what is there: an index that grew had it.
+ */
+static uint64_t wanted_buckets(struct ki_log *log, struct log_census *census,
+			       uint64_t bytes_max, uint64_t n_entries)
+{
+	uint64_t n_buckets = ki_log_buckets_for(bytes_max);
+
+	while (ki_log_is_loaded(n_entries, n_buckets)) {
+		uint64_t bytes = ki_log_index_bytes(n_buckets * 2);
+
+		if (bytes_max && census->bytes + bytes > bytes_max &&
+		    (ki_log_drop_spare(log, census) ||
+		     census->bytes + bytes > bytes_max))
+			break;
+		n_buckets *= 2;
+	}
+	return n_buckets;
+}
+
+/* At its smallest where the medium has no more room. */
+static enum kiln_status draft_for(struct ki_log *log, uint64_t n_buckets,
+				  struct draft *draft)
+{
+	uint64_t n_least = ki_log_buckets_for(log->bytes_max);
+	enum kiln_status status = draft_begin(log, n_buckets, draft);
+
+	while (status == KILN_E_FULL && n_buckets > n_least) {
+		n_buckets /= 2;
+		status = draft_begin(log, n_buckets, draft);
+	}
+	return status;
+}
+
 /* Under byte 0: no index, or none that can be used. */
 static enum kiln_status make_locked(struct ki_log *log)
 {
-	uint64_t n_buckets = ki_log_buckets_for(log->bytes_max);
+	struct log_records records = { .n = 0 };
 	struct log_limit_values limits;
 	struct log_census census;
 	struct draft draft;
@@ -375,15 +197,20 @@ static enum kiln_status make_locked(struct ki_log *log)
 	uint32_t first, next;
 
 	wanted_limits(log, &limits);
-	if (limits.bytes_max && ki_log_index_bytes(n_buckets) +
-						2 * limits.segment_bytes +
-						ki_log_other_bytes() >
-					limits.bytes_max)
+	if (limits.bytes_max &&
+	    ki_log_index_bytes(ki_log_buckets_for(limits.bytes_max)) +
+			    2 * limits.segment_bytes + ki_log_other_bytes() >
+		    limits.bytes_max)
 		return KILN_E_FULL;
 	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
-	status = draft_begin(log, n_buckets, &draft);
+	status = ki_log_records_read(log, &census, &records);
+	if (!status)
+		status = draft_for(log,
+				   wanted_buckets(log, &census,
+						  limits.bytes_max, records.n),
+				   &draft);
 	if (status)
 		goto out;
 	if (census.n_files) {
@@ -394,14 +221,16 @@ static enum kiln_status make_locked(struct ki_log *log)
 		next = first;
 	}
 	if (!status)
-		status = fill_header(log, draft.index.header, n_buckets,
-				     log->user_version, first, &limits);
-	if (!status)
+		status = fill_header(log, draft.index.header,
+				     draft.index.n_buckets, log->user_version,
+				     first, &limits);
+	if (!status) {
 		draft.index.header->next_number = log_number_word(next);
-	if (!status && census.n_files)
-		status = replay_all(log, &draft.index, &census);
+		ki_log_records_place(&records, &draft.index);
+	}
 	status = draft_finish(log, &draft, status);
 out:
+	ki_log_records_fini(&records);
 	ki_log_census_fini(&census);
 	return status;
 }
@@ -485,6 +314,11 @@ enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms)
 
 /* ---- Growing --------------------------------------------------------- */
 
+struct digest {
+	uint64_t low;
+	uint64_t high;
+};
+
 /*
  * What was learnt of each slot of the old index.  Digests are read before byte
  * 0 is taken, which may cost a page of disk for each entry; what changes until
@@ -563,8 +397,8 @@ static enum kiln_status carry(struct growth *growth, uint64_t slot)
 		return KILN_OK;
 	if (status)
 		return status;
-	if (insert(growth->next, digest->low, digest->high, word,
-		   growth->old->marks[slot], &placed))
+	if (ki_log_word_insert(growth->next, digest->low, digest->high, word,
+			       growth->old->marks[slot], &placed))
 		growth->copied[slot] = word;
 	return KILN_OK;
 }
