@@ -13,7 +13,8 @@
  *	          kiln.lock kiln.stats		build locks, counters
  *
  * neo.c is the tier, put.c what it stores, evict.c makes room and counts,
- * list.c and upkeep.c look at all entries, hash.c has the names.
+ * list.c and upkeep.c look at all entries, hash.c has the names,
+ * describe.c what a file is.
  */
 
 #include <errno.h>
