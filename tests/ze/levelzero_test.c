@@ -260,6 +260,9 @@ static const struct row rows[] = {
 	{ "destroyed with its context", "destroy-context", 1, 0, 1, NULL },
 	{ "several threads", "threads", 4, 0, 4, NULL },
 	{ "a forked child", "forked", 1, 1, 1, NULL },
+	/* What it does not keep at first it keeps by the next run. */
+	{ "a driver that takes long to hand one out",
+	  "one flags part each-device", 3, 1, 7, "KILN_TEST_ZE_SLOW=1" },
 	{ "all in one program",
 	  "one flags constants garbage native unknown each-device wrong "
 	  "without-log threads ask part program",

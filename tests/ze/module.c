@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAGIC	     0x31455a4bu
 #define HEADER_BYTES 12
@@ -200,11 +201,26 @@ static ze_result_t destroy(ze_module_handle_t module)
 	return ZE_RESULT_SUCCESS;
 }
 
+/* As long as a driver takes that has to compile again. */
+static void take_long(void)
+{
+	struct timespec began, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &began);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - began.tv_sec) * 1000000000 + now.tv_nsec -
+		       began.tv_nsec <
+	       15000000);
+}
+
 static ze_result_t get_binary(ze_module_handle_t module, size_t *size,
 			      uint8_t *data)
 {
 	if (is_on("KILN_TEST_ZE_NO_BINARY"))
 		return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+	if (data && is_on("KILN_TEST_ZE_SLOW"))
+		take_long();
 	if (data) {
 		note("fetch", module->binary.size);
 		memcpy(data, module->binary.data, module->binary.size);

@@ -11,10 +11,10 @@
  *
  * The binary is the module's, so it is fetched before the module goes: by the
  * thread, which begins at once (NEO keeps the binary, and only copies it), or by
- * who links or destroys the module, or destroys its context.  A fetch of more
- * than 10 ms ends capturing in this process.  The thread has all signals blocked,
- * begins with a build, ends once it has been idle for 100 ms, and no descriptor
- * of its outlives a put.
+ * who links or destroys the module, or destroys its context.  Three fetches in a
+ * row of more than 10 ms each end capturing in this process; a single one may be
+ * the machine's.  The thread has all signals blocked, begins with a build, ends
+ * once it has been idle for 100 ms, and no descriptor of its outlives a put.
  *
  * Exit begins no fetch; what has been fetched is put, for 50 ms at most.
  */
@@ -26,6 +26,7 @@
 
 #define MS		 ((uint64_t)1000 * 1000)
 #define FETCH_NS_MAX	 (10 * MS)
+#define N_SLOW_MAX	 3
 #define EXIT_NS_MAX	 (50 * MS)
 #define IDLE_NS_MAX	 (100 * MS)
 #define KEPT_MAX	 256
@@ -55,6 +56,7 @@ static struct ki_cond wake, idle;
 static struct ki_thread thread;
 /* Atomic: whether a module may be on the queue, or be fetched. */
 static _Atomic unsigned n_unfetched;
+static _Atomic unsigned n_slow; /* fetches in a row that took long */
 static _Atomic int is_slow;
 
 static uint64_t now_ns(void)
@@ -73,6 +75,17 @@ static void capture_free(struct capture *capture)
 
 /* ---- Fetching ---------------------------------------------------------------- */
 
+static void judge(const struct ki_guest *guest, uint64_t ns)
+{
+	if (ns <= FETCH_NS_MAX)
+		atomic_store(&n_slow, 0);
+	else if (atomic_fetch_add(&n_slow, 1) + 1 >= N_SLOW_MAX &&
+		 !atomic_exchange(&is_slow, 1))
+		ki_guest_log(guest,
+			     "levelzero: the driver takes long to hand out a "
+			     "binary; no more are kept");
+}
+
 static void fetch(struct capture *capture)
 {
 	uint64_t began = now_ns();
@@ -90,10 +103,7 @@ static void fetch(struct capture *capture)
 		binary = NULL;
 	}
 	free(binary);
-	if (now_ns() - began > FETCH_NS_MAX && !atomic_exchange(&is_slow, 1))
-		ki_guest_log(capture->guest,
-			     "levelzero: the driver takes long to hand out a "
-			     "binary; no more are kept");
+	judge(capture->guest, now_ns() - began);
 }
 
 static void keep_record(const struct capture *capture)
