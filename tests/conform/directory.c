@@ -193,6 +193,33 @@ static void another_user_version_empties_the_store(void **state)
 	free(directory);
 }
 
+/* Of which it sees nothing, and where it changes nothing. */
+static void a_handle_stays_out_of_another_user_version(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_store_options options = options_of(directory);
+	struct kiln_tier *a, *b;
+
+	options.user_version = 7;
+	a = open_with(&options);
+	assert_int_equal(put_numbered(a, 1, 1000, 0), KILN_OK);
+	options.user_version = 8;
+	b = open_with(&options);
+	assert_int_equal(put_numbered(b, 2, 1000, 0), KILN_OK);
+	assert_int_equal(get_numbered(a, 1), KILN_MISS);
+	assert_int_equal(get_numbered(a, 2), KILN_MISS);
+	assert_int_equal(put_numbered(a, 3, 1000, 0), KILN_E_FORMAT);
+	assert_int_equal(put_numbered(a, 2, 1000, KILN_PUT_REPLACE),
+			 KILN_E_FORMAT);
+	assert_int_equal(a->ops->wipe(a), KILN_E_FORMAT);
+	assert_int_equal(get_numbered(b, 2), KILN_OK);
+	assert_int_equal(get_numbered(b, 3), KILN_MISS);
+	assert_int_equal(get_numbered(a, 2), KILN_MISS);
+	a->ops->close(a);
+	b->ops->close(b);
+	free(directory);
+}
+
 static void stores_of_two_names_are_strangers(void **state)
 {
 	char *directory = harness_directory();
@@ -242,6 +269,7 @@ const struct row directory_rows[] = {
 	ROW(a_directory_that_cannot_be_written_still_gives_hits, DISK),
 	ROW(a_directory_that_vanishes_is_made_anew, DISK),
 	ROW(another_user_version_empties_the_store, DISK),
+	ROW(a_handle_stays_out_of_another_user_version, DISK),
 	ROW(stores_of_two_names_are_strangers, DISK | NAMES),
 	ROW(counters_add_up_over_handles, DISK | COUNT),
 	ROWS_END,

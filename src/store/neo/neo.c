@@ -59,6 +59,13 @@ uint64_t ki_neo_limit(struct ki_neo *neo)
 	return own && own < noted ? own : noted;
 }
 
+int ki_neo_is_other_version(struct ki_neo *neo)
+{
+	return neo->user_version &&
+	       ki_records_settings(neo->records).user_version !=
+		       neo->user_version;
+}
+
 void ki_neo_note_generation(struct ki_neo *neo)
 {
 	const uint64_t generation =
@@ -112,11 +119,13 @@ static enum kiln_status load_by(struct ki_neo *neo, const struct kiln_key *key,
 	struct kiln_blob *value, *metadata = NULL;
 	struct ki_record_found found;
 	struct ki_file_info info;
-	enum kiln_status status =
-		ki_records_find(neo->records, key, older, &found,
-				out_metadata ? &metadata : NULL);
+	enum kiln_status status;
 
 	*out_state = KI_NEO_GONE;
+	if (ki_neo_is_other_version(neo))
+		return KILN_MISS;
+	status = ki_records_find(neo->records, key, older, &found,
+				 out_metadata ? &metadata : NULL);
 	if (status)
 		return status;
 	status = ki_neo_load(neo, &found, !ki_neo_is_readonly(neo), out_state,

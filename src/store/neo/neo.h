@@ -117,6 +117,9 @@ void ki_neo_say(const struct ki_neo *neo, enum kiln_log_level level,
 
 /* The limit that holds now: this handle's or the directory's, the lower. */
 uint64_t ki_neo_limit(struct ki_neo *neo);
+/* Whether the directory is of another user version by now: then kiln's entries
+   in it are not this handle's, which changes nothing. */
+int ki_neo_is_other_version(struct ki_neo *neo);
 
 /* Take over what other processes did to kiln.records: 1 if anything, 0,
    -errno. */

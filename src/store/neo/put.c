@@ -394,7 +394,8 @@ enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 	status = ki_neo_account_begin(neo, KI_NEO_PUT_NS, &account);
 	if (status)
 		return status;
-	status = judge_name(&put, key, flags);
+	status = ki_neo_is_other_version(neo) ? KILN_E_FORMAT
+					      : judge_name(&put, key, flags);
 	if (status == KILN_MISS)
 		status = store_locked(&put);
 	end_status = ki_neo_account_end(neo, &account);
@@ -422,6 +423,8 @@ static enum kiln_status remove_locked(struct ki_neo *neo,
 	char path[KI_PATH_MAX];
 	int err;
 
+	if (ki_neo_is_other_version(neo))
+		return KILN_E_FORMAT;
 	if (status == KILN_E_COLLISION)
 		return KILN_MISS;
 	if (status == KILN_OK) {
@@ -541,6 +544,9 @@ enum kiln_status ki_neo_wipe(struct kiln_tier *tier)
 	status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
 	if (status)
 		return status;
+	status = KILN_E_FORMAT;
+	if (ki_neo_is_other_version(neo))
+		goto out;
 	err = ki_neo_walk(neo, unlink_name, &wiping);
 	status = reset_records(neo,
 			       ki_records_settings(neo->records).user_version);
@@ -549,6 +555,7 @@ enum kiln_status ki_neo_wipe(struct kiln_tier *tier)
 	if (!status)
 		status = ki_neo_count(neo, &account, &report);
 	ki_neo_plan_end(&neo->plan);
+out:
 	end_status = ki_neo_account_end(neo, &account);
 	return status ? status : end_status;
 }
