@@ -551,6 +551,25 @@ static void threads_that_want_the_same_have_it_built_once(void **state)
 	}
 }
 
+/* The binary takes 15 ms to come. */
+static void nobody_waits_longer_than_is_set(void **state)
+{
+	static const char settings[] = "KILN_TEST_ZE_SLOW=1 "
+				       "KILN_LOCK_TIMEOUT=1";
+	struct place place = place_new();
+	struct asked asked;
+	char *native, *text;
+
+	native = run(&place, stand_in, settings, "same", 0, &asked);
+	text = run(&place, ours, settings, "same", 1, &asked);
+	assert_string_equal(text, native);
+	assert_true(asked.n_spirv > 1);
+	assert_int_equal(count_entries(&place), 1);
+	free(native);
+	free(text);
+	place_free(&place);
+}
+
 /* ---- What is left behind ------------------------------------------------------------- */
 
 /* S41, and threads and signals. */
@@ -785,6 +804,7 @@ int main(int argc, char **argv)
 			another_compiler_by_the_library_path_is_no_hit),
 		cmocka_unit_test(a_miss_is_counted_by_its_reason),
 		cmocka_unit_test(threads_that_want_the_same_have_it_built_once),
+		cmocka_unit_test(nobody_waits_longer_than_is_set),
 		cmocka_unit_test(no_descriptor_thread_or_signal_is_left),
 		cmocka_unit_test(an_entry_is_the_drivers_binary_with_its_log),
 		cmocka_unit_test(kiln_run_puts_the_proxy_in_the_drivers_place),
