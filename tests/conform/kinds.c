@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "harness/harness.h"
 #include "store/log/log.h"
+#include "store/neo/neo.h"
 
 static uint64_t log_rolls(struct kiln_tier *tier)
 {
@@ -64,6 +65,11 @@ static uint64_t neo_disk_bytes(const char *directory)
 	return neo_bytes.entries + neo_bytes.records;
 }
 
+static void hurry_neo(struct kiln_tier *tier)
+{
+	((struct ki_neo *)tier)->wait_max_ns = 2000000;
+}
+
 static const char *check_sum(const char *directory, int is_exact)
 {
 	char path[4096];
@@ -111,6 +117,7 @@ const struct kind kinds[] = {
 	  .evicts = 3,
 	  .is_named_by_inode = is_neo_entry,
 	  .may_collide = 1,
+	  .hurry = hurry_neo,
 	  .check_account = check_sum },
 	{ .name = "neo-tree",
 	  .scheme = "neo",
@@ -122,6 +129,7 @@ const struct kind kinds[] = {
 	  .evicts = 3,
 	  .is_named_by_inode = is_neo_entry,
 	  .may_collide = 1,
+	  .hurry = hurry_neo,
 	  .check_account = check_sum },
 	{ .name = "double", .open = double_open },
 	{ .name = NULL },

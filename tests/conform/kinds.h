@@ -30,6 +30,8 @@ struct kind {
 	/* Files that its records name by inode: a copy of the directory is one
 	   only if it links them.  NULL: none. */
 	int (*is_named_by_inode)(const char *base);
+	/* Wait for locks as briefly as can be.  NULL: it does. */
+	void (*hurry)(struct kiln_tier *tier);
 	/* A file of which the record was lost keeps its name until it is
 	   evicted: its key collides. */
 	int may_collide;

@@ -21,6 +21,8 @@
 #define CONFIG_BYTES 8
 #define TRIES_MAX    8
 #define SUM_MAX	     ((uint64_t)INT64_MAX)
+#define REFUSED_NS   ((uint64_t)10 * 1000000000)
+#define RETRY_NS     ((uint64_t)5 * 1000000)
 
 static int create_config(const struct ki_neo *neo)
 {
@@ -121,16 +123,35 @@ static int is_plausible(struct ki_neo *neo, uint64_t total)
 	       total >= ki_records_totals(neo->records).bytes_files;
 }
 
+/* A holder for whom we waited in vain may be stopped: for a while he is not waited
+   for again, or each store of a program would take as long. */
+static uint64_t patience(const struct ki_neo *neo, uint64_t now_ns,
+			 uint64_t wait_ns)
+{
+	const uint64_t refused_ns =
+		__atomic_load_n(&neo->refused_ns, __ATOMIC_RELAXED);
+	uint64_t most_ns = neo->wait_max_ns;
+
+	if (refused_ns && now_ns - refused_ns < REFUSED_NS &&
+	    most_ns > RETRY_NS)
+		most_ns = RETRY_NS;
+	return wait_ns < most_ns ? wait_ns : most_ns;
+}
+
 enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 				      struct ki_neo_account *account)
 {
 	const struct ki_sys *sys = neo->sys;
-	const uint64_t deadline_ns = sys->monotonic_ns(sys) + wait_ns;
+	const uint64_t begun_ns = sys->monotonic_ns(sys);
+	const uint64_t deadline_ns =
+		begun_ns + patience(neo, begun_ns, wait_ns);
 	int err;
 
 	/* Who comes late has used up its time here, and tries once. */
 	ki_mutex_lock(&neo->writer);
 	err = lock_config(neo, deadline_ns, account);
+	__atomic_store_n(&neo->refused_ns, err == -ETIMEDOUT ? begun_ns : 0,
+			 __ATOMIC_RELAXED);
 	if (!err) {
 		err = ki_records_begin(neo->records);
 		ki_neo_note_generation(neo);

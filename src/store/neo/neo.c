@@ -396,6 +396,7 @@ static struct ki_neo *new_neo(const struct ki_store_options *options)
 	neo->name_mask = UINT64_MAX;
 	neo->looks_max = KI_NEO_LOOKS;
 	neo->step_max = KI_NEO_STEP;
+	neo->wait_max_ns = UINT64_MAX;
 	neo->fork_generation = ki_fork_generation();
 	ki_mutex_init(&neo->writer, KI_RANK_STORE);
 	ki_mutex_init(&neo->lister, KI_RANK_STORE);

@@ -81,9 +81,10 @@ struct ki_neo {
 	uint32_t user_version;
 	uint64_t age_max_s;
 	enum kiln_neo_layout layout;
-	uint64_t name_mask; /* of the hash; tests make names meet */
-	size_t looks_max;   /* KI_NEO_LOOKS; tests have small directories */
-	size_t step_max;    /* KI_NEO_STEP; SIZE_MAX: all at once */
+	uint64_t name_mask;   /* of the hash; tests make names meet */
+	size_t looks_max;     /* KI_NEO_LOOKS; tests have small directories */
+	size_t step_max;      /* KI_NEO_STEP; SIZE_MAX: all at once */
+	uint64_t wait_max_ns; /* for a lock; tests are in a hurry */
 	struct ki_records *records;
 	int place_fd; /* the directory, for hits; -1: none is kept */
 	uint64_t place_device, place_inode;
@@ -97,6 +98,7 @@ struct ki_neo {
 	/* Atomic, by __atomic builtins. */
 	uint64_t generation; /* what tier.generation points to */
 	uint64_t checked_ns; /* when it was last looked at */
+	uint64_t refused_ns; /* when a lock was last waited for in vain; or 0 */
 	uint64_t bytes_max;  /* this handle's own; 0: none */
 	int place_is_other;  /* the path leads to another directory by now */
 	/* Held by who has, or waits for, the lock of config.file. */
