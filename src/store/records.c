@@ -72,6 +72,7 @@ struct entry {
 	uint64_t name_hash;
 	uint64_t inode;
 	uint64_t file_size;
+	char name[KI_RECORDS_GLANCE_MAX]; /* "" if it is longer */
 } __attribute__((aligned(LINE)));
 
 struct ki_records {
@@ -233,6 +234,9 @@ static int add_entry(struct ki_records *records, const uint8_t *bytes,
 		.file_size = ki_get_u64(bytes + 72),
 		.bytes = size,
 	};
+	if (ki_get_u16(bytes + 6) < sizeof(entry->name))
+		memcpy(entry->name, bytes + RECORD_HEADER,
+		       ki_get_u16(bytes + 6));
 	before = newest(records, entry->digest_low, entry->digest_high);
 	entry->older =
 		ki_map_get(&records->by_digest, not_0(entry->digest_low));
@@ -752,6 +756,25 @@ enum kiln_status ki_records_find(struct ki_records *records,
 	status = find(records, key, older, out_found, out_metadata);
 	leave(records);
 	return status;
+}
+
+int ki_records_glance(struct ki_records *records, const struct kiln_key *key,
+		      char out_name[KI_RECORDS_GLANCE_MAX],
+		      uint64_t *out_trusted_ns)
+{
+	const struct entry *entry;
+	int result;
+
+	enter(records);
+	entry = newest(records, key->digest_low, key->digest_high);
+	result = entry && *entry->name && !(entry->flags & DROPPED);
+	if (result) {
+		bring(records, entry);
+		memcpy(out_name, entry->name, sizeof(entry->name));
+		*out_trusted_ns = entry->trusted_ns;
+	}
+	leave(records);
+	return result;
 }
 
 void ki_records_trust(struct ki_records *records,

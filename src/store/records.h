@@ -100,6 +100,16 @@ enum kiln_status ki_records_find(struct ki_records *records,
 				 struct ki_record_found *out_found,
 				 struct kiln_blob **out_metadata);
 
+/*
+ * Have the record of a key brought, and meanwhile say the name of its file, if
+ * that is short, and until when it is trusted: 1, else 0.  Nobody may believe it
+ * before the find.
+ */
+#define KI_RECORDS_GLANCE_MAX 40
+int ki_records_glance(struct ki_records *records, const struct kiln_key *key,
+		      char out_name[KI_RECORDS_GLANCE_MAX],
+		      uint64_t *out_trusted_ns);
+
 /* Have the finds of this record say, in this process, that the caller need not
    look again which file it is before then, by whatever clock. */
 void ki_records_trust(struct ki_records *records,

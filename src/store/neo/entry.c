@@ -68,11 +68,10 @@ static void note_use_of(const struct ki_neo *neo, int fd,
 }
 
 /* Expiry wants the times of every hit. */
-static int is_trusted(const struct ki_neo *neo,
-		      const struct ki_record_found *found)
+static int is_trusted(const struct ki_neo *neo, uint64_t trusted_ns)
 {
-	return found->trusted_ns && !neo->age_max_s &&
-	       neo->sys->coarse_ns(neo->sys) < found->trusted_ns;
+	return trusted_ns && !neo->age_max_s &&
+	       neo->sys->coarse_ns(neo->sys) < trusted_ns;
 }
 
 static enum kiln_status read_value(const struct ki_neo *neo, int fd,
@@ -99,26 +98,57 @@ static enum kiln_status read_value(const struct ki_neo *neo, int fd,
 				      : KILN_E_FORMAT;
 }
 
+static int has_place(const struct ki_neo *neo)
+{
+	return neo->place_fd >= 0 &&
+	       !__atomic_load_n(&neo->place_is_other, __ATOMIC_RELAXED);
+}
+
+#define QUICK_FLAGS (KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME)
+
+void ki_neo_open_ahead(const struct ki_neo *neo, const struct kiln_key *key,
+		       struct ki_neo_ahead *ahead)
+{
+	uint64_t trusted_ns;
+
+	ahead->fd = -1;
+	if (!ki_neo_is_readonly(neo) && has_place(neo) &&
+	    ki_records_glance(neo->records, key, ahead->name, &trusted_ns) &&
+	    is_trusted(neo, trusted_ns))
+		ahead->fd = neo->sys->open_in(neo->sys, neo->place_fd,
+					      ahead->name, QUICK_FLAGS, 0);
+}
+
+void ki_neo_close_ahead(const struct ki_neo *neo, struct ki_neo_ahead *ahead)
+{
+	if (ahead->fd >= 0)
+		(void)neo->sys->close(neo->sys, ahead->fd);
+	ahead->fd = -1;
+}
+
 /*
  * With no look at the file itself, and where the directory's descriptor is kept
  * without a walk along its path.  Any doubt is left to the long way.
  */
 static int load_quickly(const struct ki_neo *neo,
 			const struct ki_record_found *found,
+			struct ki_neo_ahead *ahead,
 			struct kiln_blob **out_value)
 {
-	const unsigned flags =
-		KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME;
 	const struct ki_sys *sys = neo->sys;
 	enum kiln_status status;
 	char path[KI_PATH_MAX];
 	int fd = -ENOENT;
 
-	if (neo->place_fd >= 0 &&
-	    !__atomic_load_n(&neo->place_is_other, __ATOMIC_RELAXED))
-		fd = sys->open_in(sys, neo->place_fd, found->name, flags, 0);
-	else if (!ki_neo_path(neo, found->name, path))
-		fd = sys->open(sys, path, flags, 0);
+	if (ahead && ahead->fd >= 0 && !strcmp(ahead->name, found->name)) {
+		fd = ahead->fd;
+		ahead->fd = -1;
+	} else if (has_place(neo)) {
+		fd = sys->open_in(sys, neo->place_fd, found->name, QUICK_FLAGS,
+				  0);
+	} else if (!ki_neo_path(neo, found->name, path)) {
+		fd = sys->open(sys, path, QUICK_FLAGS, 0);
+	}
 	if (fd < 0)
 		return 0;
 	status = read_value(neo, fd, found, out_value);
@@ -140,18 +170,19 @@ static void doubt_place(struct ki_neo *neo)
 
 enum kiln_status ki_neo_load(struct ki_neo *neo,
 			     const struct ki_record_found *found, int note_use,
+			     struct ki_neo_ahead *ahead,
 			     enum ki_neo_state *out_state,
 			     struct kiln_blob **out_value,
 			     struct ki_file_info *out_info)
 {
 	const struct ki_sys *sys = neo->sys;
-	const int is_quick = note_use && is_trusted(neo, found);
+	const int is_quick = note_use && is_trusted(neo, found->trusted_ns);
 	enum kiln_status status;
 	char path[KI_PATH_MAX];
 	int fd;
 
 	*out_state = KI_NEO_THERE;
-	if (is_quick && load_quickly(neo, found, out_value))
+	if (is_quick && load_quickly(neo, found, ahead, out_value))
 		return KILN_OK;
 	*out_state = KI_NEO_GONE;
 	if (!ki_neo_is_inside(found->name) ||

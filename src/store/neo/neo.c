@@ -117,6 +117,7 @@ static enum kiln_status load_by(struct ki_neo *neo, const struct kiln_key *key,
 				struct kiln_blob **out_metadata)
 {
 	struct kiln_blob *value, *metadata = NULL;
+	struct ki_neo_ahead ahead = { .fd = -1 };
 	struct ki_record_found found;
 	struct ki_file_info info;
 	enum kiln_status status;
@@ -124,12 +125,14 @@ static enum kiln_status load_by(struct ki_neo *neo, const struct kiln_key *key,
 	*out_state = KI_NEO_GONE;
 	if (ki_neo_is_other_version(neo))
 		return KILN_MISS;
+	if (!older)
+		ki_neo_open_ahead(neo, key, &ahead);
 	status = ki_records_find(neo->records, key, older, &found,
 				 out_metadata ? &metadata : NULL);
-	if (status)
-		return status;
-	status = ki_neo_load(neo, &found, !ki_neo_is_readonly(neo), out_state,
-			     &value, &info);
+	if (!status)
+		status = ki_neo_load(neo, &found, !ki_neo_is_readonly(neo),
+				     &ahead, out_state, &value, &info);
+	ki_neo_close_ahead(neo, &ahead);
 	if (!status && is_expired(neo, &info)) {
 		kiln_blob_unref(value);
 		status = KILN_MISS;

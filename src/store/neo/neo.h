@@ -283,14 +283,25 @@ enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
 int ki_neo_state(const struct ki_neo *neo, const struct ki_record_found *found,
 		 enum ki_neo_state *out_state, struct ki_file_info *out_info);
 
+/* A file that is opened before its record has come from memory.  fd -1: none. */
+struct ki_neo_ahead {
+	int fd;
+	char name[KI_RECORDS_GLANCE_MAX];
+};
+void ki_neo_open_ahead(const struct ki_neo *neo, const struct kiln_key *key,
+		       struct ki_neo_ahead *ahead);
+void ki_neo_close_ahead(const struct ki_neo *neo, struct ki_neo_ahead *ahead);
+
 /*
  * Read the file of a record, checked.  *out_state says how it is; the status is
  * KILN_OK if it is there and whole, KILN_MISS, KILN_E_FORMAT if it is damaged, or
  * why it cannot be read.  `note_use` sets its time of last use if that is old, and
- * leaves *out_info alone as long as it cannot be and nothing expires.
+ * leaves *out_info alone as long as it cannot be and nothing expires.  `ahead` may
+ * be NULL.
  */
 enum kiln_status ki_neo_load(struct ki_neo *neo,
 			     const struct ki_record_found *found, int note_use,
+			     struct ki_neo_ahead *ahead,
 			     enum ki_neo_state *out_state,
 			     struct kiln_blob **out_value,
 			     struct ki_file_info *out_info);

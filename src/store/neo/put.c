@@ -482,7 +482,7 @@ void ki_neo_drop_unusable(struct ki_neo *neo, const struct kiln_key *key)
 	if (status == KILN_MISS && state == KI_NEO_TAKEN)
 		drop_key(neo, key);
 	if (status == KILN_OK &&
-	    ki_neo_load(neo, &found, 0, &state, &value, &info) ==
+	    ki_neo_load(neo, &found, 0, NULL, &state, &value, &info) ==
 		    KILN_E_FORMAT &&
 	    !remove_locked(neo, &account, key))
 		ki_neo_say(neo, KILN_LOG_ERROR, found.name, "damaged, removed");

@@ -62,8 +62,8 @@ static enum kiln_status verify_entry(struct verification *verification,
 	struct kiln_key *key;
 	struct ki_file_info info;
 	enum ki_neo_state state;
-	enum kiln_status status =
-		ki_neo_load(verification->neo, found, 0, &state, &value, &info);
+	enum kiln_status status = ki_neo_load(verification->neo, found, 0, NULL,
+					      &state, &value, &info);
 
 	kiln_blob_unref(value);
 	if (status == KILN_E_NO_MEMORY)
