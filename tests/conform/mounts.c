@@ -3,7 +3,7 @@
 /*
  * S32.  mounts KIND: a store on file systems that are mounted for the purpose, in
  * a name space of this process: without programs, above a lower layer, read
- * only, too small.
+ * only, too small, without an inode to spare.
  */
 
 #include <errno.h>
@@ -219,6 +219,107 @@ static void a_full_medium_costs_no_hit_its_bytes(void **state)
 	free(directory);
 }
 
+static void build(const struct kiln_key *key, void *arg,
+		  struct kiln_build_result *result)
+{
+	char value[1000];
+
+	fill_value(*(unsigned *)arg, value, sizeof(value));
+	if (kiln_blob_copy(value, sizeof(value), &result->blob))
+		abort();
+}
+
+static void builds(struct kiln *kiln, unsigned n)
+{
+	struct kiln_key *key = numbered_key(n);
+	struct kiln_build_result result;
+
+	kiln_build_result_init(&result);
+	assert_int_equal(kiln_get_or_build(kiln, key, build, &n, &result),
+			 KILN_OK);
+	assert_true(is_value_of(n, kiln_blob_data(result.blob),
+				kiln_blob_size(result.blob)));
+	kiln_build_result_fini(&result);
+	kiln_key_free(key);
+}
+
+/* With so many inodes, of which the medium takes one, then with enough. */
+static void build_without_inodes(const char *directory, const char *few)
+{
+	char *url = kind_url(kind, directory);
+	struct kiln_options options;
+	struct kiln *kiln;
+
+	kiln_options_init(&options);
+	options.store_url = url;
+	mount_memory(where, 0, few);
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	for (unsigned n = 0; n < 2 * N_ENTRIES; n++)
+		builds(kiln, n);
+	kiln_close(kiln);
+	assert_int_equal(mount(NULL, where, NULL, MS_REMOUNT, "nr_inodes=1000"),
+			 0);
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	assert_int_equal(kiln_store_status(kiln), KILN_OK);
+	for (unsigned n = 0; n < 2 * N_ENTRIES; n++)
+		builds(kiln, n);
+	kiln_close(kiln);
+	(void)umount2(where, MNT_DETACH);
+	free(url);
+}
+
+/* S29: from none for the store itself to some for entries. */
+static void a_build_needs_no_inode(void **state)
+{
+	static const char *const few[] = {
+		"mode=0700,nr_inodes=1", "mode=0700,nr_inodes=2",
+		"mode=0700,nr_inodes=3", "mode=0700,nr_inodes=4",
+		"mode=0700,nr_inodes=5", "mode=0700,nr_inodes=6",
+		"mode=0700,nr_inodes=8", "mode=0700,nr_inodes=16"
+	};
+	char *directory = harness_path(where, "store");
+
+	for (size_t i = 0; i < sizeof(few) / sizeof(few[0]); i++)
+		build_without_inodes(directory, few[i]);
+	free(directory);
+}
+
+/* S29: space there is, but no file can be made. */
+static void without_inodes_what_is_there_stays_and_later_puts_work(void **state)
+{
+	char *directory = harness_path(where, "store");
+	struct kiln_tier *tier;
+	unsigned n_full = 0, n;
+	int stored[100];
+
+	mount_memory(where, 0, "mode=0700,nr_inodes=14");
+	tier = open_in(directory, 0);
+	for (n = 0; n < 100; n++) {
+		stored[n] = put_numbered(tier, n, 30000, 0);
+		assert_true(stored[n] == KILN_OK || stored[n] == KILN_E_FULL ||
+			    stored[n] == KILN_E_IO ||
+			    stored[n] == KILN_E_TIMEOUT);
+		n_full += stored[n] != KILN_OK;
+		for (unsigned k = 0; k <= n; k++) {
+			int found = get_numbered(tier, k);
+
+			assert_true(found == KILN_MISS ||
+				    (found == KILN_OK && !stored[k]));
+		}
+	}
+	assert_true(n_full > 0);
+	is_sound(tier);
+	assert_int_equal(mount(NULL, where, NULL, MS_REMOUNT, "nr_inodes=1000"),
+			 0);
+	for (n = 0; n < N_ENTRIES; n++)
+		assert_int_equal(put_numbered(tier, n, 20000, KILN_PUT_REPLACE),
+				 KILN_OK);
+	has(tier, 0, N_ENTRIES);
+	is_sound(tier);
+	tier->ops->close(tier);
+	free(directory);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, unmount)
 
 int main(int argc, char **argv)
@@ -228,6 +329,8 @@ int main(int argc, char **argv)
 		TEST(a_store_of_a_lower_layer_goes_on_above_it),
 		TEST(what_cannot_be_written_gives_hits),
 		TEST(a_full_medium_costs_no_hit_its_bytes),
+		TEST(a_build_needs_no_inode),
+		TEST(without_inodes_what_is_there_stays_and_later_puts_work),
 	};
 
 	kind = argc > 1 ? kind_find(argv[1]) : NULL;
