@@ -470,7 +470,8 @@ KILN_API void kiln_trim(struct kiln *kiln, uint64_t memory_bytes);
  * that, the newest stays, and of the rest what was used; a value larger than
  * the bound goes, and a later one is TOO_LARGE.
  * Errors: READONLY, UNSUPPORTED (also without a store), FULL (less than the
- * store needs for itself), TIMEOUT, IO, FORKED, or why the store is not used.
+ * store needs for itself, or than it has and may not evict: nothing changes),
+ * TIMEOUT, IO, FORKED, or why the store is not used.
  */
 KILN_API enum kiln_status kiln_set_limit(struct kiln *kiln,
 					 uint64_t store_bytes_max);

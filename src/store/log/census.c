@@ -229,6 +229,7 @@ enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
 
 	*out_census = (struct log_census){
 		.bytes = KI_COUNTERS_BYTES + KI_LOCKS_BYTES,
+		.move_bytes_left = UINT64_MAX,
 	};
 	err = sys->opendir(sys, log->directory, &dir);
 	if (err)

@@ -15,7 +15,8 @@
  *	index.c      the mapped index: words, marks, header
  *	segment.c    open segments, and when to let go of them
  *	census.c     what lies in the directory, as the bound counts it
- *	structure.c  under byte 0: roll, eviction, large files, limits
+ *	structure.c  under byte 0: roll, eviction, large files
+ *	limit.c      under byte 0: another bound
  *	make.c       under byte 0: making, growing, wiping the index
  *	rebuild.c    what the records say, for an index made anew
  *	lock.c       byte-range locks; build locks; who is building
@@ -634,6 +635,7 @@ struct log_census {
 	uint64_t quarantine_bytes;
 	uint64_t n_cleaned;	  /* files left unfinished, now gone */
 	uint64_t copy_bytes_left; /* of this operation */
+	uint64_t move_bytes_left; /* the same, of large files */
 	uint64_t n_evicted;
 };
 
@@ -690,7 +692,18 @@ int ki_log_drop_spare(struct ki_log *log, struct log_census *census);
 void ki_log_drop_empty(struct ki_log *log, struct log_index *index,
 		       struct log_census *census);
 
-enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
+/* Whether so many bytes more would pass a bound, or a number its span. */
+int ki_log_is_over(const struct log_index *index,
+		   const struct log_census *census, uint64_t bytes,
+		   uint64_t bytes_max);
+/* Bring one entry of a segment, open as `fd`, to the tail.  0: it was not
+   possible; copy_bytes_left is 0 then if there is no room. */
+int ki_log_copy_entry(struct ki_log *log, struct log_index *index,
+		      struct log_census *census, int fd, uint32_t number,
+		      uint64_t slot, uint64_t word);
+/* Also where files of a former store came back that are far ahead. */
+void ki_log_repair_numbers(struct log_index *index,
+			   const struct log_census *census);
 
 /* Under byte 0: a number never used, as far as can be known. */
 uint32_t ki_log_next_number(const struct log_header *header,
@@ -700,6 +713,10 @@ uint32_t ki_log_next_number(const struct log_header *header,
 int ki_log_is_current_locked(struct ki_log *log, const struct log_index *index);
 
 void ki_log_count_evicted(struct ki_log *log, uint64_t n);
+
+/* ---- limit.c --------------------------------------------------------- */
+
+enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
 
 /* ---- make.c ---------------------------------------------------------- */
 

@@ -284,6 +284,87 @@ static void a_lower_limit_holds_at_once_and_for_everyone(void **state)
 	store_free(&store);
 }
 
+/* S47: what is left of entries of 4000 bytes. */
+static void a_lower_limit_keeps_the_newest_and_what_was_used(void **state)
+{
+	static const struct {
+		uint64_t before, after;
+		unsigned n;	   /* the oldest 10 are used */
+		size_t large;	   /* put last; 0: none */
+		unsigned n_newest; /* that are left at least */
+	} rows[] = {
+		/* All of it is less than a segment of before. */
+		{ 256 << 20, 6 << 20, 1000, 0, 650 },
+		{ 256 << 20, 6 << 20, 3000, 0, 650 },
+		{ 256 << 20, 6 << 20, 1000, 7 << 20, 650 },
+		/* Full. */
+		{ 12 << 20, 3 << 20, 3000, 0, 450 },
+		{ 0, 6 << 20, 1000, 0, 650 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct store store = { .directory = harness_directory() };
+		struct ki_sys sys = watching(store.directory);
+		unsigned n = rows[i].n, found = 0, used;
+
+		store.options = (struct ki_store_options){
+			.sys = &sys,
+			.directory = store.directory,
+			.bytes_max = rows[i].before,
+		};
+		store_open(&store);
+		while (found < n)
+			assert_int_equal(store_put(&store, found++, 4000, 0),
+					 KILN_OK);
+		for (used = 0; store_get(&store, used, 4000); used++)
+			;
+		for (n = used; n < used + 10; n++)
+			assert_int_equal(store_get(&store, n, 4000), KILN_OK);
+		n = rows[i].n;
+		if (rows[i].large)
+			assert_int_equal(store_put(&store, n, rows[i].large, 0),
+					 KILN_OK);
+		assert_int_equal(
+			store.tier->ops->set_limit(store.tier, rows[i].after),
+			KILN_OK);
+		assert_true(directory_bytes(store.directory) <= rows[i].after);
+		assert_true(!rows[i].before || most_seen <= rows[i].before);
+		for (found = 0; !store_get(&store, n - 1 - found, 4000);)
+			found++;
+		assert_true(found >= rows[i].n_newest);
+		for (found = 0; found < 10; found++)
+			assert_int_equal(store_get(&store, used + found, 4000),
+					 KILN_OK);
+		assert_int_equal(store_put(&store, n + 1, 4000, 0), KILN_OK);
+		store_free(&store);
+	}
+}
+
+/* S47 */
+static void a_lower_limit_is_refused_by_who_may_not_evict(void **state)
+{
+	struct store store = store_new(16 << 20, KILN_OPEN_REFUSE_FULL);
+	struct kiln_store_info before, after;
+	unsigned i;
+
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(store_put(&store, i, 4000, 0), KILN_OK);
+	assert_int_equal(store.tier->ops->info(store.tier, &before), KILN_OK);
+	assert_int_equal(store.tier->ops->set_limit(store.tier, 3 << 20),
+			 KILN_E_FULL);
+	assert_int_equal(store.tier->ops->info(store.tier, &after), KILN_OK);
+	assert_int_equal(after.bytes_max, before.bytes_max);
+	assert_int_equal(after.bytes, before.bytes);
+	/* What holds it already, or will without the spare, is not. */
+	assert_int_equal(store.tier->ops->set_limit(store.tier, 8 << 20),
+			 KILN_OK);
+	assert_int_equal(store.tier->ops->info(store.tier, &after), KILN_OK);
+	assert_int_equal(after.bytes_max, 8 << 20);
+	assert_int_equal(after.n_entries, before.n_entries);
+	store_free(&store);
+}
+
 static void the_index_grows_and_loses_nothing(void **state)
 {
 	struct store store = store_new(1 << 20, 0);
@@ -351,6 +432,9 @@ int main(void)
 		cmocka_unit_test(a_value_that_can_never_fit_is_too_large),
 		cmocka_unit_test(a_bound_that_can_hold_nothing_is_an_error),
 		cmocka_unit_test(a_lower_limit_holds_at_once_and_for_everyone),
+		cmocka_unit_test(
+			a_lower_limit_keeps_the_newest_and_what_was_used),
+		cmocka_unit_test(a_lower_limit_is_refused_by_who_may_not_evict),
 		cmocka_unit_test(the_index_grows_and_loses_nothing),
 		cmocka_unit_test(a_view_outlives_its_segment),
 	};

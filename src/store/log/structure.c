@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What happens under byte 0: rolling, evicting, large files, limits.
+ * What happens under byte 0: rolling, evicting, large files.
  *
  *	oldest                                              tail
  *	[ 41 ][ 42 ][ 43: one large ][ 44 ] ...             [ 97 ]   [ spare ]
@@ -284,7 +284,7 @@ static int place_copy(struct ki_log *log, struct log_index *index,
 }
 
 /* Bring one used entry to the tail.  0 if it was not possible. */
-static int copy_entry(struct ki_log *log, struct log_index *index,
+int ki_log_copy_entry(struct ki_log *log, struct log_index *index,
 		      struct log_census *census, int fd, uint32_t number,
 		      uint64_t slot, uint64_t word)
 {
@@ -327,7 +327,8 @@ static int move_large(struct ki_log *log, struct log_index *index,
 	char from[KI_PATH_MAX], to[KI_PATH_MAX];
 	uint32_t number;
 
-	if (ki_log_segment_path(log, file->number, from) ||
+	if (file->bytes > census->move_bytes_left ||
+	    ki_log_segment_path(log, file->number, from) ||
 	    take_number(log, index, census, &number, to) ||
 	    sys->link(sys, from, to))
 		return 0;
@@ -339,6 +340,7 @@ static int move_large(struct ki_log *log, struct log_index *index,
 		(void)sys->unlink(sys, to);
 		return 0;
 	}
+	census->move_bytes_left -= file->bytes;
 	index->marks[slot] = 0;
 	return 1;
 }
@@ -408,8 +410,8 @@ static int empty_segment(struct ki_log *log, struct log_index *index,
 				continue;
 			}
 			if (!own && census->copy_bytes_left &&
-			    copy_entry(log, index, census, fd, file->number,
-				       slot, word))
+			    ki_log_copy_entry(log, index, census, fd,
+					      file->number, slot, word))
 				continue;
 		}
 		if (ki_log_word_swap(index, slot, word, 0))
@@ -460,7 +462,7 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 	return KILN_OK;
 }
 
-static int is_over(const struct log_index *index,
+int ki_log_is_over(const struct log_index *index,
 		   const struct log_census *census, uint64_t bytes,
 		   uint64_t bytes_max)
 {
@@ -500,7 +502,7 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 		    limits.bytes_max)
 		return KILN_E_TOO_LARGE;
 
-	while (is_over(index, census, bytes, limits.bytes_max)) {
+	while (ki_log_is_over(index, census, bytes, limits.bytes_max)) {
 		if (census->has_source &&
 		    snprintf(path, sizeof(path), "%s/%s.src.%08x.val",
 			     log->directory, log->name,
@@ -700,8 +702,7 @@ static void make_spare(struct ki_log *log, struct log_index *index,
 		(void)make_file(log, log->spare_path, size, zeroed, NULL);
 }
 
-/* Also where files of a former store came back that are far ahead. */
-static void repair_numbers(struct log_index *index,
+void ki_log_repair_numbers(struct log_index *index,
 			   const struct log_census *census)
 {
 	struct log_header *header = index->header;
@@ -767,7 +768,7 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
-	repair_numbers(index, &census);
+	ki_log_repair_numbers(index, &census);
 	tail = index->header->tail;
 	is_same = log_tail_is_sound(seen_tail) &&
 		  log_tail_segment(tail) == log_tail_segment(seen_tail);
@@ -848,7 +849,7 @@ static enum kiln_status large_locked(struct ki_log *log,
 	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
-	repair_numbers(index, &census);
+	ki_log_repair_numbers(index, &census);
 	ki_log_limits_get(log, index, &limits);
 	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
 	ki_log_drop_orphans_if_due(log, index, &census);
@@ -884,74 +885,4 @@ enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 	ki_log_structure_end(log, &lock);
 	ki_log_count_evicted(log, n_evicted);
 	return status;
-}
-
-/* ---- Limits ---------------------------------------------------------- */
-
-static enum kiln_status limit_locked(struct ki_log *log,
-				     struct log_index *index,
-				     uint64_t bytes_max,
-				     uint64_t *out_n_evicted)
-{
-	struct log_limit_values limits;
-	struct log_census census;
-	enum kiln_status status;
-
-	if (!ki_log_is_current_locked(log, index))
-		return LOG_AGAIN;
-	status = ki_log_index_bring(index, NULL);
-	if (status)
-		return status;
-	ki_log_limits_get(log, index, &limits);
-	limits.bytes_max = bytes_max;
-	limits.segment_bytes = ki_log_segment_bytes_for(bytes_max);
-	if (bytes_max &&
-	    index->size + 2 * limits.segment_bytes + ki_log_other_bytes() >
-		    bytes_max)
-		return KILN_E_FULL;
-	status = ki_log_census_take(log, 1, &census);
-	if (status)
-		return status;
-	ki_log_limits_set(index->header, &limits);
-	repair_numbers(index, &census);
-	if (is_over(index, &census, 0, bytes_max)) {
-		/* The tail may be one of the large segments of before. */
-		census.copy_bytes_left = limits.segment_bytes / 2;
-		(void)ki_log_drop_spare(log, &census);
-		status = ki_log_new_tail(log, index, &census);
-	}
-	*out_n_evicted = census.n_evicted;
-	ki_log_census_fini(&census);
-	return status;
-}
-
-enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
-{
-	struct ki_log *log = (struct ki_log *)tier;
-	_Atomic uint64_t *stripe;
-	struct log_index *index;
-	struct ki_lock lock;
-	enum kiln_status status = LOG_AGAIN;
-	uint64_t n_evicted = 0;
-	int tries;
-
-	if (log->readonly)
-		return KILN_E_READONLY;
-	stripe = ki_log_enter(log);
-	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
-		status = ki_log_current(log, LOG_WRITE, &index);
-		if (!status && !index->writable)
-			status = KILN_E_READONLY;
-		if (status)
-			break;
-		status = ki_log_structure_begin(log, &lock,
-						LOG_CHANGE_TIMEOUT_MS);
-		if (status)
-			break;
-		status = limit_locked(log, index, bytes_max, &n_evicted);
-		ki_log_structure_end(log, &lock);
-	}
-	ki_log_leave(log, stripe);
-	ki_log_count_evicted(log, n_evicted);
-	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
