@@ -18,6 +18,7 @@
  */
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "key/key.h"
 #include "store/store.h"
@@ -177,4 +178,38 @@ int ki_lock_build(struct ki_lock_file *file, const struct kiln_key *key,
 	if (!err && offset == BUILD(key))
 		note_holder(file, lock->fd, key);
 	return err;
+}
+
+/* ---- Of a tier -------------------------------------------------------------- */
+
+struct kiln_tier_lock {
+	struct ki_lock lock;
+};
+
+enum kiln_status ki_tier_lock_build(struct ki_lock_file *file,
+				    const struct kiln_key *key,
+				    uint32_t timeout_ms,
+				    struct kiln_tier_lock **out_lock)
+{
+	struct kiln_tier_lock *lock;
+	int err;
+
+	if (file->flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER))
+		return KILN_E_UNSUPPORTED;
+	lock = malloc(sizeof(*lock));
+	if (!lock)
+		return KILN_E_NO_MEMORY;
+	err = ki_lock_build(file, key, timeout_ms, &lock->lock);
+	if (!err) {
+		*out_lock = lock;
+		return KILN_OK;
+	}
+	free(lock);
+	return err == -ETIMEDOUT ? KILN_E_TIMEOUT : KILN_E_UNSUPPORTED;
+}
+
+void ki_tier_unlock(const struct ki_sys *sys, struct kiln_tier_lock *lock)
+{
+	ki_unlock(sys, &lock->lock);
+	free(lock);
 }

@@ -40,7 +40,7 @@ enum kiln_status ki_store_file_open(const struct ki_store_options *options,
 enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 				   struct kiln_tier **out_tier);
 
-/* ---- Shared parts (publish.c, directory.c, counters.c, locks.c) ---------- */
+/* ---- Shared parts ------------------------------------------------------------ */
 
 /*
  * Write `pieces` as DIRECTORY/NAME: a temporary, then link (replace == 0:
@@ -110,7 +110,7 @@ struct ki_lock_file {
 	const struct ki_sys *sys;
 	const char *path;
 	const char *directory; /* to be made if it is gone; may be NULL */
-	uint32_t flags;	       /* KILN_OPEN_SHARED */
+	uint32_t flags;	       /* KILN_OPEN_* */
 	/* Atomic. */
 	struct ki_process self;
 };
@@ -128,5 +128,30 @@ int ki_lock_byte(const struct ki_lock_file *file, uint64_t offset,
 int ki_lock_build(struct ki_lock_file *file, const struct kiln_key *key,
 		  uint32_t timeout_ms, struct ki_lock *lock);
 void ki_unlock(const struct ki_sys *sys, struct ki_lock *lock);
+
+/* The same for a tier's calls: TIMEOUT, NO_MEMORY; UNSUPPORTED where there are no
+   locks, or nothing may be written. */
+enum kiln_status ki_tier_lock_build(struct ki_lock_file *file,
+				    const struct kiln_key *key,
+				    uint32_t timeout_ms,
+				    struct kiln_tier_lock **out_lock);
+void ki_tier_unlock(const struct ki_sys *sys, struct kiln_tier_lock *lock);
+
+/* A store that is verified, entry by entry (verifying.c). */
+struct ki_verifying {
+	kiln_progress_fn *progress; /* may be NULL */
+	void *arg;
+	uint64_t total; /* bytes, about */
+	uint64_t done;
+	struct kiln_verify_report report;
+};
+
+void ki_verifying_step(struct ki_verifying *verifying, uint64_t bytes);
+/* Counted, and named if there is room. */
+void ki_verifying_damaged(struct ki_verifying *verifying,
+			  const uint8_t digest[KILN_DIGEST_BYTES],
+			  const char *file);
+void ki_verifying_end(struct ki_verifying *verifying,
+		      struct kiln_verify_report *out_report);
 
 #endif /* KI_STORE_STORE_H */

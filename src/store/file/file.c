@@ -28,10 +28,6 @@
 #define PUTS_PER_TIDY 64
 #define TRIES_MAX     3
 
-struct kiln_tier_lock {
-	struct ki_lock lock;
-};
-
 static struct ki_file_store *store_of(struct kiln_tier *tier)
 {
 	return (struct ki_file_store *)tier;
@@ -393,28 +389,13 @@ static enum kiln_status file_lock(struct kiln_tier *tier,
 				  uint32_t timeout_ms,
 				  struct kiln_tier_lock **out_lock)
 {
-	struct ki_file_store *store = store_of(tier);
-	struct kiln_tier_lock *lock;
-	int err;
-
-	if (ki_file_is_readonly(store))
-		return KILN_E_UNSUPPORTED;
-	lock = malloc(sizeof(*lock));
-	if (!lock)
-		return KILN_E_NO_MEMORY;
-	err = ki_lock_build(&store->locks, key, timeout_ms, &lock->lock);
-	if (!err) {
-		*out_lock = lock;
-		return KILN_OK;
-	}
-	free(lock);
-	return err == -ETIMEDOUT ? KILN_E_TIMEOUT : KILN_E_UNSUPPORTED;
+	return ki_tier_lock_build(&store_of(tier)->locks, key, timeout_ms,
+				  out_lock);
 }
 
 static void file_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 {
-	ki_unlock(store_of(tier)->sys, &lock->lock);
-	free(lock);
+	ki_tier_unlock(store_of(tier)->sys, lock);
 }
 
 static enum kiln_status file_count(struct kiln_tier *tier,

@@ -357,13 +357,9 @@ enum kiln_status ki_file_list(struct kiln_tier *tier,
 /* ---- Verify ------------------------------------------------------------------ */
 
 struct verification {
+	struct ki_verifying base;
 	struct ki_file_store *store;
 	int repair;
-	kiln_progress_fn *progress;
-	void *arg;
-	uint64_t total;
-	uint64_t done;
-	struct kiln_verify_report report;
 };
 
 static int count_entry(void *arg, enum ki_file_kind kind,
@@ -373,25 +369,19 @@ static int count_entry(void *arg, enum ki_file_kind kind,
 {
 	struct verification *verification = arg;
 
-	verification->total += kind == KI_FILE_ENTRY ? info->size : 0;
+	verification->base.total += kind == KI_FILE_ENTRY ? info->size : 0;
 	return 0;
 }
 
-static void name_damaged(const struct ki_file_store *store,
-			 const uint8_t digest[KILN_DIGEST_BYTES],
-			 struct kiln_verify_report *report)
+static void note_damaged(struct verification *verification,
+			 const uint8_t digest[KILN_DIGEST_BYTES])
 {
+	const struct ki_file_store *store = verification->store;
 	char path[KI_PATH_MAX];
-	struct kiln_damaged *named;
 
-	if (report->n_named == KILN_DAMAGED_MAX ||
-	    ki_file_entry_path(store, digest, path))
-		return;
-	named = &report->named[report->n_named++];
-	named->has_digest = 1;
-	memcpy(named->digest, digest, sizeof(named->digest));
-	snprintf(named->file, sizeof(named->file), "%s",
-		 path + strlen(store->directory) + 1);
+	if (!ki_file_entry_path(store, digest, path))
+		ki_verifying_damaged(&verification->base, digest,
+				     path + strlen(store->directory) + 1);
 }
 
 static int verify_entry(void *arg, enum ki_file_kind kind,
@@ -400,7 +390,7 @@ static int verify_entry(void *arg, enum ki_file_kind kind,
 			const struct ki_file_info *info)
 {
 	struct verification *verification = arg;
-	struct kiln_verify_report *report = &verification->report;
+	struct kiln_verify_report *report = &verification->base.report;
 	struct ki_file_loaded loaded;
 	enum kiln_status status;
 
@@ -414,19 +404,13 @@ static int verify_entry(void *arg, enum ki_file_kind kind,
 		report->bytes += loaded.info.size;
 		kiln_blob_unref(loaded.bytes);
 	} else if (status == KILN_E_FORMAT || status == KILN_E_IO) {
-		report->n_damaged++;
-		name_damaged(verification->store, digest, report);
+		note_damaged(verification, digest);
 		if (status == KILN_E_FORMAT && verification->repair &&
 		    ki_file_set_aside(verification->store, digest, &loaded.info,
 				      KI_FILE_QUARANTINE))
 			report->n_repaired++;
 	}
-	verification->done += info->size;
-	if (verification->done > verification->total)
-		verification->total = verification->done;
-	if (verification->progress)
-		verification->progress(verification->arg, verification->done,
-				       verification->total);
+	ki_verifying_step(&verification->base, info->size);
 	return 0;
 }
 
@@ -461,8 +445,7 @@ enum kiln_status ki_file_verify(struct kiln_tier *tier, unsigned flags,
 	struct verification verification = {
 		.store = store,
 		.repair = !!(flags & KILN_VERIFY_REPAIR),
-		.progress = progress,
-		.arg = arg,
+		.base = { .progress = progress, .arg = arg },
 	};
 	enum kiln_status status = KILN_OK;
 
@@ -471,11 +454,9 @@ enum kiln_status ki_file_verify(struct kiln_tier *tier, unsigned flags,
 	if (flags != KILN_VERIFY_ACCOUNTING)
 		status = ki_status_from_errno(read_all(&verification));
 	if (!status && flags)
-		status = count_anew(store, &verification.report);
-	if (!status && progress)
-		progress(arg, verification.total, verification.total);
+		status = count_anew(store, &verification.base.report);
 	if (!status)
-		*out_report = verification.report;
+		ki_verifying_end(&verification.base, out_report);
 	return status;
 }
 

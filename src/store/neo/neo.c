@@ -28,10 +28,6 @@
 #define SECOND_NS ((int64_t)1000000000)
 #define TRIES_MAX 16
 
-struct kiln_tier_lock {
-	struct ki_lock lock;
-};
-
 static struct ki_neo *neo_of(struct kiln_tier *tier)
 {
 	return (struct ki_neo *)tier;
@@ -227,28 +223,13 @@ static enum kiln_status neo_lock(struct kiln_tier *tier,
 				 uint32_t timeout_ms,
 				 struct kiln_tier_lock **out_lock)
 {
-	struct ki_neo *neo = neo_of(tier);
-	struct kiln_tier_lock *lock;
-	int err;
-
-	if (ki_neo_is_readonly(neo))
-		return KILN_E_UNSUPPORTED;
-	lock = malloc(sizeof(*lock));
-	if (!lock)
-		return KILN_E_NO_MEMORY;
-	err = ki_lock_build(&neo->locks, key, timeout_ms, &lock->lock);
-	if (!err) {
-		*out_lock = lock;
-		return KILN_OK;
-	}
-	free(lock);
-	return err == -ETIMEDOUT ? KILN_E_TIMEOUT : KILN_E_UNSUPPORTED;
+	return ki_tier_lock_build(&neo_of(tier)->locks, key, timeout_ms,
+				  out_lock);
 }
 
 static void neo_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 {
-	ki_unlock(neo_of(tier)->sys, &lock->lock);
-	free(lock);
+	ki_tier_unlock(neo_of(tier)->sys, lock);
 }
 
 static enum kiln_status neo_count(struct kiln_tier *tier,

@@ -15,49 +15,28 @@
 /* ---- Verify --------------------------------------------------------------------------- */
 
 struct verification {
+	struct ki_verifying base;
 	struct ki_neo *neo;
 	int repair;
-	kiln_progress_fn *progress;
-	void *arg;
-	uint64_t total;
-	uint64_t done;
-	struct kiln_verify_report report;
 };
-
-static void step(struct verification *verification, uint64_t bytes)
-{
-	verification->done += bytes;
-	if (verification->done > verification->total)
-		verification->total = verification->done;
-	if (verification->progress)
-		verification->progress(verification->arg, verification->done,
-				       verification->total);
-}
 
 /* Name it; remove it if that is wanted and `is_sure`. */
 static void note_damaged(struct verification *verification, const char *name,
 			 const struct kiln_key *key, int is_sure)
 {
-	struct kiln_verify_report *report = &verification->report;
-	struct kiln_damaged *named;
-
-	report->n_damaged++;
-	if (report->n_named < KILN_DAMAGED_MAX) {
-		named = &report->named[report->n_named++];
-		named->has_digest = 1;
-		memcpy(named->digest, key->digest, sizeof(named->digest));
-		snprintf(named->file, sizeof(named->file), "%.95s", name);
-	}
+	ki_verifying_damaged(&verification->base, key->digest, name);
 	if (verification->repair && is_sure &&
-	    !ki_neo_remove(&verification->neo->tier, key))
-		report->n_repaired++;
+	    !ki_neo_remove(&verification->neo->tier, key)) {
+		verification->base.report.n_repaired++;
+		verification->base.report.n_dropped++;
+	}
 }
 
 static enum kiln_status verify_entry(struct verification *verification,
 				     const struct ki_record_found *found,
 				     const struct kiln_blob *record)
 {
-	struct kiln_verify_report *report = &verification->report;
+	struct kiln_verify_report *report = &verification->base.report;
 	struct kiln_blob *value = NULL;
 	struct kiln_key *key;
 	struct ki_file_info info;
@@ -79,7 +58,7 @@ static enum kiln_status verify_entry(struct verification *verification,
 			     status == KILN_E_FORMAT);
 		kiln_key_free(key);
 	}
-	step(verification, found->file_size);
+	ki_verifying_step(&verification->base, found->file_size);
 	return KILN_OK;
 }
 
@@ -110,7 +89,7 @@ static enum kiln_status verify_foreign(struct verification *verification,
 				       const char *name)
 {
 	struct ki_neo *neo = verification->neo;
-	struct kiln_verify_report *report = &verification->report;
+	struct kiln_verify_report *report = &verification->base.report;
 	struct kiln_neo_description is;
 	struct kiln_key *key;
 	struct ki_file_info info;
@@ -121,7 +100,7 @@ static enum kiln_status verify_foreign(struct verification *verification,
 	    !ki_neo_is_foreign(neo, name, &info))
 		return KILN_OK;
 	status = ki_neo_describe(neo->sys, path, &is);
-	step(verification, info.size);
+	ki_verifying_step(&verification->base, info.size);
 	if (status == KILN_MISS)
 		return KILN_OK;
 	if (!status && is.form != KILN_NEO_EMPTY && !is.is_cut) {
@@ -143,7 +122,7 @@ static enum kiln_status verify_all(struct verification *verification)
 	enum kiln_status status = ki_status_from_errno(err);
 
 	for (size_t i = 0; i < plan.n; i++)
-		verification->total += plan.files[i].size;
+		verification->base.total += plan.files[i].size;
 	if (!status)
 		status = verify_own(verification);
 	for (size_t i = 0; i < plan.n && !status; i++)
@@ -182,8 +161,7 @@ enum kiln_status ki_neo_verify(struct kiln_tier *tier, unsigned flags,
 	struct verification verification = {
 		.neo = neo,
 		.repair = !!(flags & KILN_VERIFY_REPAIR),
-		.progress = progress,
-		.arg = arg,
+		.base = { .progress = progress, .arg = arg },
 	};
 	enum kiln_status status = KILN_OK;
 	int err;
@@ -196,11 +174,9 @@ enum kiln_status ki_neo_verify(struct kiln_tier *tier, unsigned flags,
 	if (flags != KILN_VERIFY_ACCOUNTING)
 		status = verify_all(&verification);
 	if (!status && flags)
-		status = count_anew(neo, &verification.report);
-	if (!status && progress)
-		progress(arg, verification.total, verification.total);
+		status = count_anew(neo, &verification.base.report);
 	if (!status)
-		*out_report = verification.report;
+		ki_verifying_end(&verification.base, out_report);
 	return status;
 }
 
