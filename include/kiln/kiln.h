@@ -455,7 +455,8 @@ KILN_API enum kiln_status kiln_remove(struct kiln *kiln,
 				      const struct kiln_key *key);
 
 /* Empty all tiers, for every process that has the store open.  Errors:
-   READONLY, IO, TIMEOUT, FORKED. */
+   READONLY, IO (also: nothing is found any more, but files could not be
+   removed), TIMEOUT, FORKED. */
 KILN_API enum kiln_status kiln_wipe(struct kiln *kiln);
 
 /* Say that these keys will be asked for soon.  A hint: it cannot fail. */

@@ -95,19 +95,6 @@ static int is_under(const struct cleaning *cleaning,
 	       census->bytes + LOG_SLACK_BYTES <= cleaning->bytes_max;
 }
 
-static int tail_is_nearly_full(const struct log_index *index,
-			       const struct log_census *census)
-{
-	uint64_t tail = index->header->tail;
-	uint64_t end = (uint64_t)log_tail_units(tail) * LOG_UNIT;
-	size_t i;
-
-	for (i = census->n_files; log_tail_is_sound(tail) && i-- > 0;)
-		if (census->files[i].number == log_tail_segment(tail))
-			return end > census->files[i].size / 4 * 3;
-	return 1;
-}
-
 /* What is used of the oldest needs a place to go to: mostly the spare, which
    counts already.  0: there is one, from before. */
 static int begin_tail(struct cleaning *cleaning, struct log_census *census)
@@ -138,7 +125,8 @@ static enum kiln_status evict_one(struct cleaning *cleaning,
 		cleaning->report.n_quarantined += n;
 		return n ? KILN_OK : KILN_END;
 	}
-	if (tail_is_nearly_full(index, census) && begin_tail(cleaning, census))
+	if (ki_log_tail_is_nearly_full(index, census) &&
+	    begin_tail(cleaning, census))
 		return KILN_OK;
 	if (census->has_spare && !ki_log_drop_spare(log, census))
 		return KILN_OK;

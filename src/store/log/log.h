@@ -688,6 +688,10 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 				     int may_take_tail);
 enum kiln_status ki_log_new_tail(struct ki_log *log, struct log_index *index,
 				 struct log_census *census);
+int ki_log_tail_is_nearly_full(const struct log_index *index,
+			       const struct log_census *census);
+uint64_t ki_log_next_segment_bytes(const struct log_limit_values *limits,
+				   const struct log_census *census);
 int ki_log_drop_spare(struct ki_log *log, struct log_census *census);
 void ki_log_drop_empty(struct ki_log *log, struct log_index *index,
 		       struct log_census *census);
@@ -743,6 +747,8 @@ struct log_records {
 	size_t n;
 	size_t n_max;
 	struct ki_map by_name; /* while they are read */
+	int was_wiped;
+	uint64_t wiped; /* what is earlier does not count */
 };
 
 /* Under byte 0: read what there is; to be let go of in any case. */

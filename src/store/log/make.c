@@ -258,7 +258,7 @@ static void drop_damaged(struct ki_log *log)
 }
 
 static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
-				    uint32_t user_version);
+				    uint32_t user_version, int *out_left);
 
 static enum kiln_status repair_locked(struct ki_log *log,
 				      struct log_index *index)
@@ -269,12 +269,12 @@ static enum kiln_status repair_locked(struct ki_log *log,
 	enum kiln_status status;
 
 	if (header->retired == LOG_RETIRED_WIPED)
-		return wipe_locked(log, index, log->user_version);
+		return wipe_locked(log, index, log->user_version, NULL);
 	if (log->user_version && fixed &&
 	    fixed->user_version != log->user_version)
-		return log->is_open
-			       ? KILN_E_FORMAT
-			       : wipe_locked(log, index, log->user_version);
+		return log->is_open ? KILN_E_FORMAT
+				    : wipe_locked(log, index, log->user_version,
+						  NULL);
 	header->retired = 0;
 	if (log_number_is_sound(header->min_live))
 		return KILN_OK;
@@ -331,6 +331,7 @@ struct growth {
 	uint64_t *known; /* the word whose digest is known */
 	struct digest *digests;
 	uint64_t *copied; /* the word that stands in the new index */
+	uint64_t n_evicted;
 };
 
 static void growth_fini(struct growth *growth)
@@ -432,12 +433,34 @@ static void copy_header(struct log_header *to, const struct log_header *from)
 	to->generation++;
 }
 
+/* What is used of segments that go for it needs a place to go to. */
+static enum kiln_status make_room(struct growth *growth, uint64_t bytes)
+{
+	struct ki_log *log = growth->log;
+	struct log_index *index = growth->old;
+	struct log_limit_values limits;
+	struct log_census census;
+	enum kiln_status status = ki_log_census_take(log, 1, &census);
+
+	if (status)
+		return status;
+	ki_log_limits_get(log, index, &limits);
+	census.copy_bytes_left =
+		ki_log_next_segment_bytes(&limits, &census) / 2;
+	if (ki_log_is_over(index, &census, bytes, limits.bytes_max) &&
+	    ki_log_tail_is_nearly_full(index, &census))
+		(void)ki_log_new_tail(log, index, &census);
+	status = ki_log_make_room(log, index, &census, bytes, 0);
+	growth->n_evicted = census.n_evicted;
+	ki_log_census_fini(&census);
+	return status;
+}
+
 static enum kiln_status grow_locked(struct growth *growth)
 {
 	struct ki_log *log = growth->log;
 	struct log_index *index = growth->old;
 	uint64_t n_buckets = index->n_buckets * 2, tail;
-	struct log_census census = { 0 };
 	struct draft draft;
 	enum kiln_status status;
 
@@ -445,12 +468,7 @@ static enum kiln_status grow_locked(struct growth *growth)
 		return LOG_AGAIN;
 	if (!ki_log_fixed(index->header))
 		return KILN_E_FORMAT;
-	status = ki_log_census_take(log, 1, &census);
-	if (status)
-		return status;
-	status = ki_log_make_room(log, index, &census,
-				  ki_log_index_bytes(n_buckets), 0);
-	ki_log_census_fini(&census);
+	status = make_room(growth, ki_log_index_bytes(n_buckets));
 	if (!status)
 		status = draft_begin(log, n_buckets, &draft);
 	if (status)
@@ -496,30 +514,41 @@ enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index)
 		status = grow_locked(&growth);
 		ki_log_structure_end(log, &lock);
 	}
+	ki_log_count_evicted(log, growth.n_evicted);
 	growth_fini(&growth);
 	return status == LOG_AGAIN ? KILN_OK : status;
 }
 
 /* ---- Wiping ---------------------------------------------------------- */
 
+/* The first error counts. */
+static void note(int *first, int err)
+{
+	if (!*first && err != -ENOENT)
+		*first = err;
+}
+
 /* Every regular file of a directory, and the directory. */
-static void remove_inside(const struct ki_sys *sys, const char *path)
+static int remove_inside(const struct ki_sys *sys, const char *path)
 {
 	char inner[KI_PATH_MAX];
 	struct ki_dir *dir;
 	const char *name;
+	int n, err = sys->opendir(sys, path, &dir);
 
-	if (sys->opendir(sys, path, &dir))
-		return;
-	while (sys->readdir(sys, dir, &name) > 0)
+	if (err)
+		return err;
+	while ((n = sys->readdir(sys, dir, &name)) > 0)
 		if (!ki_path_join(inner, path, name))
-			(void)sys->unlink(sys, inner);
+			note(&err, sys->unlink(sys, inner));
+	note(&err, n);
 	sys->closedir(sys, dir);
 	(void)sys->rmdir(sys, path);
+	return err;
 }
 
 /* Sources, spare and damaged entries; segments are known by census. */
-static void remove_others(struct ki_log *log)
+static int remove_others(struct ki_log *log)
 {
 	const struct ki_sys *sys = log->sys;
 	size_t name_size = strlen(log->name);
@@ -527,11 +556,13 @@ static void remove_others(struct ki_log *log)
 	struct ki_dir *dir;
 	const char *name;
 	uint32_t number;
+	int n, err = 0;
 
-	(void)sys->unlink(sys, log->spare_path);
-	if (sys->opendir(sys, log->directory, &dir))
-		return;
-	while (sys->readdir(sys, dir, &name) > 0) {
+	note(&err, sys->unlink(sys, log->spare_path));
+	n = sys->opendir(sys, log->directory, &dir);
+	if (n)
+		return err ? err : n;
+	while ((n = sys->readdir(sys, dir, &name)) > 0) {
 		const char *rest = name + name_size + 1;
 
 		if (strncmp(name, log->name, name_size) ||
@@ -539,23 +570,74 @@ static void remove_others(struct ki_log *log)
 		    ki_path_join(path, log->directory, name))
 			continue;
 		if (ki_log_is_source(rest, &number))
-			(void)sys->unlink(sys, path);
+			note(&err, sys->unlink(sys, path));
 		else if (!strcmp(rest, "quarantine"))
-			remove_inside(sys, path);
+			note(&err, remove_inside(sys, path));
 	}
+	note(&err, n);
 	sys->closedir(sys, dir);
+	return err;
 }
 
+/* *out_stays: the records of some are still there. */
+static int remove_segments(struct ki_log *log, const struct log_census *census,
+			   int *out_stays)
+{
+	char path[KI_PATH_MAX];
+	int err = 0;
+	size_t i;
+
+	for (i = 0; i < census->n_files; i++)
+		if (!ki_log_segment_path(log, census->files[i].number, path))
+			note(&err, log->sys->unlink(log->sys, path));
+	*out_stays = !!err;
+	return err;
+}
+
+#define WIPE_MARK_BYTES 4096
+
+/*
+ * Nothing of before this number counts, whoever makes an index from the records
+ * that could not be unlinked: a tombstone of no key, in a segment of its own.
+ */
+static int leave_mark(struct ki_log *log, uint32_t number)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_record record = {
+		.magic = LOG_RECORD_MAGIC,
+		.flags = LOG_TOMBSTONE,
+		.order = log_order(number, 0),
+		.body_sum = ki_xxh3_64("", 0),
+		.used_s = (uint32_t)(sys->realtime_ns(sys) / 1000000000),
+	};
+	char path[KI_PATH_MAX], to[KI_PATH_MAX];
+	int fd, err = ki_log_segment_path(log, number, to);
+
+	if (!err)
+		err = ki_log_temporary(log, WIPE_MARK_BYTES, path, &fd);
+	if (err)
+		return err;
+	ki_log_record_seal(&record, number);
+	err = ki_pwrite_all(sys, fd, &record, sizeof(record), 0);
+	(void)sys->close(sys, fd);
+	if (!err)
+		err = sys->rename_new(sys, path, to);
+	if (err)
+		(void)sys->unlink(sys, path);
+	return err;
+}
+
+/* KILN_OK: nothing is found any more.  *out_left: but files are still there,
+   and why; NULL: that does not matter. */
 static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
-				    uint32_t user_version)
+				    uint32_t user_version, int *out_left)
 {
 	struct log_limit_values limits;
 	struct log_census census;
 	struct draft draft;
-	char path[KI_PATH_MAX];
 	enum kiln_status status;
 	uint32_t next;
-	size_t i;
+	int stays, left;
 
 	ki_log_limits_get(log, index, &limits);
 	index->header->retired = LOG_RETIRED_WIPED;
@@ -564,17 +646,27 @@ static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
 	if (status)
 		return status;
 	next = ki_log_next_number(index->header, &census);
-	for (i = 0; i < census.n_files; i++)
-		if (!ki_log_segment_path(log, census.files[i].number, path))
-			(void)log->sys->unlink(log->sys, path);
+	left = remove_segments(log, &census, &stays);
 	ki_log_census_fini(&census);
-	remove_others(log);
+	note(&left, remove_others(log));
+	if (left)
+		ki_log_say(log, KILN_LOG_WARNING,
+			   "wiped, but not all files could be removed");
+	if (out_left)
+		*out_left = left;
+	if (stays) {
+		status = ki_log_status(leave_mark(log, next));
+		if (status)
+			return status;
+	}
 
 	status = draft_begin(log, index->n_buckets, &draft);
 	if (status)
 		return status;
 	status = fill_header(log, draft.index.header, index->n_buckets,
 			     user_version, next, &limits);
+	if (!status && stays)
+		draft.index.header->next_number = log_number_word(next + 1);
 	return draft_finish(log, &draft, status);
 }
 
@@ -587,7 +679,7 @@ enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 	const struct log_fixed *fixed;
 	struct ki_file_info info;
 	enum kiln_status status = LOG_AGAIN;
-	int tries;
+	int tries, left = 0;
 
 	if (log->readonly)
 		return KILN_E_READONLY;
@@ -606,7 +698,8 @@ enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 		status = ki_log_is_current_locked(log, index)
 				 ? wipe_locked(log, index,
 					       fixed ? fixed->user_version
-						     : log->user_version)
+						     : log->user_version,
+					       &left)
 				 : LOG_AGAIN;
 		/* The directory went while it was being emptied? */
 		if (status == KILN_E_IO &&
@@ -619,5 +712,7 @@ enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 	else if (!status)
 		(void)ki_log_current(log, LOG_CHANGE, &index);
 	ki_log_leave(log, stripe);
+	if (!status)
+		status = ki_log_status(left);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }

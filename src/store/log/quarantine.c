@@ -9,6 +9,7 @@
 
 #include "store/log/log.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -43,8 +44,10 @@ static enum kiln_status keep_bytes(struct ki_log *log, const char *from,
 			break;
 		done += (uint64_t)n;
 	}
-	if (in >= 0)
+	if (in >= 0) {
 		(void)sys->close(sys, in);
+		err = done ? 0 : -EIO; /* nothing of it is to be had */
+	}
 	if (done)
 		err = ki_log_temporary(log, done, path, &out);
 	if (out >= 0) {

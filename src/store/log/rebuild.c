@@ -7,7 +7,8 @@
  * written: copies lie above, files of their own have higher numbers.  Of a key
  * the last by order counts: an entry, or a tombstone that says there is none.
  * A put that only creates found nothing before it, and what it wrote is void if
- * it turned out to be the second of two.
+ * it turned out to be the second of two.  Nothing counts that was before the
+ * last mark of a wipe.
  *
  * All are read before the first is placed, so that the index gets the size they
  * need.  The newest come first: where both buckets of one are full, it is the
@@ -89,6 +90,14 @@ static enum kiln_status replay(struct log_records *records,
 
 	if (record->flags & LOG_VOID)
 		return KILN_OK;
+	if ((record->flags & LOG_TOMBSTONE) && !record->key_size &&
+	    !known.digest_low && !known.digest_high) {
+		if (!records->was_wiped ||
+		    log_is_earlier(records->wiped, known.order))
+			records->wiped = known.order;
+		records->was_wiped = 1;
+		return KILN_OK;
+	}
 	if (!(record->flags & LOG_TOMBSTONE))
 		known.word = log_word(ki_log_tag_of(known.digest_low),
 				      log_class_of(log_record_bytes(record)),
@@ -157,6 +166,15 @@ static int newest_first(const void *a, const void *b)
 						    : -1;
 }
 
+static void leave_out_what_was_wiped(struct log_records *records)
+{
+	size_t i;
+
+	for (i = 0; i < records->n && records->was_wiped; i++)
+		if (log_is_earlier(records->known[i].order, records->wiped))
+			records->known[i].word = 0;
+}
+
 enum kiln_status ki_log_records_read(struct ki_log *log,
 				     const struct log_census *census,
 				     struct log_records *out_records)
@@ -177,6 +195,7 @@ enum kiln_status ki_log_records_read(struct ki_log *log,
 				      window);
 	free(window);
 	ki_map_fini(&out_records->by_name);
+	leave_out_what_was_wiped(out_records);
 	if (out_records->n)
 		qsort(out_records->known, out_records->n,
 		      sizeof(*out_records->known), newest_first);

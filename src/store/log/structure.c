@@ -376,20 +376,30 @@ static int is_own_file(struct ki_log *log, int fd, uint32_t number)
 	       (record.flags & LOG_OWN_FILE);
 }
 
-/* Carry over what was used of a segment, drop the rest.  1: the file lives on
-   under another name. */
+/* Of this process, or of all at the moment: it says nothing about the file. */
+static int is_shortage(int err)
+{
+	return err == -EMFILE || err == -ENFILE || err == -ENOMEM ||
+	       err == -EINTR;
+}
+
+/* Carry over what was used of a segment, drop the rest.  *out_moved: the file
+   lives on under another name.  Not at all if it cannot be opened just now. */
 static int empty_segment(struct ki_log *log, struct log_index *index,
-			 struct log_census *census, const struct log_file *file)
+			 struct log_census *census, const struct log_file *file,
+			 int *out_moved)
 {
 	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
 	uint32_t min_live = ki_log_min_live(index);
 	char path[KI_PATH_MAX];
 	int fd = ki_log_segment_path(log, file->number, path)
-			 ? -1
+			 ? -ENAMETOOLONG
 			 : log->sys->open(log->sys, path,
 					  KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
 	int own = fd >= 0 && is_own_file(log, fd, file->number), moved = 0;
 
+	if (is_shortage(fd))
+		return fd;
 	for (slot = 0; slot < n_slots; slot++) {
 		uint64_t word;
 
@@ -419,7 +429,8 @@ static int empty_segment(struct ki_log *log, struct log_index *index,
 	}
 	if (fd >= 0)
 		(void)log->sys->close(log->sys, fd);
-	return moved;
+	*out_moved = moved;
+	return 0;
 }
 
 /* KILN_E_FULL: nothing is left that may go. */
@@ -433,7 +444,7 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 	struct log_file file;
 	char path[KI_PATH_MAX];
 	uint32_t next;
-	int err;
+	int err, moved = 0;
 
 	if (!census->n_files)
 		return KILN_E_FULL;
@@ -441,8 +452,11 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 	if (!may_take_tail && log_tail_is_sound(tail) &&
 	    log_tail_segment(tail) == file.number)
 		return KILN_E_FULL;
+	err = empty_segment(log, index, census, &file, &moved);
+	if (err)
+		return ki_log_status(err);
 	/* What moved counts under its new name, also if the old one stays. */
-	if (empty_segment(log, index, census, &file))
+	if (moved)
 		census->files[0].bytes = 0;
 	next = census->n_files > 1 ? census->files[1].number : file.number + 1;
 	if (log_tail_is_sound(tail) &&
@@ -480,8 +494,6 @@ static int use_spare(struct ki_log *log, struct log_index *index,
 		     struct log_census *census);
 static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
 				  struct log_census *census, uint64_t size);
-static uint64_t next_segment_bytes(const struct log_limit_values *limits,
-				   const struct log_census *census);
 
 enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 				  struct log_census *census, uint64_t bytes,
@@ -534,7 +546,7 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 		/* Large files alone do not roll: the tail is the oldest. */
 		if (may_take_tail || census->n_files < 2 ||
 		    make_tail(log, index, census,
-			      next_segment_bytes(&limits, census)))
+			      ki_log_next_segment_bytes(&limits, census)))
 			return KILN_E_FULL;
 	}
 	return KILN_OK;
@@ -542,7 +554,7 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 
 /* ---- Rolling --------------------------------------------------------- */
 
-static uint64_t next_segment_bytes(const struct log_limit_values *limits,
+uint64_t ki_log_next_segment_bytes(const struct log_limit_values *limits,
 				   const struct log_census *census)
 {
 	size_t doublings = census->n_files / 64;
@@ -581,7 +593,7 @@ static int use_spare(struct ki_log *log, struct log_index *index,
 
 	ki_log_limits_get(log, index, &limits);
 	if (!census->has_spare ||
-	    census->spare_size != next_segment_bytes(&limits, census))
+	    census->spare_size != ki_log_next_segment_bytes(&limits, census))
 		return -ENOENT;
 	err = take_number(log, index, census, &number, path);
 	if (err)
@@ -662,6 +674,19 @@ static enum kiln_status make_tail(struct ki_log *log, struct log_index *index,
 	return KILN_OK;
 }
 
+int ki_log_tail_is_nearly_full(const struct log_index *index,
+			       const struct log_census *census)
+{
+	uint64_t tail = index->header->tail;
+	uint64_t end = (uint64_t)log_tail_units(tail) * LOG_UNIT;
+	size_t i;
+
+	for (i = census->n_files; log_tail_is_sound(tail) && i-- > 0;)
+		if (census->files[i].number == log_tail_segment(tail))
+			return end > census->files[i].size / 4 * 3;
+	return 1;
+}
+
 enum kiln_status ki_log_new_tail(struct ki_log *log, struct log_index *index,
 				 struct log_census *census)
 {
@@ -672,7 +697,7 @@ enum kiln_status ki_log_new_tail(struct ki_log *log, struct log_index *index,
 		return KILN_OK;
 	(void)ki_log_drop_spare(log, census);
 	return make_tail(log, index, census,
-			 next_segment_bytes(&limits, census));
+			 ki_log_next_segment_bytes(&limits, census));
 }
 
 /* Zeros that the system writes out before records take their place would be
@@ -695,7 +720,7 @@ static void make_spare(struct ki_log *log, struct log_index *index,
 	uint64_t size;
 
 	ki_log_limits_get(log, index, &limits);
-	size = next_segment_bytes(&limits, census);
+	size = ki_log_next_segment_bytes(&limits, census);
 	if (census->has_spare)
 		return;
 	if (!ki_log_make_room(log, index, census, size, 0))
@@ -776,7 +801,8 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 	    (!is_same || (!force && has_room(&census, tail, bytes))))
 		goto out;
 	ki_log_limits_get(log, index, &limits);
-	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
+	census.copy_bytes_left =
+		ki_log_next_segment_bytes(&limits, &census) / 2;
 	status = ki_log_new_tail(log, index, &census);
 	if (!status && limits.age_max_s) {
 		ki_log_sweep_if_due(log, index, limits.age_max_s);
@@ -851,7 +877,8 @@ static enum kiln_status large_locked(struct ki_log *log,
 		return status;
 	ki_log_repair_numbers(index, &census);
 	ki_log_limits_get(log, index, &limits);
-	census.copy_bytes_left = next_segment_bytes(&limits, &census) / 2;
+	census.copy_bytes_left =
+		ki_log_next_segment_bytes(&limits, &census) / 2;
 	ki_log_drop_orphans_if_due(log, index, &census);
 	status = ki_log_make_room(log, index, &census, size, 0);
 	if (status)
