@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -259,6 +260,51 @@ static void a_tree_reads_and_first_evicts_what_a_flat_one_left(void **state)
 	free(directory);
 }
 
+/* A hit does not ask again which file it is for a while; its bytes it does. */
+static void a_file_that_was_replaced_after_a_hit_is_a_miss(void **state)
+{
+	char *directory = harness_directory(), *path;
+	struct kiln_tier *tier = open_at(directory, 0);
+
+	assert_int_equal(put(tier, 1, 8), KILN_OK);
+	path = path_of(tier, 1);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(get(tier, 1), KILN_OK);
+	replace_file(path, "strange!", 8);
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	assert_true(exists(path));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	tier->ops->close(tier);
+	free(path);
+	free(directory);
+}
+
+/* By its path, that is: the handle keeps a descriptor of the other one. */
+static void a_directory_that_was_moved_and_made_anew_is_read(void **state)
+{
+	char *top = harness_directory(), *from, *to;
+	char *directory = harness_path(top, "new");
+	char *moved = harness_path(top, "old");
+	struct kiln_tier *tier = open_at(directory, 0);
+
+	assert_int_equal(put(tier, 1, 8), KILN_OK);
+	assert_int_equal(get(tier, 1), KILN_OK);
+	from = path_of(tier, 1);
+	to = harness_path(moved, from + strlen(directory) + 1);
+	assert_int_equal(rename(directory, moved), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
+	assert_int_equal(rename(to, from), 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(get(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	free(to);
+	free(from);
+	free(moved);
+	free(directory);
+	free(top);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -275,6 +321,10 @@ int main(void)
 		cmocka_unit_test(a_layout_is_told_by_what_is_there),
 		cmocka_unit_test(
 			a_tree_reads_and_first_evicts_what_a_flat_one_left),
+		cmocka_unit_test(
+			a_file_that_was_replaced_after_a_hit_is_a_miss),
+		cmocka_unit_test(
+			a_directory_that_was_moved_and_made_anew_is_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
