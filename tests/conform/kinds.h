@@ -30,6 +30,10 @@ struct kind {
 	/* Files that its records name by inode: a copy of the directory is one
 	   only if it links them.  NULL: none. */
 	int (*is_named_by_inode)(const char *base);
+	/* A format of kiln's own: it puts aside what is damaged, and refuses a
+	   limit below what it takes itself. */
+	int is_own;
+	int has_files_clock; /* ages are by the file system's */
 	/* Wait for locks as briefly as can be.  NULL: it does. */
 	void (*hurry)(struct kiln_tier *tier);
 	/* A file of which the record was lost keeps its name until it is
