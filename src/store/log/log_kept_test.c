@@ -194,6 +194,100 @@ static void what_was_wiped_and_is_still_there_stays_away(void **state)
 	}
 }
 
+/* ---- Beside a verify --------------------------------------------------------- */
+
+#define N_CHECKED 300
+
+static struct store checked, other;
+
+static void wipe_now(void)
+{
+	assert_int_equal(wipe(&other), KILN_OK);
+}
+
+static void grow_now(void)
+{
+	assert_int_equal(
+		ki_log_grow((struct ki_log *)other.tier, store_index(&other)),
+		KILN_OK);
+}
+
+static void (*meanwhile)(void);
+
+static void act_once(void *arg, uint64_t done, uint64_t total)
+{
+	void (*act)(void) = meanwhile;
+
+	meanwhile = NULL;
+	if (act)
+		act();
+}
+
+/* The last byte of the value of key 7. */
+static void damage_one(void)
+{
+	uint8_t *value = test_value(7, SIZE), *found;
+	char path[KI_PATH_MAX];
+	size_t size;
+	char *data;
+
+	assert_int_equal(ki_log_segment_path(
+				 (struct ki_log *)checked.tier,
+				 ki_log_min_live(store_index(&checked)), path),
+			 0);
+	data = harness_read(path, &size);
+	found = memmem(data, size, value, SIZE);
+	assert_non_null(found);
+	found[SIZE - 1] ^= 1;
+	harness_write(path, data, size);
+	free(data);
+	free(value);
+}
+
+static void a_verify_is_of_the_store_as_it_is_at_its_end(void **state)
+{
+	static const struct {
+		void (*act)(void);
+		unsigned flags;
+		uint64_t n_entries, n_damaged, n_repaired, n_damaged_later;
+	} rows[] = {
+		{ wipe_now, 0, 0, 0, 0, 0 },
+		{ wipe_now, KILN_VERIFY_REPAIR, 0, 0, 0, 0 },
+		{ grow_now, 0, N_CHECKED - 1, 1, 0, 1 },
+		{ grow_now, KILN_VERIFY_REPAIR, N_CHECKED - 1, 1, 1, 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_verify_report report;
+		unsigned n;
+
+		checked = store_new(32 << 20, 0);
+		for (n = 0; n < N_CHECKED; n++)
+			assert_int_equal(store_put(&checked, n, SIZE, 0),
+					 KILN_OK);
+		damage_one();
+		other = store_beside(&checked, 0);
+		meanwhile = rows[i].act;
+		assert_int_equal(
+			checked.tier->ops->verify(checked.tier, rows[i].flags,
+						  act_once, NULL, &report),
+			KILN_OK);
+		assert_null(meanwhile);
+		assert_int_equal(report.n_entries, rows[i].n_entries);
+		assert_int_equal(report.n_damaged, rows[i].n_damaged);
+		assert_int_equal(report.n_repaired, rows[i].n_repaired);
+		assert_int_equal(report.n_gone, 0);
+		assert_int_equal(checked.tier->ops->verify(checked.tier, 0,
+							   NULL, NULL, &report),
+				 KILN_OK);
+		assert_int_equal(report.n_entries, rows[i].n_entries);
+		assert_int_equal(report.n_damaged, rows[i].n_damaged_later);
+		store_free(&other);
+		store_free(&checked);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -202,6 +296,7 @@ int main(void)
 			a_shortage_of_descriptors_evicts_nothing_in_use),
 		cmocka_unit_test(what_is_not_there_is_not_said_to_be_kept),
 		cmocka_unit_test(what_was_wiped_and_is_still_there_stays_away),
+		cmocka_unit_test(a_verify_is_of_the_store_as_it_is_at_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,10 @@
  * So the medium is read once and in order, and only what a record, read anew,
  * says of itself counts as damage: a record that was just being written when
  * step 1 came by is whole by the time a word leads to it.
+ *
+ * An index that is retired by the end says nothing about the store: then all of it
+ * once more, with the one that follows.  What was repaired before it was retired
+ * is so in that one too.
  */
 
 #include "store/log/log.h"
@@ -55,6 +59,7 @@ struct check {
 	int has_told;
 	struct window window;
 	struct kiln_verify_report report;
+	struct kiln_verify_report *mended; /* what is true whatever follows */
 };
 
 static int has_bit(const uint8_t *bits, uint64_t slot)
@@ -248,22 +253,34 @@ static int still_leads(const struct log_index *index, uint64_t slot,
 	       log_word_is_live(word, ki_log_min_live(index));
 }
 
-static void name_damaged(struct check *check, uint64_t word,
-			 enum kiln_status status)
+static struct kiln_damaged name_of(const struct check *check, uint64_t word,
+				   enum kiln_status status)
 {
-	struct kiln_verify_report *report = &check->report;
 	uint32_t number = log_word_segment(word, ki_log_min_live(check->index));
-	struct kiln_damaged *named;
+	struct kiln_damaged name = {
+		.offset = (uint64_t)log_word_units(word) * LOG_UNIT,
+		.has_digest = status == KILN_E_FORMAT && check->has_digest,
+	};
 
-	if (report->n_named == KILN_DAMAGED_MAX)
-		return;
-	named = &report->named[report->n_named++];
-	snprintf(named->file, sizeof(named->file), "%s.%08x.val",
-		 check->log->name, number);
-	named->offset = (uint64_t)log_word_units(word) * LOG_UNIT;
-	named->has_digest = status == KILN_E_FORMAT && check->has_digest;
-	if (named->has_digest)
-		memcpy(named->digest, check->digest, sizeof(named->digest));
+	snprintf(name.file, sizeof(name.file), "%s.%08x.val", check->log->name,
+		 number);
+	if (name.has_digest)
+		memcpy(name.digest, check->digest, sizeof(name.digest));
+	return name;
+}
+
+static void add_damaged(struct kiln_verify_report *report,
+			const struct kiln_damaged *name)
+{
+	report->n_damaged++;
+	if (report->n_named < KILN_DAMAGED_MAX)
+		report->named[report->n_named++] = *name;
+}
+
+static void add_repaired(struct kiln_verify_report *report, int is_lost)
+{
+	report->n_repaired++;
+	report->n_dropped += (uint64_t)is_lost;
 }
 
 /*
@@ -289,19 +306,22 @@ static int put_aside(struct check *check, uint64_t word)
 static void note_damage(struct check *check, uint64_t slot, uint64_t word,
 			enum kiln_status status, int repair)
 {
+	struct kiln_damaged name = name_of(check, word, status);
 	struct log_index *index = check->index;
 	int is_lost = 0;
 
-	check->report.n_damaged++;
-	name_damaged(check, word, status);
+	add_damaged(&check->report, &name);
 	if (!repair || (status != KILN_E_FORMAT && status != KILN_E_COLLISION))
 		return;
 	if (status == KILN_E_FORMAT)
 		is_lost = !put_aside(check, word);
 	if (!ki_log_word_swap(index, slot, word, 0))
 		return;
-	check->report.n_repaired++;
-	check->report.n_dropped += (uint64_t)is_lost;
+	add_repaired(&check->report, is_lost);
+	if (ki_log_is_retired(index))
+		return; /* the one that follows may have it */
+	add_damaged(check->mended, &name);
+	add_repaired(check->mended, is_lost);
 }
 
 static enum kiln_status note_gone(struct check *check, uint64_t slot,
@@ -422,9 +442,24 @@ void ki_log_count_anew(struct ki_log *log, struct log_index *index,
 
 /* ---- Both ------------------------------------------------------------ */
 
+/* Who makes it grow may have stopped before the other had its name: to look, it
+   still serves. */
+static int is_over(const struct ki_log *log, const struct log_index *index,
+		   unsigned flags)
+{
+	struct ki_file_info info;
+
+	if (!ki_log_is_retired(index))
+		return 0;
+	return flags || index->header->retired == LOG_RETIRED_WIPED ||
+	       log->sys->stat(log->sys, log->index_path, &info) ||
+	       info.inode != index->inode || info.device != index->device;
+}
+
+/* LOG_AGAIN: the index was retired; *report has what was repaired. */
 static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 			       unsigned flags, kiln_progress_fn *progress,
-			       void *arg, struct kiln_verify_report *out_report)
+			       void *arg, struct kiln_verify_report *report)
 {
 	int repair = !!(flags & KILN_VERIFY_REPAIR);
 	struct check check = {
@@ -432,6 +467,8 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 		.index = index,
 		.progress = progress,
 		.arg = arg,
+		.report = *report,
+		.mended = report,
 		.patience_ns = (uint64_t)LOG_CHANGE_TIMEOUT_MS * 1000000,
 	};
 	enum kiln_status status = KILN_OK;
@@ -445,10 +482,12 @@ static enum kiln_status verify(struct ki_log *log, struct log_index *index,
 	}
 	if (!status && flags)
 		ki_log_count_anew(log, index, &check.report);
+	if (!status && is_over(log, index, flags))
+		status = LOG_AGAIN;
 	if (!status && progress)
 		progress(arg, check.total, check.total);
 	if (!status)
-		*out_report = check.report;
+		*report = check.report;
 	free(check.window.data);
 	free(check.whole);
 	free(check.gone);
@@ -471,24 +510,31 @@ enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 {
 	struct ki_log *log = (struct ki_log *)tier;
 	struct kiln_verify_report report = { 0 };
+	enum kiln_status status = LOG_AGAIN;
 	_Atomic uint64_t *stripe;
 	struct log_index *index;
-	enum kiln_status status;
+	int tries;
 
 	if (flags && log->readonly)
 		return KILN_E_READONLY;
 	stripe = ki_log_enter(log);
-	status = ki_log_current(log, flags ? LOG_CHANGE : LOG_READ, &index);
-	if (!status && flags && !index->writable)
-		status = KILN_E_READONLY;
-	if (!status)
-		status = ki_log_index_bring(index, NULL);
-	if (!status)
-		status = verify(log, index, flags, progress, arg, &report);
-	else if (status == KILN_MISS)
+	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
+		status = ki_log_current(log, flags ? LOG_CHANGE : LOG_READ,
+					&index);
+		if (!status && flags && !index->writable)
+			status = KILN_E_READONLY;
+		if (!status)
+			status = ki_log_index_bring(index, NULL);
+		if (!status)
+			status = verify(log, index, flags, progress, arg,
+					&report);
+	}
+	if (status == KILN_MISS)
 		note_index(log, &report);
 	if (!status || status == KILN_MISS)
 		*out_report = report;
 	ki_log_leave(log, stripe);
+	if (status == LOG_AGAIN)
+		return KILN_E_TIMEOUT;
 	return status == KILN_MISS ? KILN_OK : status;
 }
