@@ -144,7 +144,7 @@ static enum kiln_status get(struct ki_log *log, struct log_index *index,
 
 	if (index->header->limits.age_max_s)
 		ki_log_limits_get(log, index, &limits);
-	ki_log_sweep_if_due(log, index, limits.age_max_s);
+	ki_log_sweep_if_due(log, index, limits.age_max_s, LOG_SWEEP_BY_HIT);
 	status = ki_log_find(log, index, key, &found);
 	if (status)
 		return status;

@@ -103,8 +103,10 @@ struct log_header {
 	struct log_limits limits; /* 256 */
 
 	_Atomic uint64_t boot_id[2]; /* 320 */
-	_Atomic uint64_t aged_s;     /* last sweep by age */
-	uint64_t reserved_3[5];
+	_Atomic uint64_t aged_s;     /* begin of the last sweep by age */
+	_Atomic uint64_t n_swept;    /* slots, over all sweeps */
+	_Atomic uint64_t n_to_sweep; /* how far the last one goes */
+	uint64_t reserved_3[3];
 
 	_Atomic uint64_t n_entries; /* 384: estimates */
 	_Atomic uint64_t bytes_live;
@@ -130,6 +132,7 @@ static_assert(offsetof(struct log_header, retired) == 128, "format");
 static_assert(offsetof(struct log_header, tail) == 192, "format");
 static_assert(offsetof(struct log_header, limits) == 256, "format");
 static_assert(offsetof(struct log_header, boot_id) == 320, "format");
+static_assert(offsetof(struct log_header, aged_s) == 336, "format");
 static_assert(offsetof(struct log_header, n_entries) == 384, "format");
 static_assert(offsetof(struct log_header, builders) == LOG_HEAD_BYTES,
 	      "format");

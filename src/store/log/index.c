@@ -475,8 +475,13 @@ int ki_log_is_loaded(uint64_t n_entries, uint64_t n_buckets)
  * A mark tells its time modulo 255 steps of a 64th of the age limit A.  Every
  * hit looks whether a sweep is due, and one is every A/4, so all marks lie
  * between A before the last sweep and A/4 after it, or now: less than 255
- * steps, and only one time fits.  If no sweep was made for 2 A nobody was
+ * steps, and only one time fits.  If no sweep was begun for 2 A nobody was
  * here, and everything is too old.
+ *
+ * Who finds that one is due begins it by a swap of its time; all who come then
+ * take some slots each, in turn, until it is through.  Where there are so few
+ * that it is not before the next, that one goes on from there: an entry that
+ * nobody asks for stays longer then, and is given to who does.
  */
 
 static uint64_t now_s(struct ki_log *log)
@@ -543,46 +548,121 @@ int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
 	return age_max_s && since_s < now && now - since_s > age_max_s;
 }
 
-uint64_t ki_log_sweep(struct ki_log *log, struct log_index *index,
-		      uint64_t age_max_s, uint64_t drop_s)
+struct sweep {
+	struct ki_log *log;
+	struct log_index *index;
+	uint64_t age_max_s;
+	uint64_t drop_s;
+	uint64_t now;
+	int all;
+};
+
+static uint64_t sweep_slot(const struct sweep *sweep, uint64_t slot)
 {
-	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot, n = 0;
-	uint64_t now = now_s(log), last = index->header->aged_s;
-	int all = age_max_s && now - last > 2 * age_max_s;
+	struct log_index *index = sweep->index;
+	uint64_t word = index->words[slot], since_s;
+	uint32_t used_s = (uint32_t)sweep->now;
+	struct log_record record;
 
-	/* A clock that was put back removes nothing until it has caught up. */
-	if (now <= last)
+	if (!word)
 		return 0;
-	for (slot = 0; slot < n_slots; slot++) {
-		uint64_t word = index->words[slot], since_s;
-		uint32_t used_s = (uint32_t)now;
-		struct log_record record;
+	if (!sweep->all && !index->marks[slot] &&
+	    !ki_log_header_read(sweep->log, index, word, &record))
+		used_s = record.used_s;
+	since_s = last_use_s(index, index->marks[slot], used_s,
+			     sweep->age_max_s, sweep->now);
+	if (!sweep->all &&
+	    (since_s >= sweep->now || sweep->now - since_s <= sweep->drop_s))
+		return 0;
+	return (uint64_t)ki_log_word_swap(index, slot, word, 0);
+}
 
-		if (!word)
-			continue;
-		if (!all && !index->marks[slot] &&
-		    !ki_log_header_read(log, index, word, &record))
-			used_s = record.used_s;
-		since_s = last_use_s(index, index->marks[slot], used_s,
-				     age_max_s, now);
-		if (all || (since_s < now && now - since_s > drop_s))
-			n += (uint64_t)ki_log_word_swap(index, slot, word, 0);
-	}
-	if (age_max_s)
-		(void)atomic_compare_exchange_strong(&index->header->aged_s,
-						     &last, now);
+static uint64_t sweep_all(const struct sweep *sweep)
+{
+	uint64_t n_slots = sweep->index->n_buckets * LOG_WORDS, slot, n = 0;
+
+	for (slot = 0; slot < n_slots; slot++)
+		n += sweep_slot(sweep, slot);
 	return n;
 }
 
-void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
-			 uint64_t age_max_s)
+/* 1 for the one who begins it.  A clock that was put back removes nothing until
+   it has caught up. */
+static int begin_sweep(struct sweep *sweep, uint64_t after_s)
 {
-	uint64_t now, last = index->header->aged_s;
+	struct log_header *header = sweep->index->header;
+	uint64_t last = header->aged_s;
 
-	if (!age_max_s)
+	sweep->all =
+		sweep->age_max_s && sweep->now - last > 2 * sweep->age_max_s;
+	return sweep->now > last && sweep->now - last > after_s &&
+	       (!sweep->age_max_s ||
+		atomic_compare_exchange_strong(&header->aged_s, &last,
+					       sweep->now));
+}
+
+uint64_t ki_log_sweep(struct ki_log *log, struct log_index *index,
+		      uint64_t age_max_s, uint64_t drop_s)
+{
+	struct sweep sweep = { log, index, age_max_s, drop_s, now_s(log), 0 };
+
+	if (!begin_sweep(&sweep, 0))
+		return 0;
+	index->header->n_swept = index->header->n_to_sweep;
+	return sweep_all(&sweep);
+}
+
+static int bring_slots(const struct log_index *index, uint64_t from, uint64_t n)
+{
+	const struct ki_sys *sys = index->sys;
+	const void *words = (const void *)&index->words[from];
+	const void *marks = (const void *)&index->marks[from];
+
+	return !index->by_parts ||
+	       (!sys->populate(sys, words, (size_t)n * sizeof(uint64_t)) &&
+		!sys->populate(sys, marks, (size_t)n));
+}
+
+/* The next few, if any are left and nobody else takes them. */
+static void sweep_some(const struct sweep *sweep, uint64_t n_max)
+{
+	struct log_header *header = sweep->index->header;
+	uint64_t n_slots = sweep->index->n_buckets * LOG_WORDS;
+	uint64_t from = header->n_swept, left = header->n_to_sweep - from;
+	uint64_t slot = from % n_slots, end;
+
+	if (!left || left > n_slots)
 		return;
-	now = now_s(log);
-	if (index->writable && now > last && now - last > age_max_s / 4 &&
-	    !ki_log_index_bring(index, NULL))
-		(void)ki_log_sweep(log, index, age_max_s, age_max_s);
+	if (n_max > left)
+		n_max = left;
+	if (n_max > n_slots - slot)
+		n_max = n_slots - slot;
+	if (!atomic_compare_exchange_strong(&header->n_swept, &from,
+					    from + n_max) ||
+	    !bring_slots(sweep->index, slot, n_max))
+		return;
+	for (end = slot + n_max; slot < end; slot++)
+		(void)sweep_slot(sweep, slot);
+}
+
+void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
+			 uint64_t age_max_s, uint64_t n_max)
+{
+	struct sweep sweep = { log, index, age_max_s, age_max_s, 0, 0 };
+	struct log_header *header = index->header;
+
+	if (!age_max_s || !index->writable)
+		return;
+	sweep.now = now_s(log);
+	if (begin_sweep(&sweep, age_max_s / 4)) {
+		if (sweep.all && !ki_log_index_bring(index, NULL)) {
+			(void)sweep_all(&sweep);
+			header->n_to_sweep = header->n_swept;
+			return;
+		}
+		header->n_to_sweep =
+			header->n_swept + index->n_buckets * LOG_WORDS;
+	}
+	sweep.all = 0;
+	sweep_some(&sweep, n_max);
 }

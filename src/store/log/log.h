@@ -430,9 +430,13 @@ int ki_log_is_expired(struct ki_log *log, const struct log_index *index,
    than the age limit, if there is one; how many there were. */
 uint64_t ki_log_sweep(struct ki_log *log, struct log_index *index,
 		      uint64_t age_max_s, uint64_t drop_s);
-/* The same for the age limit, four times in each. */
+/* The same for the age limit, four times in each: of so many slots at most, so
+   that who looks something up walks no index.  But once nobody was here for
+   twice the limit, of all, which reads no record. */
+#define LOG_SWEEP_BY_HIT  256
+#define LOG_SWEEP_BY_ROLL 16384
 void ki_log_sweep_if_due(struct ki_log *log, struct log_index *index,
-			 uint64_t age_max_s);
+			 uint64_t age_max_s, uint64_t n_max);
 
 /* ---- segment.c ------------------------------------------------------- */
 

@@ -311,6 +311,49 @@ static void what_has_just_become_too_old_is_no_hit(void **state)
 	store_free(&store);
 }
 
+/* S46 */
+static void a_hit_sweeps_a_few_slots_and_all_hits_all_of_them(void **state)
+{
+	struct store store = store_new(8 << 20, 0), other;
+	struct ki_sys sys = ki_sys_posix;
+	const uint64_t begin_s = 1000000000;
+	struct log_header *header;
+	uint64_t before, now, n_slots;
+	unsigned n, hits;
+
+	harness_remove(store.directory);
+	store_close(&store);
+	sys.realtime_ns = date_by_hand;
+	store.options.sys = &sys;
+	store.options.age_max_s = 1000;
+	now_s = begin_s;
+	store_open(&store);
+	for (n = 0; n < 3000; n++)
+		assert_int_equal(store_put(&store, n, 10, 0), KILN_OK);
+	now_s = begin_s + 900;
+	other = store_beside(&store, 0);
+	header = index_of(&store)->header;
+	n_slots = index_of(&store)->n_buckets * LOG_WORDS;
+	assert_true(n_slots > 3 * LOG_SWEEP_BY_HIT);
+	for (hits = 0; header->n_swept < n_slots; hits++)
+		(void)store_get(&store, 5000, 0);
+	assert_int_equal(header->n_entries, 3000);
+
+	/* All have become too old, and two look. */
+	now_s = begin_s + 1200;
+	for (hits = 0; header->n_entries; hits++) {
+		before = header->n_entries;
+		(void)store_get(hits % 2 ? &store : &other, 5000, 0);
+		now = header->n_entries;
+		assert_true(before - now <= LOG_SWEEP_BY_HIT);
+		assert_int_equal(header->aged_s, now_s);
+		assert_true(hits <= n_slots / LOG_SWEEP_BY_HIT + 1);
+	}
+	assert_true(hits > 3);
+	store_free(&other);
+	store_free(&store);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -321,6 +364,8 @@ int main(void)
 			the_group_can_use_what_is_shared_and_nobody_else),
 		cmocka_unit_test(a_look_up_follows_the_path_once_a_second),
 		cmocka_unit_test(what_has_just_become_too_old_is_no_hit),
+		cmocka_unit_test(
+			a_hit_sweeps_a_few_slots_and_all_hits_all_of_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -805,7 +805,8 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 		ki_log_next_segment_bytes(&limits, &census) / 2;
 	status = ki_log_new_tail(log, index, &census);
 	if (!status && limits.age_max_s) {
-		ki_log_sweep_if_due(log, index, limits.age_max_s);
+		ki_log_sweep_if_due(log, index, limits.age_max_s,
+				    LOG_SWEEP_BY_ROLL);
 		ki_log_drop_empty(log, index, &census);
 	}
 	if (!status) {
