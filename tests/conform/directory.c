@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -164,6 +165,153 @@ static void a_directory_that_vanishes_is_made_anew(void **state)
 	free(directory);
 }
 
+/* ---- Users ------------------------------------------------------------------------ */
+
+#define OTHER_USER 12345u
+#define N_OWNED	   2u
+
+/* What one `sudo` leaves behind: one path of root's in a user's store. */
+struct sudo {
+	char *directory;
+	unsigned user;
+	unsigned at; /* the path that is root's */
+	unsigned n;  /* paths that there are */
+	int is_readable;
+	_Atomic unsigned *n_builds; /* of what was there; shared */
+};
+
+static void give(const char *path, const struct stat *st, void *arg)
+{
+	struct sudo *sudo = arg;
+	int is_roots = sudo->n++ == sudo->at;
+	unsigned user = is_roots ? 0 : sudo->user;
+	unsigned mode = S_ISDIR(st->st_mode) ? 0700 : 0600;
+
+	if (is_roots && sudo->is_readable)
+		mode |= S_ISDIR(st->st_mode) ? 055 : 044;
+	if (lchown(path, user, user) || chmod(path, mode))
+		abort();
+}
+
+static void give_all(struct sudo *sudo, unsigned user)
+{
+	sudo->user = user;
+	sudo->n = 0;
+	if (chown(sudo->directory, user, user))
+		abort();
+	each_file(sudo->directory, give, sudo);
+}
+
+struct asked {
+	const struct sudo *sudo;
+	unsigned n;
+};
+
+static void build_numbered(const struct kiln_key *key, void *arg,
+			   struct kiln_build_result *result)
+{
+	const struct asked *asked = arg;
+	char value[500];
+
+	fill_value(asked->n, value, sizeof(value));
+	if (kiln_blob_copy(value, sizeof(value), &result->blob))
+		abort();
+	if (asked->n < N_OWNED)
+		++*asked->sudo->n_builds;
+}
+
+/* Old ones and new ones. */
+static int get_or_build_as_user(unsigned index, void *arg)
+{
+	const struct sudo *sudo = arg;
+	char *url = kind_url(kind, sudo->directory);
+	struct kiln_options options;
+	struct kiln *kiln;
+	int wrong = 0;
+
+	if (setresgid(OTHER_USER, OTHER_USER, OTHER_USER) ||
+	    setresuid(OTHER_USER, OTHER_USER, OTHER_USER))
+		return 1;
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.memory_bytes_max = 0;
+	if (kiln_open(&options, &kiln))
+		return 2;
+	for (unsigned n = 0; n < 2 * N_OWNED; n++) {
+		struct kiln_key *key = numbered_key(n);
+		struct asked asked = { sudo, n };
+		struct kiln_build_result result;
+
+		kiln_build_result_init(&result);
+		wrong |= kiln_get_or_build(kiln, key, build_numbered, &asked,
+					   &result) ||
+			 !is_value_of(n, kiln_blob_data(result.blob),
+				      kiln_blob_size(result.blob));
+		kiln_build_result_fini(&result);
+		kiln_key_free(key);
+	}
+	kiln_close(kiln);
+	free(url);
+	return wrong ? 3 : 0;
+}
+
+/* How many paths there are. */
+static unsigned one_path_is_roots(struct sudo *sudo)
+{
+	unsigned n_paths;
+	struct kiln_verify_report report;
+	struct kiln_tier *tier = open_in(sudo->directory);
+
+	for (unsigned n = 0; n < N_OWNED; n++)
+		assert_int_equal(put_numbered(tier, n, 500, 0), KILN_OK);
+	tier->ops->close(tier);
+	give_all(sudo, OTHER_USER);
+	n_paths = sudo->n;
+	*sudo->n_builds = 0;
+	assert_int_equal(harness_processes(1, get_or_build_as_user, sudo,
+					   HARNESS_HANG_S),
+			 0);
+	/* What can be read gives hits, whoever may write it. */
+	if (sudo->is_readable || sudo->at >= n_paths)
+		assert_int_equal(*sudo->n_builds, 0);
+	/* Nothing is broken. */
+	give_all(sudo, 0);
+	tier = open_in(sudo->directory);
+	for (unsigned n = 0; n < N_OWNED; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	assert_int_equal(tier->ops->verify(tier, 0, NULL, NULL, &report),
+			 KILN_OK);
+	assert_int_equal(report.n_damaged, 0);
+	tier->ops->close(tier);
+	harness_remove(sudo->directory);
+	return n_paths;
+}
+
+/* S35 */
+static void what_root_left_in_a_users_store_is_done_without(void **state)
+{
+	char *place = harness_directory();
+	struct sudo sudo = { .directory = harness_path(place, "store") };
+
+	if (geteuid() || chmod(place, 0755))
+		skip();
+	sudo.n_builds =
+		mmap(NULL, sizeof(*sudo.n_builds), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(sudo.n_builds, MAP_FAILED);
+	for (sudo.is_readable = 0; sudo.is_readable < 2; sudo.is_readable++) {
+		sudo.at = 0;
+		/* The last one is nobody's. */
+		while (one_path_is_roots(&sudo) >= sudo.at)
+			sudo.at++;
+	}
+	munmap((void *)sudo.n_builds, sizeof(*sudo.n_builds));
+	free(sudo.directory);
+	free(place);
+}
+
+/* ---- Versions and names ----------------------------------------------------------- */
+
 static void another_user_version_empties_the_store(void **state)
 {
 	char *directory = harness_directory();
@@ -268,6 +416,7 @@ const struct row directory_rows[] = {
 	ROW(read_only_means_no_write_of_any_kind, DISK),
 	ROW(a_directory_that_cannot_be_written_still_gives_hits, DISK),
 	ROW(a_directory_that_vanishes_is_made_anew, DISK),
+	ROW(what_root_left_in_a_users_store_is_done_without, DISK),
 	ROW(another_user_version_empties_the_store, DISK),
 	ROW(a_handle_stays_out_of_another_user_version, DISK),
 	ROW(stores_of_two_names_are_strangers, DISK | NAMES),
