@@ -128,6 +128,7 @@ const struct kind kinds[] = {
 	{ .name = "neo-tree",
 	  .scheme = "neo",
 	  .fragment = "#tree",
+	  .resembles = 1,
 	  .open = open_tree,
 	  .persists = 1,
 	  .disk_bytes = neo_disk_bytes,

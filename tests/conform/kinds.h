@@ -16,6 +16,7 @@ struct kind {
 	const char *fragment; /* "#..."; NULL: none */
 	enum kiln_status (*open)(const struct ki_store_options *options,
 				 struct kiln_tier **out_tier);
+	int resembles; /* a kind before it: less of it is tried in a short time */
 	int persists; /* in the directory, for every process */
 	/* How often it has done so, over all processes.  NULL: it never does. */
 	uint64_t (*n_rolls)(struct kiln_tier *tier);
