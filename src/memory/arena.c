@@ -9,8 +9,7 @@
 
 #include "memory/arena.h"
 
-#define CHUNK_BYTES KI_PAGES_HUGE
-#define IDLE_SHARE  16 /* bytes for each entry of the table */
+#define IDLE_SHARE 16 /* bytes for each entry of the table */
 
 struct place {
 	struct place *next;
@@ -28,7 +27,7 @@ struct chunk {
 void ki_arena_init(struct ki_arena *arena)
 {
 	atomic_init(&arena->idle, 0);
-	ki_mutex_init(&arena->mutex, KI_RANK_MEMORY);
+	ki_mutex_init(&arena->mutex, KI_RANK_ARENA);
 	for (size_t i = 0; i < KI_ARENA_CLASSES; i++)
 		ki_list_init(&arena->open[i]);
 }
@@ -47,24 +46,22 @@ static void add_idle_locked(struct ki_arena *arena, size_t bytes)
 
 static int is_full(const struct chunk *chunk)
 {
-	return !chunk->free && chunk->unused + chunk->size > CHUNK_BYTES;
+	return !chunk->free &&
+	       chunk->unused + chunk->size > KI_ARENA_CHUNK_BYTES;
 }
 
-static struct chunk *begin_locked(struct ki_arena *arena, size_t size,
-				  uint64_t n_entries) KI_REQUIRES(&arena->mutex)
+static struct chunk *begin_locked(struct ki_arena *arena, size_t size)
+	KI_REQUIRES(&arena->mutex)
 {
 	struct chunk *chunk;
 
-	if (n_entries < KI_ARENA_ENTRIES_MIN ||
-	    ki_arena_idle(arena) > n_entries * IDLE_SHARE)
-		return NULL;
-	chunk = ki_pages_new(CHUNK_BYTES);
+	chunk = ki_pages_new(KI_ARENA_CHUNK_BYTES);
 	if (!chunk)
 		return NULL;
 	chunk->size = size;
 	chunk->unused = sizeof(*chunk);
 	ki_list_append(&arena->open[size / KI_ARENA_STEP], &chunk->link);
-	add_idle_locked(arena, CHUNK_BYTES);
+	add_idle_locked(arena, KI_ARENA_CHUNK_BYTES);
 	return chunk;
 }
 
@@ -86,29 +83,46 @@ static void *take_locked(struct ki_arena *arena, struct chunk *chunk)
 	return place;
 }
 
-void *ki_arena_take(struct ki_arena *arena, size_t size, uint64_t n_entries)
+static void *take(struct ki_arena *arena, size_t size, int may_begin)
 {
-	struct ki_list *open;
-	struct chunk *chunk;
+	struct ki_list *open = &arena->open[size / KI_ARENA_STEP];
+	struct chunk *chunk = NULL;
 	void *place = NULL;
 
-	if (size > KI_ARENA_PLACE_MAX)
-		return NULL;
-	open = &arena->open[size / KI_ARENA_STEP];
 	ki_mutex_lock(&arena->mutex);
-	chunk = ki_list_is_empty(open)
-			? begin_locked(arena, size, n_entries)
-			: ki_container(open->next, struct chunk, link);
+	if (!ki_list_is_empty(open))
+		chunk = ki_container(open->next, struct chunk, link);
+	else if (may_begin)
+		chunk = begin_locked(arena, size);
 	if (chunk)
 		place = take_locked(arena, chunk);
 	ki_mutex_unlock(&arena->mutex);
 	return place;
 }
 
+void *ki_arena_take(struct ki_arena *arena, size_t size)
+{
+	return size > KI_ARENA_PLACE_MAX ? NULL : take(arena, size, 0);
+}
+
+int ki_arena_wants_chunk(struct ki_arena *arena, size_t size,
+			 uint64_t n_entries)
+{
+	return size <= KI_ARENA_PLACE_MAX &&
+	       n_entries >= KI_ARENA_ENTRIES_MIN &&
+	       ki_arena_idle(arena) <= n_entries * IDLE_SHARE;
+}
+
+void *ki_arena_take_new(struct ki_arena *arena, size_t size)
+{
+	return take(arena, size, 1);
+}
+
 void ki_arena_give_back(struct ki_arena *arena, void *given)
 {
-	struct chunk *chunk = (struct chunk *)((uintptr_t)given &
-					       ~(uintptr_t)(CHUNK_BYTES - 1));
+	struct chunk *chunk =
+		(struct chunk *)((uintptr_t)given &
+				 ~(uintptr_t)(KI_ARENA_CHUNK_BYTES - 1));
 	struct place *place = given;
 	int is_empty;
 
@@ -123,9 +137,9 @@ void ki_arena_give_back(struct ki_arena *arena, void *given)
 	is_empty = !chunk->n_used;
 	if (is_empty) {
 		ki_list_remove(&chunk->link);
-		add_idle_locked(arena, -CHUNK_BYTES);
+		add_idle_locked(arena, -KI_ARENA_CHUNK_BYTES);
 	}
 	ki_mutex_unlock(&arena->mutex);
 	if (is_empty)
-		ki_pages_free(chunk, CHUNK_BYTES);
+		ki_pages_free(chunk, KI_ARENA_CHUNK_BYTES);
 }

@@ -23,6 +23,7 @@
 
 #define KI_ARENA_STEP	     64u /* places are multiples of this, and so lie */
 #define KI_ARENA_PLACE_MAX   2048u
+#define KI_ARENA_CHUNK_BYTES KI_PAGES_HUGE
 #define KI_ARENA_CLASSES     (KI_ARENA_PLACE_MAX / KI_ARENA_STEP + 1)
 #define KI_ARENA_ENTRIES_MIN 32768u /* so large is a large table */
 
@@ -37,9 +38,16 @@ void ki_arena_init(struct ki_arena *arena);
 /* Every place is free. */
 void ki_arena_fini(struct ki_arena *arena);
 
-/* A place of `size` bytes, a multiple of KI_ARENA_STEP, for one more of a
-   table's entries; NULL where malloc() does as well. */
-void *ki_arena_take(struct ki_arena *arena, size_t size, uint64_t n_entries);
+/* A place of `size` bytes, a multiple of KI_ARENA_STEP, in a chunk that there
+   is; or NULL. */
+void *ki_arena_take(struct ki_arena *arena, size_t size);
+/* Whether a table of so many entries should have one more chunk for it; if not,
+   malloc() does as well. */
+int ki_arena_wants_chunk(struct ki_arena *arena, size_t size,
+			 uint64_t n_entries);
+/* The same in a new chunk: KI_ARENA_CHUNK_BYTES more that lie idle, for which
+   the caller has made room.  NULL without memory. */
+void *ki_arena_take_new(struct ki_arena *arena, size_t size);
 void ki_arena_give_back(struct ki_arena *arena, void *place);
 
 static inline size_t ki_arena_idle(struct ki_arena *arena)

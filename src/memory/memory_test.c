@@ -207,6 +207,71 @@ static void a_large_table_keeps_its_bound_and_gives_back(void **state)
 	ki_memory_free(memory);
 }
 
+/* One of 16 MiB and many kernels, where chunks come and go; what it holds while
+   another thread puts. */
+struct watched {
+	struct ki_memory *memory;
+	_Atomic int is_done;
+};
+
+static int put_or_watch(unsigned index, void *arg)
+{
+	struct watched *watched = arg;
+	uint64_t bytes, n_entries, i;
+	int n_over = 0;
+
+	if (index) {
+		while (!watched->is_done) {
+			ki_memory_size(watched->memory, &bytes, &n_entries);
+			n_over += bytes > (uint64_t)16 << 20;
+		}
+		return n_over;
+	}
+	for (i = 0; i < 120000; i++)
+		put(watched->memory, i, i, 8);
+	watched->is_done = 1;
+	return 0;
+}
+
+/* S48 */
+static void nobody_sees_a_bound_exceeded(void **state)
+{
+	struct watched watched = { .memory =
+					   memory_of((struct ki_memory_options){
+						   .bytes_max = 16 << 20 }) };
+
+	assert_int_equal(harness_threads(2, put_or_watch, &watched), 0);
+	ki_memory_free(watched.memory);
+}
+
+static void a_put_that_loses_leaves_the_bound(void **state)
+{
+	struct ki_memory *memory =
+		memory_of((struct ki_memory_options){ .bytes_max = 16 << 20 });
+	struct ki_table *table = &memory->table;
+	uint64_t bytes, n_entries, n_over = 0, n_chunks = 0, i;
+	struct kiln_blob *blob = blob_of(0, 8);
+
+	put(memory, 0, 0, 8);
+	for (i = 1; i < 120000; i++) {
+		struct kiln_key *key = key_of(0);
+		size_t before = ki_arena_idle(&table->arena);
+
+		/* Each makes an entry, a chunk too if it is time, for nothing. */
+		(void)ki_table_put(table, key, blob, KI_TABLE_FILL, NULL);
+		ki_memory_size(memory, &bytes, &n_entries);
+		n_over += bytes > (uint64_t)16 << 20;
+		n_chunks += ki_arena_idle(&table->arena) > before + 1000;
+		kiln_key_free(key);
+		put(memory, i, i, 8);
+		assert_int_equal(get(memory, 0), 0);
+	}
+	assert_true(n_chunks > 0);
+	assert_int_equal(n_over, 0);
+	kiln_blob_unref(blob);
+	ki_memory_free(memory);
+}
+
 /* Of those that lie in chunks every other goes, so that no chunk does. */
 static void trimming_counts_what_lies_idle(void **state)
 {
@@ -1304,6 +1369,8 @@ int main(void)
 		cmocka_unit_test(equal_digests_never_mix_values_up),
 		cmocka_unit_test(bounds_are_never_exceeded),
 		cmocka_unit_test(a_large_table_keeps_its_bound_and_gives_back),
+		cmocka_unit_test(nobody_sees_a_bound_exceeded),
+		cmocka_unit_test(a_put_that_loses_leaves_the_bound),
 		cmocka_unit_test(trimming_counts_what_lies_idle),
 		cmocka_unit_test(a_value_larger_than_the_bound_is_not_kept),
 		cmocka_unit_test(what_is_used_outlives_what_is_not),

@@ -171,10 +171,8 @@ static struct ki_table_garbage *collect_locked(struct ki_table *table,
 		return NULL;
 	passed = ki_slots_passed();
 	while (*end && (*end)->tag < passed) {
-		if ((*end)->entry) {
+		if ((*end)->entry)
 			table->garbage_bytes -= (*end)->entry->bytes;
-			table->garbage_places -= arena_place((*end)->entry);
-		}
 		end = &(*end)->next;
 	}
 	table->garbage = *end;
@@ -215,10 +213,15 @@ static void free_slots(struct ki_table_slots *slots)
 
 static void free_entry(struct ki_table *table, struct ki_table_entry *entry)
 {
-	if (entry && entry->is_in_arena)
-		ki_arena_give_back(&table->arena, entry);
-	else
+	size_t place;
+
+	if (!entry || !entry->is_in_arena) {
 		free(entry);
+		return;
+	}
+	place = arena_place(entry);
+	ki_arena_give_back(&table->arena, entry);
+	table->garbage_places -= place;
 }
 
 static void free_garbage(struct ki_table *table,
@@ -328,6 +331,18 @@ static uint64_t held_locked(struct ki_table *table)
 	       table->garbage_places;
 }
 
+static int is_over(struct ki_table *table, uint64_t bytes)
+{
+	return table->bytes_max &&
+	       held_locked(table) + bytes > table->bytes_max;
+}
+
+static void keep_bound_locked(struct ki_table *table, uint64_t bytes)
+{
+	while (table->n_entries && is_over(table, bytes))
+		drop_locked(table, victim_locked(table, NULL));
+}
+
 /* Make room for one of `bytes`, which takes the place of `old` (or NULL). */
 static void make_room_locked(struct ki_table *table, uint64_t bytes,
 			     const struct ki_table_entry *old)
@@ -337,8 +352,7 @@ static void make_room_locked(struct ki_table *table, uint64_t bytes,
 	if (old)
 		bytes += arena_place(old) - old->bytes;
 	while (table->n_entries > n_old &&
-	       ((table->bytes_max &&
-		 held_locked(table) + bytes > table->bytes_max) ||
+	       (is_over(table, bytes) ||
 		(table->entries_max &&
 		 table->n_entries - n_old + 1 > table->entries_max)))
 		drop_locked(table, victim_locked(table, old));
@@ -424,16 +438,37 @@ static uint64_t cost(const struct kiln_key *key, const struct kiln_blob *blob)
 	       sizeof(*blob) + blob->size;
 }
 
+/* Another chunk of the arena counts from its beginning: what has to go for it
+   goes before. */
+static void *new_chunk(struct ki_table *table, size_t size)
+{
+	struct ki_table_garbage *garbage;
+	void *place = NULL;
+
+	ki_mutex_lock(&table->mutex);
+	keep_bound_locked(table, KI_ARENA_CHUNK_BYTES);
+	if (!is_over(table, KI_ARENA_CHUNK_BYTES) &&
+	    ki_arena_wants_chunk(&table->arena, size, table->n_entries))
+		place = ki_arena_take_new(&table->arena, size);
+	garbage = collect_locked(table, 1);
+	ki_mutex_unlock(&table->mutex);
+	free_garbage(table, garbage);
+	return place;
+}
+
 /* NULL without memory.  Takes a reference to the blob. */
 static struct ki_table_entry *new_entry(struct ki_table *table,
 					const struct kiln_key *key,
 					struct kiln_blob *blob)
 {
 	size_t size = place_size(key->record.size);
-	struct ki_table_entry *entry = ki_arena_take(
-		&table->arena, size, atomic_load(&table->n_entries));
-	int is_in_arena = entry != NULL;
+	struct ki_table_entry *entry = ki_arena_take(&table->arena, size);
+	int is_in_arena;
 
+	if (!entry && ki_arena_wants_chunk(&table->arena, size,
+					   atomic_load(&table->n_entries)))
+		entry = new_chunk(table, size);
+	is_in_arena = entry != NULL;
 	if (!entry)
 		entry = aligned_alloc(_Alignof(struct ki_table_entry), size);
 	if (!entry)
@@ -530,7 +565,9 @@ enum kiln_status ki_table_put(struct ki_table *table,
 		if (how == KI_TABLE_REPLACE &&
 		    ki_table_find(atomic_load(&table->slots), key, &old))
 			drop_locked(table, old);
+		/* Its place, which did not lie idle any more, will again. */
 		discard_locked(table, &entry->garbage);
+		keep_bound_locked(table, 0);
 	}
 	garbage = collect_locked(table, 1);
 	ki_mutex_unlock(&table->mutex);

@@ -93,8 +93,9 @@ struct ki_table {
 	struct ki_table_garbage *garbage;
 	struct ki_table_garbage **garbage_end;
 	uint64_t garbage_bytes; /* of both */
-	/* What of these will lie idle in the arena, where chunks stay. */
-	uint64_t garbage_places;
+	/* Atomic: what of these, and of what is being freed, will lie idle in
+	   the arena, where chunks stay. */
+	_Atomic uint64_t garbage_places;
 };
 
 /* KILN_E_NO_MEMORY. */

@@ -77,7 +77,7 @@ void ki_mutex_lock(struct ki_mutex *mutex) KI_NO_ANALYSIS
 	note_held(mutex->rank);
 }
 
-int ki_mutex_try_lock(struct ki_mutex *mutex)
+int ki_mutex_try_lock(struct ki_mutex *mutex) KI_NO_ANALYSIS
 {
 	if (pthread_mutex_trylock(&mutex->mutex))
 		return 0;

@@ -273,8 +273,8 @@ int ki_cgroup_memory_percent(const struct ki_sys *sys);
  */
 /* clang-format off */
 #define KI_MUTEX_RANKS(X) \
-	X(FRONT) X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(FLIGHT) X(STORE) X(RECORDS) X(BLOCK) \
-	X(STATS) X(SYS)
+	X(FRONT) X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(ARENA) X(FLIGHT) X(STORE) \
+	X(RECORDS) X(BLOCK) X(STATS) X(SYS)
 /* clang-format on */
 
 enum ki_mutex_rank {
@@ -286,8 +286,11 @@ enum ki_mutex_rank {
 
 /* clang checks these; elsewhere they are words. */
 #if defined(__clang__)
-#define KI_CAPABILITY	 __attribute__((capability("mutex")))
-#define KI_ACQUIRE(...)	 __attribute__((acquire_capability(__VA_ARGS__)))
+#define KI_CAPABILITY	__attribute__((capability("mutex")))
+#define KI_ACQUIRE(...) __attribute__((acquire_capability(__VA_ARGS__)))
+/* If the function returns `result`. */
+#define KI_TRY_ACQUIRE(result, ...)                                            \
+	__attribute__((try_acquire_capability(result, __VA_ARGS__)))
 #define KI_RELEASE(...)	 __attribute__((release_capability(__VA_ARGS__)))
 #define KI_REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
 #define KI_EXCLUDES(...) __attribute__((locks_excluded(__VA_ARGS__)))
@@ -295,6 +298,7 @@ enum ki_mutex_rank {
 #else
 #define KI_CAPABILITY
 #define KI_ACQUIRE(...)
+#define KI_TRY_ACQUIRE(result, ...)
 #define KI_RELEASE(...)
 #define KI_REQUIRES(...)
 #define KI_EXCLUDES(...)
@@ -317,7 +321,8 @@ struct KI_CAPABILITY ki_mutex {
 void ki_mutex_init(struct ki_mutex *mutex, enum ki_mutex_rank rank);
 void ki_mutex_fini(struct ki_mutex *mutex);
 void ki_mutex_lock(struct ki_mutex *mutex) KI_ACQUIRE(mutex);
-int ki_mutex_try_lock(struct ki_mutex *mutex) KI_NO_ANALYSIS; /* 1: got it */
+/* 1: got it. */
+int ki_mutex_try_lock(struct ki_mutex *mutex) KI_TRY_ACQUIRE(1, mutex);
 void ki_mutex_unlock(struct ki_mutex *mutex) KI_RELEASE(mutex);
 
 /* Waits by CLOCK_MONOTONIC. */

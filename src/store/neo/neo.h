@@ -221,7 +221,7 @@ struct ki_neo_account {
  */
 enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 				      struct ki_neo_account *account)
-	KI_ACQUIRE(neo->writer) KI_NO_ANALYSIS;
+	KI_TRY_ACQUIRE(0, neo->writer) KI_NO_ANALYSIS;
 enum kiln_status ki_neo_account_end(struct ki_neo *neo,
 				    struct ki_neo_account *account)
 	KI_RELEASE(neo->writer) KI_NO_ANALYSIS;

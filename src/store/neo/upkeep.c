@@ -283,7 +283,7 @@ static uint64_t sum_of_files(const struct ki_neo *neo)
 }
 
 enum kiln_status ki_neo_info(struct kiln_tier *tier,
-			     struct kiln_store_info *out_info)
+			     struct kiln_store_info *out_info) KI_NO_ANALYSIS
 {
 	struct ki_neo *neo = (struct ki_neo *)tier;
 	struct ki_neo_account account;
