@@ -29,7 +29,7 @@
 #include "fault/operations.h"
 #include "store/log/format.h"
 
-#define N_TESTS_MAX 64
+#define N_TESTS_MAX 96
 #define STUCK_MS    (HARNESS_HANG_S * 1000)
 #define FIRST_MUCH  20000 /* numbers of what is put meanwhile */
 #define N_TOUCHED   12
@@ -442,10 +442,18 @@ static void stop_at_every_call(void **state)
 	free(master);
 }
 
-static const char *const names[] = { "get",	"verify", "create",
-				     "replace", "remove", "wipe",
-				     "roll",	"evict",  "evict_large",
-				     "grow" };
+static const char *const names[] = { "get",
+				     "verify",
+				     "create",
+				     "replace",
+				     "remove",
+				     "wipe",
+				     "roll",
+				     "evict",
+				     "evict_large",
+				     "grow",
+				     "gc_below_the_bound",
+				     "lower_limit" };
 
 static size_t list_tests(struct test tests[N_TESTS_MAX])
 {

@@ -13,12 +13,12 @@
 #include "base/bytes.h"
 
 /* Made beforehand: nothing but the store allocates while a fault is armed. */
-static struct kiln_key *keys[6];
+static struct kiln_key *keys[7];
 static unsigned char value[100000];
 
-enum { KEY_0, KEY_1, KEY_CREATED, KEY_NEW };
+enum { KEY_0, KEY_1, KEY_CREATED, KEY_LARGE, KEY_NEW };
 
-static const unsigned key_numbers[] = { 0, 1, 100, 200, 201, 202 };
+static const unsigned key_numbers[] = { 0, 1, 100, FIRST_FILL, 200, 201, 202 };
 
 #define N_NEW	   3
 #define N_FILL_MAX 4000
@@ -136,6 +136,29 @@ static void check_replaced(struct scene *scene, struct kiln_tier *tier)
 		fail_scene(scene, "wrong bytes");
 }
 
+/* What has a file of its own where a store makes that difference. */
+static enum kiln_status run_replace_large(struct scene *scene)
+{
+	return put_value(scene, KEY_LARGE, sizeof(value), KILN_PUT_REPLACE);
+}
+
+static void check_replaced_large(struct scene *scene, struct kiln_tier *tier)
+{
+	struct kiln_blob *blob = NULL;
+	enum kiln_status status =
+		tier->ops->get(tier, keys[KEY_LARGE], &blob, NULL);
+
+	if (status != KILN_OK)
+		fail_scene(scene, "replaced, and neither is there");
+	if (kiln_blob_size(blob) !=
+		    (scene->status == KILN_OK ? sizeof(value) : LARGE) &&
+	    (scene->status == KILN_OK || kiln_blob_size(blob) != sizeof(value)))
+		fail_scene(scene, "replaced, and the old one is there");
+	kiln_blob_unref(blob);
+	if (get_numbered(tier, FIRST_FILL) != KILN_OK)
+		fail_scene(scene, "wrong bytes");
+}
+
 static enum kiln_status run_remove(struct scene *scene)
 {
 	return scene->tier->ops->remove(scene->tier, keys[KEY_0]);
@@ -156,12 +179,49 @@ static enum kiln_status run_wipe(struct scene *scene)
 	return scene->tier->ops->wipe(scene->tier);
 }
 
-static void check_wiped(struct scene *scene, struct kiln_tier *tier)
+/* A file that is made anew from the others. */
+static int has_index(const struct kind *kind)
+{
+	return kind->n_grown != NULL;
+}
+
+static void lose_index(const char *directory)
+{
+	char *path = harness_path(directory, "kiln.idx");
+
+	(void)unlink(path);
+	free(path);
+}
+
+static void expect_none(struct scene *scene, struct kiln_tier *tier)
 {
 	for (unsigned n = 0; n < N_ENTRIES; n++)
-		if (scene->status == KILN_OK &&
-		    get_numbered(tier, n) != KILN_MISS)
+		if (get_numbered(tier, n) != KILN_MISS)
 			fail_scene(scene, "wiped, and still there");
+}
+
+static void check_wiped(struct scene *scene, struct kiln_tier *tier)
+{
+	struct kiln_tier *later;
+
+	if (scene->status != KILN_OK)
+		return;
+	expect_none(scene, tier);
+	if (!has_index(scene->kind))
+		return;
+	lose_index(scene->directory);
+	later = open_real(scene->kind, scene->directory);
+	expect_none(scene, later);
+	later->ops->close(later);
+}
+
+static enum kiln_status run_open_other_version(struct scene *scene)
+{
+	struct ki_store_options options =
+		options_of(&scene->fault->sys, scene->directory);
+
+	options.user_version = 7;
+	return scene->kind->open(&options, &scene->tier);
 }
 
 static enum kiln_status run_list(struct scene *scene)
@@ -257,6 +317,20 @@ static enum kiln_status run_set_limit(struct scene *scene)
 	return scene->tier->ops->set_limit(scene->tier, 2 * BOUND);
 }
 
+static enum kiln_status run_lower_limit(struct scene *scene)
+{
+	return scene->tier->ops->set_limit(scene->tier, BOUND / 2);
+}
+
+static void check_lowered(struct scene *scene, struct kiln_tier *tier)
+{
+	struct kiln_store_info info;
+
+	if (scene->status == KILN_OK &&
+	    (tier->ops->info(tier, &info) || info.bytes_max != BOUND / 2))
+		fail_scene(scene, "lowered, and it is not");
+}
+
 static enum kiln_status run_info(struct scene *scene)
 {
 	struct kiln_store_info info;
@@ -299,9 +373,12 @@ static enum kiln_status run_close(struct scene *scene)
 const struct operation operations[] = {
 	ROW("open_a_new_store", MAY_EVICT, NOTHING, NO_WORK, 1, run_open, NULL),
 	ROW("open_an_existing_store", SPARES_OTHERS, SOME, NO_WORK, 1, run_open, NULL),
+	ROW("open_with_another_version", MAY_EVICT, SOME, NO_WORK, 1, run_open_other_version, check_wiped),
+	ROW("open_with_a_lost_index", SPARES_OTHERS, LOST, NO_WORK, 1, run_open, NULL),
 	ROW("get", SPARES_OTHERS, SOME, NO_WORK, 0, run_get, check_got),
 	ROW("create", SPARES_OTHERS, SOME, NO_WORK, 0, run_create, check_created),
 	ROW("replace", SPARES_OTHERS, SOME, NO_WORK, 0, run_replace, check_replaced),
+	ROW("replace_large", SPARES_OTHERS, OWN, NO_WORK, 0, run_replace_large, check_replaced_large),
 	ROW("remove", SPARES_OTHERS, SOME, NO_WORK, 0, run_remove, check_removed),
 	ROW("wipe", MAY_EVICT, SOME, NO_WORK, 0, run_wipe, check_wiped),
 	ROW("list", SPARES_OTHERS, SOME, NO_WORK, 0, run_list, NULL),
@@ -313,6 +390,7 @@ const struct operation operations[] = {
 	ROW("evict_large", MAY_EVICT, FULL, EVICTS, 0, run_put_large, check_new),
 	ROW("grow", SPARES_OTHERS, MANY, GROWS, 0, run_put_tiny, check_grown),
 	ROW("set_limit", SPARES_OTHERS, SOME, NO_WORK, 0, run_set_limit, NULL),
+	ROW("lower_limit", MAY_EVICT, FULL, EVICTS, 0, run_lower_limit, check_lowered),
 	ROW("info", SPARES_OTHERS, SOME, NO_WORK, 0, run_info, NULL),
 	ROW("count", SPARES_OTHERS, SOME, NO_WORK, 0, run_count, NULL),
 	ROW("lock", SPARES_OTHERS, SOME, NO_WORK, 0, run_lock, NULL),
@@ -325,7 +403,9 @@ const struct operation operations[] = {
 
 int has_operation(const struct kind *kind, const struct operation *operation)
 {
-	return (operation->work != ROLLS || kind->n_rolls) &&
+	return (operation->before != LOST || has_index(kind)) &&
+	       (operation->run != run_lower_limit || kind->is_own) &&
+	       (operation->work != ROLLS || kind->n_rolls) &&
 	       (operation->work != GROWS || kind->n_grown);
 }
 
@@ -372,6 +452,8 @@ static const struct filling {
 } fillings[] = {
 	[NOTHING] = { 0 },
 	[SOME] = { 0 },
+	[LOST] = { NO_WORK, 2, 0, 0, 0 },
+	[OWN] = { NO_WORK, 2, 0, 0, 0 },
 	[BRIM] = { ROLLS, 0, SMALL, 0, 0 },
 	[USED] = { EVICTS, 26, SMALL, 1, 0 },
 	[FULL] = { EVICTS, N_FILL_MAX, LARGE, 0, 1 },
@@ -423,7 +505,7 @@ unsigned prepare_store(const struct kind *kind, const char *directory,
 		       enum before before)
 {
 	const struct filling *filling = &fillings[before];
-	unsigned n, n_filled = 0;
+	unsigned n, n_filled = filling->n_large;
 	struct kiln_tier *tier;
 
 	if (before == NOTHING)
@@ -439,6 +521,8 @@ unsigned prepare_store(const struct kind *kind, const char *directory,
 	for (n = 0; filling->uses_large && n < n_filled; n += 2)
 		assert_int_equal(get_numbered(tier, FIRST_FILL + n), KILN_OK);
 	tier->ops->close(tier);
+	if (before == LOST)
+		lose_index(directory);
 	return n_filled;
 }
 
@@ -506,7 +590,15 @@ static int keeps_bound(const struct scene *scene, struct kiln_tier *tier)
 	       kind_disk_bytes(scene->kind, scene->directory) <= info.bytes_max;
 }
 
-/* What a dead process left counts again from the next roll on. */
+/* Until the next roll: by what a dead process left, or by a lower limit that was
+   set when it could not be brought about. */
+static int may_be_over(const struct scene *scene,
+		       const struct operation *operation)
+{
+	return scene->fault->err == FAULT_DIE ||
+	       (operation->run == run_lower_limit && scene->status);
+}
+
 static int roll(struct kiln_tier *tier)
 {
 	for (unsigned n = 2000; n < 2040; n++)
@@ -579,7 +671,7 @@ void check_scene(struct scene *scene, const struct operation *operation)
 	}
 	check_listed(scene, tier);
 	if (!keeps_bound(scene, tier) &&
-	    (scene->fault->err != FAULT_DIE || !roll(tier) ||
+	    (!may_be_over(scene, operation) || !roll(tier) ||
 	     !keeps_bound(scene, tier)))
 		fail_scene(scene, "the bound is passed");
 	if (put_numbered(tier, 300, 2000, 0) != KILN_OK ||

@@ -24,12 +24,13 @@
 enum harm { SPARES_OTHERS, MAY_EVICT };
 
 /*
- * What an operation begins with: no directory; a few entries; these and so many
+ * What an operation begins with: no directory; a few entries; these and two large
+ * ones, the index lost; the same with it; the few and so many
  * small ones that the next put rolls, or evicts the oldest segment, in which
  * some are in use; large ones, half of them in use, so many that the next
  * evicts; so many entries that the next put makes the store grow.
  */
-enum before { NOTHING, SOME, BRIM, USED, FULL, MANY };
+enum before { NOTHING, SOME, LOST, OWN, BRIM, USED, FULL, MANY };
 
 /* What an operation is there for, and must really do if nothing stops it. */
 enum work { NO_WORK, ROLLS, EVICTS, GROWS };

@@ -704,6 +704,9 @@ void ki_log_drop_empty(struct ki_log *log, struct log_index *index,
 int ki_log_is_over(const struct log_index *index,
 		   const struct log_census *census, uint64_t bytes,
 		   uint64_t bytes_max);
+/* Of descriptors or memory, of this process or of all at the moment: such an error
+   says nothing about the file. */
+int ki_log_is_shortage(int err);
 /* Bring one entry of a segment, open as `fd`, to the tail.  0: it was not
    possible; copy_bytes_left is 0 then if there is no room. */
 int ki_log_copy_entry(struct ki_log *log, struct log_index *index,

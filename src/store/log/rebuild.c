@@ -22,6 +22,8 @@
 #include <string.h>
 
 #define WINDOW_BYTES 65536u
+#define PAGE_BYTES   4096u
+#define FAILED_MAX   16 /* a medium may take seconds to say no */
 
 static uintptr_t name_of(const struct log_known *known)
 {
@@ -112,36 +114,83 @@ static enum kiln_status replay(struct log_records *records,
 	return KILN_OK;
 }
 
+/* What may fail once is asked for again; what is wanting says nothing about the
+   file, and no index is made without it. */
+static int open_segment(struct ki_log *log, const char *path)
+{
+	const struct ki_sys *sys = log->sys;
+	int tries, fd = -ENOENT;
+
+	for (tries = 0; tries < 2; tries++) {
+		fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+		if (fd >= 0 || fd == -ENOENT)
+			break;
+	}
+	return fd;
+}
+
+struct window {
+	uint8_t *data;
+	uint64_t start;
+	uint64_t size;
+	unsigned n_failed; /* reads of this segment */
+};
+
+/* The unit at `offset`; NULL: it cannot be read.  Of a window that cannot be,
+   single pages may. */
+static const uint8_t *look(const struct ki_sys *sys, int fd, uint64_t offset,
+			   uint64_t end, struct window *window)
+{
+	uint64_t size =
+		end - offset < WINDOW_BYTES ? end - offset : WINDOW_BYTES;
+
+	if (offset >= window->start &&
+	    offset + LOG_UNIT <= window->start + window->size)
+		return window->data + (offset - window->start);
+	window->start = offset;
+	window->size = 0;
+	if (ki_pread_all(sys, fd, window->data, (size_t)size, offset)) {
+		window->n_failed++;
+		size = size < PAGE_BYTES ? size : PAGE_BYTES;
+		if (ki_pread_all(sys, fd, window->data, (size_t)size, offset))
+			return NULL;
+	}
+	window->size = size;
+	return window->data;
+}
+
 /* Killed writers leave holes, so every unit may be the start of a record. */
 static enum kiln_status read_segment(struct ki_log *log,
 				     struct log_records *records,
 				     const struct log_file *file,
-				     uint8_t *window)
+				     struct window *window)
 {
 	const struct ki_sys *sys = log->sys;
-	uint64_t offset = 0, start = 0, size = 0;
 	enum kiln_status status = KILN_OK;
+	uint64_t offset = 0;
 	char path[KI_PATH_MAX];
 	int fd;
 
 	if (ki_log_segment_path(log, file->number, path))
 		return KILN_OK;
-	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	fd = open_segment(log, path);
+	if (ki_log_is_shortage(fd))
+		return ki_log_status(fd);
 	if (fd < 0)
 		return KILN_OK;
-	while (!status && offset + LOG_UNIT <= file->size) {
-		struct log_record record;
+	window->size = 0;
+	window->n_failed = 0;
+	while (!status && offset + LOG_UNIT <= file->size &&
+	       window->n_failed <= FAILED_MAX) {
+		const uint8_t *data = look(sys, fd, offset, file->size, window);
 		uint32_t units = (uint32_t)(offset / LOG_UNIT);
+		struct log_record record;
 
-		if (offset < start || offset + LOG_UNIT > start + size) {
-			start = offset;
-			size = file->size - start < WINDOW_BYTES
-				       ? file->size - start
-				       : WINDOW_BYTES;
-			if (ki_pread_all(sys, fd, window, (size_t)size, start))
-				break;
+		if (!data) {
+			offset += PAGE_BYTES;
+			continue;
 		}
-		memcpy(&record, window + (offset - start), sizeof(record));
+		memcpy(&record, data, sizeof(record));
 		if (ki_log_record_is_sound(&record, file->number, units) &&
 		    log_record_bytes(&record) <= file->size - offset) {
 			status = replay(records, &record, file->number, units);
@@ -180,20 +229,20 @@ enum kiln_status ki_log_records_read(struct ki_log *log,
 				     struct log_records *out_records)
 {
 	enum kiln_status status = KILN_OK;
-	uint8_t *window;
+	struct window window = { .size = 0 };
 	size_t i;
 
 	*out_records = (struct log_records){ .n = 0 };
 	ki_map_init(&out_records->by_name);
 	if (!census->n_files)
 		return KILN_OK;
-	window = malloc(WINDOW_BYTES);
-	if (!window)
+	window.data = malloc(WINDOW_BYTES);
+	if (!window.data)
 		return KILN_E_NO_MEMORY;
 	for (i = 0; i < census->n_files && !status; i++)
 		status = read_segment(log, out_records, &census->files[i],
-				      window);
-	free(window);
+				      &window);
+	free(window.data);
 	ki_map_fini(&out_records->by_name);
 	leave_out_what_was_wiped(out_records);
 	if (out_records->n)

@@ -376,8 +376,7 @@ static int is_own_file(struct ki_log *log, int fd, uint32_t number)
 	       (record.flags & LOG_OWN_FILE);
 }
 
-/* Of this process, or of all at the moment: it says nothing about the file. */
-static int is_shortage(int err)
+int ki_log_is_shortage(int err)
 {
 	return err == -EMFILE || err == -ENFILE || err == -ENOMEM ||
 	       err == -EINTR;
@@ -398,7 +397,7 @@ static int empty_segment(struct ki_log *log, struct log_index *index,
 					  KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
 	int own = fd >= 0 && is_own_file(log, fd, file->number), moved = 0;
 
-	if (is_shortage(fd))
+	if (ki_log_is_shortage(fd))
 		return fd;
 	for (slot = 0; slot < n_slots; slot++) {
 		uint64_t word;
