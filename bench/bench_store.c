@@ -8,12 +8,14 @@
  * "4 KB" is 4096 + 512.  Turns of the stores are interleaved, each store is
  * read from end to end before each of its turns (page cache that idles goes),
  * ratios are of one round, and medians count.  A name as argument runs only
- * the groups that begin with it: hits puts evicting many open million space.
+ * the groups that begin with it: hits puts evicting many crowd follow open
+ * million space.
  */
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -776,6 +778,211 @@ static void many_group(unsigned n_processes, double bar)
 	items_free(&items);
 }
 
+/* ---- Gets in a crowd ------------------------------------------------------------- */
+
+/* S27: what a get lasts while as many as can be put into a full store. */
+#define CROWD_PROCESSES 8
+#define CROWD_GETS	20000
+#define CROWD_ITEMS	2000
+
+struct crowd {
+	struct start start;
+	unsigned n_gets; /* of each process */
+	double ns[];	 /* of all gets */
+};
+
+static void get_in_crowd(struct side *side, const struct items *items,
+			 unsigned process, int puts_too, struct crowd *crowd)
+{
+	struct items own = items_new(((uint64_t)process + 1) << 32,
+				     crowd->n_gets / 4, RECORD_BYTES);
+	double *ns = crowd->ns + (size_t)process * crowd->n_gets;
+	void *store = side->peer->open(side->directory, 0, side->flags);
+	uint64_t state = process + 1, begin;
+	size_t i;
+
+	crowd->start.n_ready++;
+	while (!crowd->start.go)
+		;
+	for (i = 0; i < crowd->n_gets; i++) {
+		if (puts_too && i % 4 == 0)
+			side->peer->put(store, &own.items[i / 4], values, 4096);
+		begin = bench_now_ns();
+		(void)side->peer->get(
+			store, &items->items[next_random(&state) % items->n],
+			buffer, VALUE_BYTES_MAX);
+		ns[i] = (double)(bench_now_ns() - begin);
+	}
+	_exit(0);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The 99th of 100 gets, in us. */
+static double slow_get(struct side *side, const struct items *items,
+		       int puts_too)
+{
+	unsigned n_gets = bench.quick ? 1000 : CROWD_GETS, i;
+	size_t n = (size_t)CROWD_PROCESSES * n_gets;
+	size_t size = sizeof(struct crowd) + n * sizeof(double);
+	struct crowd *crowd = mmap(NULL, size, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t children[CROWD_PROCESSES];
+	double p99;
+	int status;
+
+	if (crowd == MAP_FAILED)
+		bench_fail("no memory");
+	crowd->n_gets = n_gets;
+	for (i = 0; i < CROWD_PROCESSES; i++) {
+		children[i] = fork();
+		if (children[i] < 0)
+			bench_fail("no process");
+		if (!children[i])
+			get_in_crowd(side, items, i, puts_too, crowd);
+	}
+	while (crowd->start.n_ready < CROWD_PROCESSES)
+		usleep(1000);
+	crowd->start.go = 1;
+	for (i = 0; i < CROWD_PROCESSES; i++)
+		if (waitpid(children[i], &status, 0) < 0 || status)
+			bench_fail("a process failed");
+	qsort(crowd->ns, n, sizeof(double), by_value);
+	p99 = crowd->ns[n / 100 * 99];
+	munmap(crowd, size);
+	return p99 / 1e3;
+}
+
+static void crowd_group(void)
+{
+	struct items items = items_new(0, CROWD_ITEMS, RECORD_BYTES);
+	double alone[ROUNDS_MAX], evicting[ROUNDS_MAX], ratios[ROUNDS_MAX];
+	size_t n_rounds = bench.quick ? 1 : 5, r;
+	struct side side = { .peer = &peer_kiln };
+
+	for (r = 0; r < n_rounds; r++) {
+		side_open(&side, (uint64_t)CROWD_ITEMS * 5000, STORE_EVICTS);
+		fill(&side, &items, 0, CROWD_ITEMS, 4096);
+		side.peer->close(side.store);
+		warm(side.directory);
+		alone[r] = slow_get(&side, &items, 0);
+		evicting[r] = slow_get(&side, &items, 1);
+		ratios[r] = evicting[r] / alone[r];
+		remove_tree(side.directory);
+	}
+	bench_row(&bench, "get, p99, 8 processes that get",
+		  bench_median(alone, n_rounds), "us");
+	bench_row(&bench, "get, p99, 8 processes that get, put and evict",
+		  bench_median(evicting, n_rounds), "us");
+	bench_row(&bench, "get, p99, with puts and evictions : without",
+		  bench_median(ratios, n_rounds), "");
+	items_free(&items);
+}
+
+/* ---- Following a builder ----------------------------------------------------------- */
+
+/* S20: from the death of a process that builds to another's build. */
+struct build {
+	_Atomic int is_building; /* the one that is killed */
+	_Atomic uint64_t follower_ns;
+};
+
+static void build_for_ever(const struct kiln_key *key, void *arg,
+			   struct kiln_build_result *result)
+{
+	struct build *build = arg;
+
+	(void)key;
+	(void)result;
+	build->is_building = 1;
+	for (;;)
+		pause();
+}
+
+static void build_next(const struct kiln_key *key, void *arg,
+		       struct kiln_build_result *result)
+{
+	struct build *build = arg;
+
+	(void)key;
+	build->follower_ns = bench_now_ns();
+	if (kiln_blob_copy(values, 4096, &result->blob))
+		_exit(1);
+}
+
+static pid_t start_build(const char *directory, const struct item *item,
+			 kiln_build_fn *body, struct build *build)
+{
+	struct kiln_build_result result;
+	pid_t pid = fork();
+	void *store;
+
+	if (pid < 0)
+		bench_fail("no process");
+	if (pid)
+		return pid;
+	store = peer_kiln.open(directory, 0, 0);
+	kiln_build_result_init(&result);
+	_exit(kiln_get_or_build(store, item->key, body, build, &result) !=
+	      KILN_OK);
+}
+
+/* In ms. */
+static double follow(const char *directory, const struct item *item)
+{
+	struct build *build = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t builder, follower;
+	uint64_t killed_ns;
+	double ms;
+	int status;
+
+	if (build == MAP_FAILED)
+		bench_fail("no memory");
+	builder = start_build(directory, item, build_for_ever, build);
+	while (!build->is_building)
+		usleep(1000);
+	follower = start_build(directory, item, build_next, build);
+	/* It waits by then, at whatever pace waiting has come to. */
+	usleep(300000);
+	if (build->follower_ns)
+		bench_fail("two build at once");
+	killed_ns = bench_now_ns();
+	kill(builder, SIGKILL);
+	if (waitpid(follower, &status, 0) < 0 || status)
+		bench_fail("nobody followed");
+	(void)waitpid(builder, &status, 0);
+	ms = (double)(build->follower_ns - killed_ns) / 1e6;
+	munmap(build, 4096);
+	return ms;
+}
+
+static void follow_group(void)
+{
+	size_t n_rounds = bench.quick ? 1 : 9, r;
+	struct items items = items_new(0, n_rounds, RECORD_BYTES);
+	struct side side = { .peer = &peer_kiln };
+	double ms[ROUNDS_MAX], worst = 0;
+
+	side_open(&side, 0, 0);
+	peer_kiln.close(side.store);
+	for (r = 0; r < n_rounds; r++) {
+		ms[r] = follow(side.directory, &items.items[r]);
+		worst = ms[r] > worst ? ms[r] : worst;
+	}
+	bench_row(&bench, "a killed builder is followed, median",
+		  bench_median(ms, n_rounds), "ms");
+	bench_row_bar(&bench, "a killed builder is followed, worst", worst,
+		      "ms", 1000, BENCH_LOWER);
+	remove_tree(side.directory);
+	items_free(&items);
+}
+
 /* ---- Opening ------------------------------------------------------------------ */
 
 /* In a new process: print how many ns open and first get take. */
@@ -1021,6 +1228,7 @@ static const struct {
 } groups[] = {
 	{ "hits", run_hits },	      { "puts", run_puts },
 	{ "evicting", run_evicting }, { "many", run_many },
+	{ "crowd", crowd_group },     { "follow", follow_group },
 	{ "open", open_group },	      { "million", million_group },
 	{ "space", space_group },
 };
