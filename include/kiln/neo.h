@@ -83,10 +83,24 @@ struct kiln_neo_fields {
 	uint64_t feature_hash; /* of the feature table */
 	uint64_t workaround_hash;
 	uint32_t ip_version;
+	/* The tables themselves, which are not hashed: for kiln_neo_trace().
+	   May be NULL. */
+	const void *feature_table;
+	size_t feature_table_size;
+	const void *workaround_table;
+	size_t workaround_table_size;
 };
 
 /* The hash of a build; 0 if `size` is not of this structure. */
 KILN_API uint64_t kiln_neo_hash(const struct kiln_neo_fields *fields);
+
+/*
+ * What the driver leaves in its directory for a build with BinaryCacheTrace=1:
+ * <16 digits>.trace, a section of text for each field that is hashed, and
+ * <16 digits>.input, the input.  INVALID, IO, READONLY, FULL, NO_MEMORY.
+ */
+KILN_API enum kiln_status kiln_neo_trace(const struct kiln_neo_fields *fields,
+					 const char *directory);
 
 /* ---- Names ------------------------------------------------------------------- */
 

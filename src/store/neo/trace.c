@@ -19,7 +19,7 @@
 
 #include <kiln/inspect.h>
 
-#include "base/hash.h"
+#include "base/status.h"
 #include "key/key.h"
 
 #define N_DIGITS 16
@@ -132,36 +132,182 @@ static void add_attributes(struct ki_bytes *out, const struct kiln_key *key)
 	}
 }
 
-static void publish(const struct ki_neo *neo, const char *name,
-		    const void *data, size_t size)
+/* Both files of a hash. */
+struct trace {
+	char text_name[KILN_NEO_NAME_BYTES];
+	char input_name[KILN_NEO_NAME_BYTES];
+	struct ki_bytes text;
+};
+
+static void trace_init(struct trace *trace, const char *digits)
 {
-	const unsigned mode = neo->flags & KILN_OPEN_SHARED ? 0660 : 0600;
+	snprintf(trace->text_name, sizeof(trace->text_name), "%.*s.trace",
+		 N_DIGITS, digits);
+	snprintf(trace->input_name, sizeof(trace->input_name), "%.*s.input",
+		 N_DIGITS, digits);
+	ki_bytes_init(&trace->text);
+}
+
+static void add_input(struct trace *trace, const char *directory)
+{
+	add_section(&trace->text, "input", 5);
+	ki_bytes_printf(&trace->text, "<%s/%s>\n", directory,
+			trace->input_name);
+}
+
+static int publish(const struct ki_sys *sys, const char *directory,
+		   const char *name, const void *data, size_t size,
+		   unsigned mode)
+{
 	const struct ki_piece piece = { data, size };
 
-	ki_neo_failed(neo, "Creating trace file",
-		      ki_publish_file(neo->sys, neo->directory, name, &piece, 1,
-				      1, mode, NULL));
+	return ki_publish_file(sys, directory, name, &piece, 1, 1, mode, NULL);
+}
+
+static int trace_end(struct trace *trace, const struct ki_sys *sys,
+		     const char *directory, const void *input,
+		     size_t input_size, unsigned mode)
+{
+	int err = trace->text.failed;
+
+	if (!err)
+		err = publish(sys, directory, trace->input_name, input,
+			      input_size, mode);
+	if (!err)
+		err = publish(sys, directory, trace->text_name,
+			      trace->text.data, trace->text.size, mode);
+	ki_bytes_fini(&trace->text);
+	return err;
 }
 
 void ki_neo_trace(const struct ki_neo *neo, const struct kiln_key *key,
 		  const char *name)
 {
+	const unsigned mode = neo->flags & KILN_OPEN_SHARED ? 0660 : 0600;
 	const char *slash = strrchr(name, '/');
-	char trace[KILN_NEO_NAME_BYTES], input[KILN_NEO_NAME_BYTES];
-	struct ki_bytes text;
+	struct trace trace;
 
 	if (!neo->traces || ki_neo_is_readonly(neo))
 		return;
-	name = slash ? slash + 1 : name;
-	snprintf(trace, sizeof(trace), "%.*s.trace", N_DIGITS, name);
-	snprintf(input, sizeof(input), "%.*s.input", N_DIGITS, name);
-	ki_bytes_init(&text);
-	add_section(&text, "input", 5);
-	ki_bytes_printf(&text, "<%s/%s>\n", neo->directory, input);
-	add_attributes(&text, key);
-	if (!text.failed) {
-		publish(neo, input, key->record.data, key->record.size);
-		publish(neo, trace, text.data, text.size);
+	trace_init(&trace, slash ? slash + 1 : name);
+	add_input(&trace, neo->directory);
+	add_attributes(&trace.text, key);
+	ki_neo_failed(neo, "Creating trace file",
+		      trace_end(&trace, neo->sys, neo->directory,
+				key->record.data, key->record.size, mode));
+}
+
+/* ---- Of a driver's build ------------------------------------------------------------- */
+
+static void add_title(struct ki_bytes *out, const char *title)
+{
+	add_section(out, title, strlen(title));
+}
+
+static void add_text(struct ki_bytes *out, const char *title, const void *data,
+		     size_t size)
+{
+	add_title(out, title);
+	if (data)
+		ki_bytes_add(out, data, size);
+	ki_bytes_add_u8(out, '\n');
+}
+
+static void add_compiler(struct ki_bytes *out,
+			 const struct kiln_neo_fields *fields)
+{
+	if (fields->release < KILN_NEO_24_13)
+		return;
+	add_text(out, "igcRevision", fields->igc_revision,
+		 fields->igc_revision_size);
+	ki_bytes_printf(out, "  libSize=%" PRIu64 "\n  libMTime=%" PRId64 "\n",
+			fields->igc_library_size, fields->igc_library_mtime);
+	if (fields->release >= KILN_NEO_26_32)
+		add_text(out, "igcRegKeys", fields->igc_registry_keys,
+			 fields->igc_registry_keys_size);
+}
+
+static void add_constants(struct ki_bytes *out,
+			  const struct kiln_neo_fields *fields)
+{
+	if (fields->release < KILN_NEO_24_13)
+		return;
+	add_title(out, "specialization constants");
+	ki_bytes_add_string(out, "  specIds=");
+	for (size_t i = 0; i < fields->n_constants; i++)
+		ki_bytes_printf(out, " %" PRIx32, fields->constant_ids[i]);
+	ki_bytes_add_string(out, "\n  specValues=");
+	for (size_t i = 0; i < fields->n_constants; i++)
+		ki_bytes_printf(out, " %" PRIx64, fields->constant_values[i]);
+	ki_bytes_add_u8(out, '\n');
+}
+
+static void add_platform(struct ki_bytes *out,
+			 const struct kiln_neo_platform *platform)
+{
+	const struct {
+		const char *name;
+		uint32_t value;
+	} rows[] = {
+		{ "eProductFamily", platform->product },
+		{ "ePCHProductFamily", platform->pch_product },
+		{ "eDisplayCoreFamily", platform->display_core },
+		{ "eRenderCoreFamily", platform->render_core },
+		{ "ePlatformType", platform->platform_type },
+		{ "usDeviceID", platform->device_id },
+		{ "usRevId", platform->revision_id },
+		{ "usDeviceID_PCH", platform->pch_device_id },
+		{ "usRevId_PCH", platform->pch_revision_id },
+		{ "eGTType", platform->gt_type },
+	};
+
+	add_title(out, "platform");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		ki_bytes_printf(out, "  %s=%" PRIu32 "\n", rows[i].name,
+				rows[i].value);
+}
+
+/* What is hashed of a table is its own hash. */
+static void add_table(struct ki_bytes *out, const char *title,
+		      const void *table, size_t size, uint64_t hash)
+{
+	const uint8_t *bytes = table;
+
+	add_title(out, title);
+	for (size_t i = 0; bytes && i < size; i++)
+		ki_bytes_printf(out, "%02x.", bytes[i]);
+	ki_bytes_printf(out, "%s  hash=%" PRIu64 "\n",
+			bytes && size ? "\n" : "", hash);
+}
+
+enum kiln_status kiln_neo_trace(const struct kiln_neo_fields *fields,
+				const char *directory)
+{
+	char digits[N_DIGITS + 1];
+	struct trace trace;
+	int err;
+
+	if (!fields || fields->size != sizeof(*fields) || !directory)
+		return KILN_E_INVALID;
+	snprintf(digits, sizeof(digits), "%016" PRIx64, kiln_neo_hash(fields));
+	trace_init(&trace, digits);
+	add_compiler(&trace.text, fields);
+	add_input(&trace, directory);
+	add_text(&trace.text, "options", fields->options, fields->options_size);
+	add_text(&trace.text, "internal options", fields->internal_options,
+		 fields->internal_options_size);
+	add_constants(&trace.text, fields);
+	add_platform(&trace.text, &fields->platform);
+	add_table(&trace.text, "feature table", fields->feature_table,
+		  fields->feature_table_size, fields->feature_hash);
+	add_table(&trace.text, "workaround table", fields->workaround_table,
+		  fields->workaround_table_size, fields->workaround_hash);
+	if (fields->release >= KILN_NEO_24_26) {
+		add_title(&trace.text, "ipVersion");
+		ki_bytes_printf(&trace.text, "  ipVersion=%" PRIu32 "\n",
+				fields->ip_version);
 	}
-	ki_bytes_fini(&text);
+	err = trace_end(&trace, &ki_sys_posix, directory, fields->input,
+			fields->input ? fields->input_size : 0, 0600);
+	return ki_status_from_errno(err);
 }

@@ -146,6 +146,98 @@ static void nobody_who_only_reads_or_did_not_ask_leaves_a_trace(void **state)
 	}
 }
 
+/* In the driver's own form, with what its trace leaves out. */
+static void a_drivers_build_is_traced_as_the_driver_does(void **state)
+{
+	static const uint32_t ids[] = { 3, 17 };
+	static const uint64_t values[] = { 1, 0xabc };
+	static const uint8_t table[] = { 1, 0xfe };
+	static const char before_input[] = "---- igcRevision ----\n"
+					   "ebb8aabb\n"
+					   "  libSize=1000\n"
+					   "  libMTime=-5\n"
+					   "---- input ----\n"
+					   "<";
+	static const char after_input[] = "---- options ----\n"
+					  "-w\n"
+					  "---- internal options ----\n"
+					  "\n"
+					  "---- specialization constants ----\n"
+					  "  specIds= 3 11\n"
+					  "  specValues= 1 abc\n"
+					  "---- platform ----\n"
+					  "  eProductFamily=33\n"
+					  "  ePCHProductFamily=1\n"
+					  "  eDisplayCoreFamily=2\n"
+					  "  eRenderCoreFamily=3\n"
+					  "  ePlatformType=4\n"
+					  "  usDeviceID=39497\n"
+					  "  usRevId=6\n"
+					  "  usDeviceID_PCH=7\n"
+					  "  usRevId_PCH=8\n"
+					  "  eGTType=9\n"
+					  "---- feature table ----\n"
+					  "01.fe.\n"
+					  "  hash=77\n"
+					  "---- workaround table ----\n"
+					  "  hash=88\n"
+					  "---- ipVersion ----\n"
+					  "  ipVersion=12\n";
+	struct kiln_neo_fields fields = {
+		.size = sizeof(fields),
+		.release = KILN_NEO_24_26,
+		.igc_revision = "ebb8aabb",
+		.igc_revision_size = 8,
+		.igc_library_size = 1000,
+		.igc_library_mtime = -5,
+		.input = "spir-v\0more",
+		.input_size = 11,
+		.options = "-w",
+		.options_size = 2,
+		.constant_ids = ids,
+		.constant_values = values,
+		.n_constants = 2,
+		.platform = { 33, 1, 2, 3, 4, 39497, 6, 7, 8, 9 },
+		.feature_hash = 77,
+		.workaround_hash = 88,
+		.ip_version = 12,
+		.feature_table = table,
+		.feature_table_size = sizeof(table),
+	};
+	char *directory = harness_directory(), *path, *text, *wanted, *input;
+	char name[64];
+	size_t size;
+
+	assert_int_equal(kiln_neo_trace(&fields, directory), KILN_OK);
+	snprintf(name, sizeof(name), "%016llx.input",
+		 (unsigned long long)kiln_neo_hash(&fields));
+	path = harness_path(directory, name);
+	input = harness_read(path, &size);
+	assert_int_equal(size, 11);
+	assert_memory_equal(input, fields.input, size);
+	assert_true(asprintf(&wanted, "%s%s>\n%s", before_input, path,
+			     after_input) > 0);
+	strcpy(strrchr(path, '.'), ".trac");
+	strcat(path, "e");
+	text = harness_read(path, NULL);
+	assert_non_null(text);
+	assert_string_equal(text, wanted);
+	/* Tables are shown, not hashed. */
+	fields.feature_table = NULL;
+	snprintf(name, sizeof(name), "%016llx",
+		 (unsigned long long)kiln_neo_hash(&fields));
+	assert_non_null(strstr(path, name));
+	fields.size--;
+	assert_int_equal(kiln_neo_trace(&fields, directory), KILN_E_INVALID);
+	fields.size++;
+	assert_int_equal(kiln_neo_trace(&fields, "/nowhere/at/all"), KILN_E_IO);
+	free(wanted);
+	free(text);
+	free(input);
+	free(path);
+	free(directory);
+}
+
 /* ---- Messages -------------------------------------------------------------------- */
 
 /* What `body` writes to the standard error, from malloc(). */
@@ -311,6 +403,7 @@ int main(void)
 		cmocka_unit_test(each_key_leaves_its_attributes),
 		cmocka_unit_test(
 			nobody_who_only_reads_or_did_not_ask_leaves_a_trace),
+		cmocka_unit_test(a_drivers_build_is_traced_as_the_driver_does),
 		cmocka_unit_test(failures_are_printed_in_the_drivers_words),
 	};
 
