@@ -33,11 +33,19 @@ static const struct error {
 	{ -EIO, 0 },	{ -ENOSPC, 0 }, { -EROFS, 0 },	{ -ENOLCK, 0 },
 	{ -ENOMEM, 0 }, { -EACCES, 1 }, { -ESTALE, 0 }, { FAULT_SHORT, 0 },
 	{ -EMFILE, 1 }, { -EDQUOT, 1 }, { -EPERM, 1 },	{ -EFBIG, 1 },
+	{ -EINTR, 1 },
 };
 
 #define N_ERRORS (sizeof(errors) / sizeof(errors[0]))
 
 static int all;
+
+/* The table hands no interruption on: it has to come from below, and what is
+   interrupted is asked for again. */
+static int is_interruption(const struct fault *fault)
+{
+	return fault->err == -EINTR;
+}
 
 /* The first round of an error. */
 static void begin(struct fault *fault, const struct error *error)
@@ -45,6 +53,24 @@ static void begin(struct fault *fault, const struct error *error)
 	fault_begin(fault, error->err);
 	fault->stride = all ? 0 : 16;
 	fault->n_all = error->is_like_others || kind->resembles ? 6 : 20;
+	if (is_interruption(fault))
+		fault->sys = ki_sys_posix;
+}
+
+static void arm(struct fault *fault)
+{
+	if (is_interruption(fault))
+		fault_arm_system(fault);
+	else
+		fault_arm(fault);
+}
+
+static void disarm(struct fault *fault)
+{
+	if (is_interruption(fault))
+		fault_disarm_system(fault);
+	else
+		fault_disarm(fault);
 }
 
 static unsigned n_descriptors(void)
@@ -84,14 +110,15 @@ static void run_round(struct scene *scene, const struct operation *operation)
 	scene->tier = NULL;
 	if (!operation->is_closed)
 		assert_int_equal(open_scene(scene), KILN_OK);
-	fault_arm(scene->fault);
+	arm(scene->fault);
 	scene->status = operation->run(scene);
-	fault_disarm(scene->fault);
+	disarm(scene->fault);
 
 	scene->is_whole = !scene->fault->n_fired;
 	if (!is_typed(scene->status))
 		fail_scene(scene, "not a status for this");
-	if (!scene->fault->n_fired && scene->status)
+	if ((!scene->fault->n_fired || is_interruption(scene->fault)) &&
+	    scene->status)
 		fail_scene(scene, "nothing failed but this");
 	/* The handle that saw the fault goes on as if nothing had been. */
 	if (scene->tier) {
@@ -133,6 +160,9 @@ static void run_operation(void **state)
 				       .work_before = work_before };
 
 		for (begin(&fault, &errors[i]); fault_next(&fault);) {
+			/* A lasting one is waited for. */
+			if (is_interruption(&fault) && fault.lasting)
+				break;
 			harness_progress(operation->name, fault.n, 0);
 			copy_store(kind, place, copy, operation->before);
 			run_round(&scene, operation);
