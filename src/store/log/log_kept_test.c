@@ -73,7 +73,7 @@ static void growth_carries_over_what_is_in_use(void **state)
 static int is_short, n_short;
 
 static int open_in_shortage(const struct ki_sys *sys, const char *path,
-			    int flags, unsigned mode)
+			    unsigned flags, unsigned mode)
 {
 	if (is_short && !(flags & KI_OPEN_WRITE) && strstr(path, ".val")) {
 		n_short++;
