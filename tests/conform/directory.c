@@ -3,6 +3,7 @@
 /* A directory: opened again, by others, for reading alone, in other versions and by
    other names. */
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -163,6 +164,83 @@ static void a_directory_that_vanishes_is_made_anew(void **state)
 	tier->ops->close(tier);
 	free(below);
 	free(directory);
+}
+
+/* Whatever is made, for the moment too. */
+static unsigned n_made, n_folded;
+
+static void note_name(const char *path)
+{
+	const char *base = strrchr(path, '/');
+
+	n_made++;
+	for (base = base ? base : path; *base; base++)
+		n_folded += isupper((unsigned char)*base) != 0;
+}
+
+/* NEO's temporaries are as mkstemp() makes them: one that is taken, by whatever
+   case, is not made. */
+static int is_noted(const char *path, unsigned flags)
+{
+	return (flags & KI_OPEN_CREATE) &&
+	       !((flags & KI_OPEN_EXCLUSIVE) && strstr(path, "/cl_cache."));
+}
+
+static int note_and_open(const struct ki_sys *sys, const char *path,
+			 unsigned flags, unsigned mode)
+{
+	if (is_noted(path, flags))
+		note_name(path);
+	return ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+static int note_and_open_in(const struct ki_sys *sys, int directory,
+			    const char *name, unsigned flags, unsigned mode)
+{
+	if (is_noted(name, flags))
+		note_name(name);
+	return ki_sys_posix.open_in(&ki_sys_posix, directory, name, flags,
+				    mode);
+}
+
+static void note_file(const char *path, const struct stat *st, void *arg)
+{
+	note_name(path);
+}
+
+/*
+ * S32: a directory that takes "A" and "a" for one name cannot mistake what a
+ * store makes there: in none of its names is a letter that has a lower case.
+ */
+static void no_name_depends_on_case(void **state)
+{
+	char *place = harness_directory();
+	char *directory = harness_path(place, "store");
+	struct ki_store_options options = options_of(directory);
+	struct ki_sys sys = *options.sys;
+	struct kiln_key *key = numbered_key(3);
+	struct kiln_tier_lock *lock;
+	struct kiln_tier *tier;
+
+	sys.open = note_and_open;
+	sys.open_in = note_and_open_in;
+	options.sys = &sys;
+	options.bytes_max = BOUND;
+	n_made = n_folded = 0;
+	tier = open_with(&options);
+	for (unsigned n = 0; n < 100; n++)
+		assert_int_equal(put_numbered(tier, n, n % 10 ? 1000 : 500000,
+					      KILN_PUT_REPLACE),
+				 KILN_OK);
+	if (tier->ops->lock && !tier->ops->lock(tier, key, 0, &lock))
+		tier->ops->unlock(tier, lock);
+	each_file(directory, note_file, NULL);
+	tier->ops->close(tier);
+	assert_true(n_made > 10);
+	assert_int_equal(n_folded, 0);
+	kiln_key_free(key);
+	free(directory);
+	free(place);
 }
 
 /* ---- Users ------------------------------------------------------------------------ */
@@ -416,6 +494,7 @@ const struct row directory_rows[] = {
 	ROW(read_only_means_no_write_of_any_kind, DISK),
 	ROW(a_directory_that_cannot_be_written_still_gives_hits, DISK),
 	ROW(a_directory_that_vanishes_is_made_anew, DISK),
+	ROW(no_name_depends_on_case, DISK),
 	ROW(what_root_left_in_a_users_store_is_done_without, DISK),
 	ROW(another_user_version_empties_the_store, DISK),
 	ROW(a_handle_stays_out_of_another_user_version, DISK),

@@ -341,6 +341,60 @@ static void a_stopped_builder_is_waited_for_in_bounds(void **state)
 	crowd_free(&crowd);
 }
 
+/* ---- A build that asks for itself -------------------------------------------------- */
+
+struct twice {
+	struct crowd *crowd;
+	int forks;
+	int wrong;
+};
+
+/* Another kiln of the same store is as a stranger, from whom the lock is kept. */
+static void build_twice(const struct kiln_key *key, void *arg,
+			struct kiln_build_result *result)
+{
+	struct twice *twice = arg;
+	pid_t child = twice->forks ? fork() : 0;
+
+	if (!child)
+		twice->wrong = ask_in_process(0, twice->crowd);
+	if (twice->forks && !child)
+		_exit(twice->wrong);
+	if (child)
+		twice->wrong = waitpid(child, &twice->wrong, 0) != child ||
+			       twice->wrong;
+	build(key, twice->crowd, result);
+}
+
+/* S23: by another handle, and by a child of its own. */
+static void a_build_that_asks_for_itself_waits_in_bounds(void **state)
+{
+	for (int forks = 0; forks < 2; forks++) {
+		struct crowd crowd = crowd_new();
+		struct twice twice = { .crowd = &crowd, .forks = forks };
+		struct kiln_key *key = numbered_key(1);
+		struct kiln_build_result result;
+		struct kiln *kiln;
+
+		crowd.lock_timeout_ms = 100;
+		kiln = open_kiln(&crowd);
+		kiln_build_result_init(&result);
+		assert_int_equal(kiln_get_or_build(kiln, key, build_twice,
+						   &twice, &result),
+				 KILN_OK);
+		assert_int_equal(twice.wrong, 0);
+		assert_int_equal(shared->n_builds, 2);
+		assert_int_equal(shared->n_lock_timeouts, 1);
+		assert_true(is_value_of(1, kiln_blob_data(result.blob),
+					VALUE_SIZE));
+		kiln_build_result_fini(&result);
+		kiln_key_free(key);
+		kiln_close(kiln);
+		check_store(&crowd);
+		crowd_free(&crowd);
+	}
+}
+
 /* ---- Many over the limit --------------------------------------------------------- */
 
 static struct kiln_tier *open_full(const struct crowd *crowd)
@@ -427,6 +481,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_killed_builder_is_followed_by_one),
 		cmocka_unit_test(a_killed_builders_child_keeps_nobody_waiting),
 		cmocka_unit_test(a_stopped_builder_is_waited_for_in_bounds),
+		cmocka_unit_test(a_build_that_asks_for_itself_waits_in_bounds),
 		cmocka_unit_test(of_many_over_the_limit_one_evicts),
 		cmocka_unit_test(
 			a_copy_of_the_builders_lock_keeps_nobody_waiting),
