@@ -404,7 +404,6 @@ const struct operation operations[] = {
 int has_operation(const struct kind *kind, const struct operation *operation)
 {
 	return (operation->before != LOST || has_index(kind)) &&
-	       (operation->run != run_lower_limit || kind->is_own) &&
 	       (operation->work != ROLLS || kind->n_rolls) &&
 	       (operation->work != GROWS || kind->n_grown);
 }

@@ -467,6 +467,7 @@ enum kiln_status ki_neo_count(struct ki_neo *neo,
 	err = neo->plan.err;
 	if (err == -EACCES) {
 		set_least_sum(neo, account);
+		report->is_partial = 1;
 		return KILN_OK;
 	}
 	if (err) {

@@ -242,6 +242,7 @@ struct ki_neo_report {
 	uint64_t n_expired;
 	uint64_t n_temporaries;
 	uint64_t n_dropped; /* records of files that are no more */
+	int is_partial;	    /* something could not be looked at */
 };
 
 /*

@@ -246,6 +246,9 @@ enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 		__atomic_store_n(&neo->bytes_max, bytes_max, __ATOMIC_RELEASE);
 		status = ki_neo_clean(neo, &account, bytes_max, 0, &report);
 	}
+	/* It holds for what was looked at. */
+	if (!status && bytes_max && report.is_partial)
+		status = KILN_E_IO;
 	end_status = ki_neo_account_end(neo, &account);
 	return status ? status : end_status;
 }
