@@ -167,6 +167,8 @@ unsigned harness_processes(unsigned n, harness_child_fn *body, void *arg,
 			abort();
 		if (!pids[i]) {
 			char byte;
+
+			free(pids); /* a body may exit(), and then be searched for leaks */
 			close(gate[1]);
 			while (read(gate[0], &byte, 1) < 0 && errno == EINTR)
 				;
