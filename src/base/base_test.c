@@ -205,7 +205,7 @@ static void wide_and_narrow_hash_alike(void **state)
 	for (i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)harness_random(&seed);
 	if (!ki_wide_is_there())
-		skip();
+		HARNESS_LEAVE_OUT("no wide registers here");
 	for (size = 0; size <= sizeof(data); size += 1 + size / 16) {
 		struct ki_piece pieces[] = {
 			{ data, size / 3 }, { data + size / 3, size - size / 3 }

@@ -71,10 +71,8 @@ static void every_name_that_the_loader_asks_for_is_known(void **state)
 	int has[N_NAMES] = { 0 };
 
 	file = loader_file(&size);
-	if (!file) {
-		print_message("# no loader here\n");
-		skip();
-	}
+	if (!file)
+		HARNESS_LEAVE_OUT("no loader here");
 	for (text = file; text < file + size; text += strlen(text) + 1) {
 		if (!is_name(text))
 			continue;

@@ -179,7 +179,7 @@ static void on_pocl_too(void **state)
 	if (strstr(native, "exit 2\n") || strstr(native, "parts: 0\n")) {
 		free(native);
 		place_fini(&place);
-		skip();
+		HARNESS_LEAVE_OUT("no such devices here");
 	}
 	set(&place, "KILN_TEST_CAPTURE", "1");
 	cold = run_on_pocl(&place, 1, row);

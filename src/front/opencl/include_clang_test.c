@@ -639,10 +639,8 @@ static void what_clang_reads_is_in_the_key(void **unused)
 	unsigned failed = 0;
 	char *directory;
 
-	if (!clang) {
-		print_message("# no clang: nothing is compared\n");
-		skip();
-	}
+	if (!clang)
+		HARNESS_LEAVE_OUT("no clang: nothing is compared");
 	directory = harness_directory();
 	assert_int_equal(chdir(directory), 0);
 	includes = ki_cl_includes_new(&ki_sys_posix);

@@ -530,7 +530,7 @@ static void no_call_tells_whether_there_is_a_cache(void **state)
 	}
 	free(result.native);
 	if (result.skipped)
-		skip();
+		HARNESS_LEAVE_OUT("no such driver here");
 }
 
 static int test(const char *vendors, uint64_t first, unsigned n)
