@@ -762,12 +762,11 @@ static void garbage_has_a_limit_without_a_bound(void **state)
 	ki_memory_free(memory);
 }
 
-/* Neither sanitizer knows of threads that end without destructors, and
-   ThreadSanitizer's own locks may be held by threads that a child lacks. */
+/* Neither sanitizer knows of threads that end without destructors. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define HAS_VANISHING_THREADS
 #endif
-#ifndef __SANITIZE_THREAD__
+#if HARNESS_FORKS_AMONG_THREADS
 #define HAS_FORKS
 #endif
 

@@ -37,6 +37,14 @@ uint64_t harness_disk_bytes(const char *directory);
  */
 #define HARNESS_HANG_S 60
 
+/* Whether a child may allocate that was forked while other threads were at it:
+   the sanitizers' own allocators may be locked in it for ever. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HARNESS_FORKS_AMONG_THREADS 0
+#else
+#define HARNESS_FORKS_AMONG_THREADS 1
+#endif
+
 /* End a test that cannot be made here, with a word.  (What cmocka's skip()
    prints as TAP is read as a failure.) */
 #define HARNESS_LEAVE_OUT(why)                                                 \
