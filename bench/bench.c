@@ -2,6 +2,7 @@
 
 #include "bench.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -342,4 +343,22 @@ double bench_best(double *values, size_t n)
 {
 	qsort(values, n, sizeof(*values), by_value);
 	return values[0];
+}
+
+void bench_remove_tree(const char *path)
+{
+	struct dirent *entry;
+	char below[4096];
+	DIR *dir = opendir(path);
+
+	while (dir && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
+		if (unlink(below) && (errno == EISDIR || errno == EPERM))
+			bench_remove_tree(below);
+	}
+	if (dir)
+		closedir(dir);
+	rmdir(path);
 }

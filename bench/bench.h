@@ -77,6 +77,9 @@ uint64_t bench_now_ns(void);
 double bench_median(double *values, size_t n);
 double bench_best(double *values, size_t n);
 
+/* A directory and all below it, as far as it may go. */
+void bench_remove_tree(const char *path);
+
 /* So that the compiler keeps what nobody reads. */
 static inline void bench_use(const void *value)
 {

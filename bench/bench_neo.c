@@ -109,29 +109,11 @@ static void side_open(struct side *side, int is_kiln, uint64_t bytes_max)
 	side->kiln = is_kiln ? open_kiln(side) : NULL;
 }
 
-static void remove_tree(const char *path)
-{
-	struct dirent *entry;
-	char below[PATH_BYTES];
-	DIR *dir = opendir(path);
-
-	while (dir && (entry = readdir(dir))) {
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-			continue;
-		snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
-		if (unlink(below) && (errno == EISDIR || errno == EPERM))
-			remove_tree(below);
-	}
-	if (dir)
-		closedir(dir);
-	rmdir(path);
-}
-
 static void side_close(struct side *side)
 {
 	if (side->kiln)
 		kiln_close(side->kiln);
-	remove_tree(side->directory);
+	bench_remove_tree(side->directory);
 }
 
 static void store(struct side *side, struct kiln_key *key, size_t i)
@@ -587,6 +569,6 @@ int main(int argc, char **argv)
 		groups[i].run();
 	}
 	status = bench_end(&bench);
-	remove_tree(top);
+	bench_remove_tree(top);
 	return status;
 }

@@ -129,24 +129,6 @@ static size_t size_of(size_t i, size_t value_size)
 
 /* ---- Folders ------------------------------------------------------------------ */
 
-static void remove_tree(const char *path)
-{
-	struct dirent *entry;
-	char below[512];
-	DIR *dir = opendir(path);
-
-	while (dir && (entry = readdir(dir))) {
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-			continue;
-		snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
-		if (unlink(below) && (errno == EISDIR || errno == EPERM))
-			remove_tree(below);
-	}
-	if (dir)
-		closedir(dir);
-	rmdir(path);
-}
-
 /* Read what there is of a file; LMDB's is as long as its map and mostly hole. */
 static void read_through(int fd)
 {
@@ -226,7 +208,7 @@ static void side_reopen(struct side *side)
 static void side_close(struct side *side)
 {
 	side->peer->close(side->store);
-	remove_tree(side->directory);
+	bench_remove_tree(side->directory);
 }
 
 static void fill(struct side *side, const struct items *items, size_t from,
@@ -770,7 +752,7 @@ static void many_group(unsigned n_processes, double bar)
 			sides[i].peer->close(sides[i].store);
 			sides[i].turns[r] =
 				together(&sides[i], &items, n_processes);
-			remove_tree(sides[i].directory);
+			bench_remove_tree(sides[i].directory);
 		}
 	snprintf(name, sizeof(name), "95/5, %u processes", n_processes);
 	rows_of(name, sides, 3, n_rounds, "/s");
@@ -873,7 +855,7 @@ static void crowd_group(void)
 		alone[r] = slow_get(&side, &items, 0);
 		evicting[r] = slow_get(&side, &items, 1);
 		ratios[r] = evicting[r] / alone[r];
-		remove_tree(side.directory);
+		bench_remove_tree(side.directory);
 	}
 	bench_row(&bench, "get, p99, 8 processes that get",
 		  bench_median(alone, n_rounds), "us");
@@ -979,7 +961,7 @@ static void follow_group(void)
 		  bench_median(ms, n_rounds), "ms");
 	bench_row_bar(&bench, "a killed builder is followed, worst", worst,
 		      "ms", 1000, BENCH_LOWER);
-	remove_tree(side.directory);
+	bench_remove_tree(side.directory);
 	items_free(&items);
 }
 
@@ -1065,7 +1047,7 @@ static void open_group(void)
 	}
 	open_rows("open + first get, 100k entries", sides, n, RECORD_BYTES);
 	for (i = 0; i < 3; i++)
-		remove_tree(sides[i].directory);
+		bench_remove_tree(sides[i].directory);
 	items_free(&items);
 }
 
@@ -1107,7 +1089,7 @@ static void million_group(void)
 	}
 	open_rows("open + first get, 1M entries", sides, n, SMALL_RECORD_BYTES);
 	for (i = 0; i < 3; i++)
-		remove_tree(sides[i].directory);
+		bench_remove_tree(sides[i].directory);
 	items_free(&items);
 }
 
@@ -1269,6 +1251,6 @@ int main(int argc, char **argv)
 		groups[i].run();
 	}
 	i = (size_t)bench_end(&bench);
-	remove_tree(top);
+	bench_remove_tree(top);
 	return (int)i;
 }

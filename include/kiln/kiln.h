@@ -312,7 +312,9 @@ struct kiln_options {
 	uint32_t flags;		  /* KILN_OPEN_* */
 	uint32_t lock_timeout_ms; /* wait for another process's build */
 	uint32_t user_version;	  /* the caller's; a store of another
-					   one is wiped on opening; 0: any */
+					   one is wiped on opening, and kilns
+					   that have it open with theirs miss
+					   from then on; 0: any */
 	const char *name_space;	  /* recorded with entries; or NULL */
 	const char *application;  /* the same; NULL: the executable */
 	kiln_log_fn *log;	  /* NULL: silent */
@@ -440,8 +442,9 @@ KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
  * answer is KILN_EXISTS, exactly, whatever other processes do at the same
  * time.  `metadata` may be NULL; it is only read.
  * Errors: FULL, TOO_LARGE, TIMEOUT (busy: nothing was stored), READONLY, IO,
- * NO_MEMORY, INVALID, FORKED, or the store's reason for not being in use
- * (the memory tier has the value all the same).
+ * FORMAT (the store is of another user version by now), COLLISION, NO_MEMORY,
+ * INVALID, FORKED, or the store's reason for not being in use (the memory tier
+ * has the value all the same).
  */
 KILN_API enum kiln_status kiln_put(struct kiln *kiln,
 				   const struct kiln_key *key, const void *data,

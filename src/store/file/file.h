@@ -137,6 +137,8 @@ int ki_file_write(const struct ki_file_store *store,
 /*
  * Take the file that was judged from an entry's name, and none that has come in
  * its place: 1 if it is gone from there.  A damaged one is kept in quarantine.
+ * (Where nothing can be moved there, for want of room, it is unlinked after a
+ * look, and what comes within that moment goes with it: a miss.)
  */
 enum ki_file_aside { KI_FILE_DROP, KI_FILE_QUARANTINE };
 int ki_file_set_aside(const struct ki_file_store *store,

@@ -75,8 +75,7 @@ static int is_outdone(const struct log_known *known,
 		      const struct log_known *later)
 {
 	return log_is_earlier(known->order, later->order) ||
-	       (known->order == later->order && !later->word) ||
-	       (known->order == later->order && known->word);
+	       (known->order == later->order && (known->word || !later->word));
 }
 
 /* What this record did, done again. */
