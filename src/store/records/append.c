@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Adding to the file: each record in one write, at its end. */
+
+#include "store/records/inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+int ki_records_begin(struct ki_records *records)
+{
+	int result;
+
+	ki_records_enter(records);
+	result = ki_records_refresh_locked(records);
+	records->is_held = result >= 0;
+	ki_records_leave(records);
+	return result;
+}
+
+void ki_records_end(struct ki_records *records)
+{
+	ki_records_enter(records);
+	records->is_held = 0;
+	ki_records_leave(records);
+}
+
+uint64_t ki_records_size(const struct ki_record *record)
+{
+	const size_t name_size = strlen(record->name);
+
+	if (name_size > KI_RECORDS_NAME_MAX ||
+	    record->record_size > KILN_KEY_BYTES_MAX ||
+	    record->metadata_size > KILN_METADATA_BYTES_MAX)
+		return 0;
+	return ki_records_size_of(name_size, record->record_size,
+				  record->metadata_size);
+}
+
+int ki_records_ready_to_write(struct ki_records *records)
+{
+	int err = ki_records_is_readonly(records) ? -EROFS : 0;
+
+	if (!err && (!records->is_held || records->fd < 0))
+		err = ki_records_refresh_locked(records);
+	if (err < 0)
+		return err;
+	if (records->is_newer)
+		return -EPROTONOSUPPORT;
+	if (!records->has_settings)
+		err = ki_records_renew(records, &records->settings, 1);
+	if (err < 0)
+		return err;
+	return records->can_write ? 0 : -EROFS;
+}
+
+enum kiln_status ki_records_write_status(int err)
+{
+	return err == -EPROTONOSUPPORT ? KILN_E_FORMAT
+				       : ki_status_from_errno(err);
+}
+
+static int write_record(struct ki_records *records, uint8_t *header,
+			const struct ki_piece *parts, int n_parts)
+{
+	static const uint8_t zeros[8];
+	const uint64_t offset = ki_records_align(records->size);
+	struct ki_piece pieces[6] = {
+		{ zeros, (size_t)(offset - records->size) },
+		{ header, KI_RECORD_HEADER },
+	};
+	uint64_t size = KI_RECORD_HEADER;
+	int err;
+
+	for (int i = 0; i < n_parts; i++) {
+		pieces[2 + i] = parts[i];
+		size += parts[i].size;
+	}
+	pieces[2 + n_parts] =
+		(struct ki_piece){ zeros,
+				   (size_t)(ki_records_align(size) - size) };
+	ki_put_u32(header, KI_RECORD_MAGIC);
+	ki_put_u64(header + 32, offset);
+	ki_put_u64(header + 40, records->last_serial + 1);
+	ki_put_u64(header + KI_RECORD_HEADER - 8,
+		   ki_xxh3_64(header, KI_RECORD_HEADER - 8) +
+			   ki_xxh3_64_pieces(pieces + 2, (size_t)n_parts + 1));
+	err = ki_pwritev_all(records->sys, records->fd, pieces, n_parts + 3,
+			     records->size);
+	if (err)
+		return err;
+	records->size = offset + ki_records_align(size);
+	records->buffer_size = 0;
+	return ki_records_parse(records);
+}
+
+enum kiln_status ki_records_append(struct ki_records *records,
+				   const struct ki_record *record)
+{
+	const size_t name_size = strlen(record->name);
+	const struct ki_piece parts[] = {
+		{ record->name, name_size },
+		{ record->record, record->record_size },
+		{ record->metadata, record->metadata_size },
+	};
+	uint8_t header[KI_RECORD_HEADER] = { 0 };
+	int err;
+
+	if (!ki_records_size(record))
+		return KILN_E_TOO_LARGE;
+	header[4] = KI_RECORD_ENTRY;
+	ki_put_u16(header + 6, (uint16_t)name_size);
+	ki_put_u32(header + 8, (uint32_t)record->record_size);
+	ki_put_u32(header + 12, (uint32_t)record->metadata_size);
+	memcpy(header + 16, record->digest, KILN_DIGEST_BYTES);
+	ki_put_u64(header + 48, record->value_size);
+	ki_put_u64(header + 56, record->value_check);
+	ki_put_u64(header + 64, record->inode);
+	ki_put_u64(header + 72, record->file_size);
+	ki_put_u64(header + 80, (uint64_t)record->mtime_ns);
+	ki_records_enter(records);
+	err = ki_records_ready_to_write(records);
+	if (!err)
+		err = write_record(records, header, parts, 3);
+	ki_records_leave(records);
+	return ki_records_write_status(err);
+}
+
+enum kiln_status ki_records_drop(struct ki_records *records,
+				 const uint8_t (*digests)[KILN_DIGEST_BYTES],
+				 size_t n_digests)
+{
+	const size_t n_max = KILN_KEY_BYTES_MAX / KILN_DIGEST_BYTES;
+	int err;
+
+	ki_records_enter(records);
+	err = ki_records_ready_to_write(records);
+	while (!err && n_digests) {
+		const size_t n = n_digests < n_max ? n_digests : n_max;
+		const struct ki_piece part = { digests, n * KILN_DIGEST_BYTES };
+		uint8_t header[KI_RECORD_HEADER] = { 0 };
+
+		header[4] = KI_RECORD_DROP;
+		ki_put_u32(header + 8, (uint32_t)part.size);
+		err = write_record(records, header, &part, 1);
+		digests += n;
+		n_digests -= n;
+	}
+	ki_records_leave(records);
+	return ki_records_write_status(err);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Finding one: by key, by name, by name and inode. */
+
+#include "store/records/inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "key/key.h"
+
+#define BRING_MAX 2048
+
+static enum kiln_status status_of(int err)
+{
+	return err == -ENODATA ? KILN_MISS : ki_status_from_errno(err);
+}
+
+/* All of a record is read, so all of it is asked for at once. */
+static void bring(const struct ki_records *records,
+		  const struct ki_records_entry *entry)
+{
+	if (!records->map || entry->bytes > BRING_MAX)
+		return;
+	for (uint32_t at = 0; at < entry->bytes; at += KI_RECORDS_LINE)
+		__builtin_prefetch(records->map + entry->offset + at);
+}
+
+static enum kiln_status find(struct ki_records *records,
+			     const struct kiln_key *key, unsigned older,
+			     struct ki_record_found *out_found,
+			     struct kiln_blob **out_metadata)
+{
+	struct ki_records_entry *entry;
+	const uint8_t *bytes, *data;
+	size_t size;
+	int err = ki_records_ready_to_read(records);
+
+	if (err)
+		return ki_status_from_errno(err);
+	entry = ki_records_newest(records, key->digest_low, key->digest_high);
+	while (entry && older--)
+		entry = ki_records_older(entry);
+	if (!entry || (entry->flags & KI_RECORD_DROPPED))
+		return KILN_MISS;
+	bring(records, entry);
+	err = ki_records_bytes_of(records, entry, &bytes);
+	if (err)
+		return status_of(err);
+	data = ki_records_key_of(bytes, &size);
+	if (size != key->record.size ||
+	    memcmp(data, key->record.data, size) != 0)
+		return KILN_E_COLLISION;
+	ki_records_fill(entry, bytes, out_found);
+	data = ki_records_metadata_of(bytes, &size);
+	return ki_records_copy_part(data, size, out_metadata);
+}
+
+enum kiln_status ki_records_find(struct ki_records *records,
+				 const struct kiln_key *key, unsigned older,
+				 struct ki_record_found *out_found,
+				 struct kiln_blob **out_metadata)
+{
+	enum kiln_status status;
+
+	ki_records_enter(records);
+	status = find(records, key, older, out_found, out_metadata);
+	ki_records_leave(records);
+	return status;
+}
+
+int ki_records_glance(struct ki_records *records, const struct kiln_key *key,
+		      char out_name[KI_RECORDS_GLANCE_MAX],
+		      uint64_t *out_trusted_ns)
+{
+	const struct ki_records_entry *entry;
+	int result;
+
+	ki_records_enter(records);
+	entry = ki_records_newest(records, key->digest_low, key->digest_high);
+	result = entry && *entry->name && !(entry->flags & KI_RECORD_DROPPED);
+	if (result) {
+		bring(records, entry);
+		memcpy(out_name, entry->name, sizeof(entry->name));
+		*out_trusted_ns = entry->trusted_ns;
+	}
+	ki_records_leave(records);
+	return result;
+}
+
+void ki_records_trust(struct ki_records *records,
+		      const struct ki_record_found *found, uint64_t until_ns)
+{
+	struct ki_records_entry *entry;
+
+	ki_records_enter(records);
+	entry = ki_records_newest(records, ki_digest_low(found->digest),
+				  ki_digest_high(found->digest));
+	while (entry && entry->serial != found->serial)
+		entry = ki_records_older(entry);
+	if (entry)
+		entry->trusted_ns = until_ns;
+	ki_records_leave(records);
+}
+
+static enum kiln_status find_named(struct ki_records *records, const char *name,
+				   const uint64_t *inode,
+				   struct ki_record_found *out_found)
+{
+	const uint64_t hash = ki_xxh3_64(name, strlen(name));
+	enum kiln_status status = KILN_MISS;
+	struct ki_records_entry *entry;
+	const uint8_t *bytes;
+	int err;
+
+	ki_records_enter(records);
+	err = ki_records_ready_to_read(records);
+	entry = err ? NULL : ki_records_named(records, hash, inode);
+	if (entry)
+		err = ki_records_bytes_of(records, entry, &bytes);
+	if (err) {
+		status = status_of(err);
+	} else if (entry) {
+		ki_records_fill(entry, bytes, out_found);
+		status = strcmp(out_found->name, name) ? KILN_MISS : KILN_OK;
+	}
+	ki_records_leave(records);
+	return status;
+}
+
+enum kiln_status ki_records_by_name(struct ki_records *records,
+				    const char *name,
+				    struct ki_record_found *out_found)
+{
+	return find_named(records, name, NULL, out_found);
+}
+
+enum kiln_status ki_records_by_file(struct ki_records *records,
+				    const char *name, uint64_t inode,
+				    struct ki_record_found *out_found)
+{
+	return find_named(records, name, &inode, out_found);
+}

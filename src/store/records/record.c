@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+
+/* One record: what its bytes say, and whether they may be believed. */
+
+#include "store/records/inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+
+const uint8_t ki_records_magic[8] = { 'K', 'I', 'L', 'N', 'R', 'E', 'C', 'S' };
+
+uint64_t ki_records_size_of(uint64_t name_size, uint64_t record_size,
+			    uint64_t metadata_size)
+{
+	return ki_records_align(KI_RECORD_HEADER + name_size + record_size +
+				metadata_size);
+}
+
+uint64_t ki_records_claimed_size(const uint8_t *header, uint64_t offset)
+{
+	const uint64_t name_size = ki_get_u16(header + 6);
+	const uint64_t record_size = ki_get_u32(header + 8);
+	const uint64_t metadata_size = ki_get_u32(header + 12);
+
+	if (ki_get_u32(header) != KI_RECORD_MAGIC ||
+	    (header[4] != KI_RECORD_ENTRY && header[4] != KI_RECORD_DROP) ||
+	    name_size > KI_RECORDS_NAME_MAX ||
+	    record_size > KILN_KEY_BYTES_MAX ||
+	    metadata_size > KILN_METADATA_BYTES_MAX ||
+	    ki_get_u64(header + 32) != offset)
+		return 0;
+	return ki_records_size_of(name_size, record_size, metadata_size);
+}
+
+uint64_t ki_records_check(const uint8_t *bytes, uint64_t size)
+{
+	return ki_xxh3_64(bytes, KI_RECORD_HEADER - 8) +
+	       ki_xxh3_64(bytes + KI_RECORD_HEADER,
+			  (size_t)size - KI_RECORD_HEADER);
+}
+
+int ki_records_is_whole(const uint8_t *bytes, uint64_t size)
+{
+	return ki_get_u64(bytes + KI_RECORD_HEADER - 8) ==
+	       ki_records_check(bytes, size);
+}
+
+int ki_records_bytes_of(struct ki_records *records,
+			const struct ki_records_entry *entry,
+			const uint8_t **out_bytes)
+{
+	int err = ki_records_look(records, entry->offset, entry->bytes, 0,
+				  out_bytes);
+
+	if (err)
+		return err;
+	if (ki_records_claimed_size(*out_bytes, entry->offset) !=
+		    entry->bytes ||
+	    !ki_records_is_whole(*out_bytes, entry->bytes))
+		return -ENODATA;
+	return 0;
+}
+
+void ki_records_fill(const struct ki_records_entry *entry, const uint8_t *bytes,
+		     struct ki_record_found *found)
+{
+	const size_t name_size = ki_get_u16(bytes + 6);
+
+	memcpy(found->digest, bytes + 16, KILN_DIGEST_BYTES);
+	memcpy(found->name, bytes + KI_RECORD_HEADER, name_size);
+	found->name[name_size] = '\0';
+	found->serial = entry->serial;
+	found->bytes = entry->bytes;
+	found->value_size = ki_get_u64(bytes + 48);
+	found->value_check = ki_get_u64(bytes + 56);
+	found->inode = ki_get_u64(bytes + 64);
+	found->file_size = ki_get_u64(bytes + 72);
+	found->mtime_ns = (int64_t)ki_get_u64(bytes + 80);
+	found->trusted_ns = entry->trusted_ns;
+}
+
+const uint8_t *ki_records_key_of(const uint8_t *bytes, size_t *out_size)
+{
+	*out_size = ki_get_u32(bytes + 8);
+	return bytes + KI_RECORD_HEADER + ki_get_u16(bytes + 6);
+}
+
+const uint8_t *ki_records_metadata_of(const uint8_t *bytes, size_t *out_size)
+{
+	size_t record_size;
+	const uint8_t *record = ki_records_key_of(bytes, &record_size);
+
+	*out_size = ki_get_u32(bytes + 12);
+	return record + record_size;
+}
+
+enum kiln_status ki_records_copy_part(const uint8_t *data, size_t size,
+				      struct kiln_blob **out_blob)
+{
+	return out_blob ? kiln_blob_copy(data, size, out_blob) : KILN_OK;
+}

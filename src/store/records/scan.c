@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Catching up with the file: what was appended since, or all of it if another
+ * one has the name.  What is damaged is passed over in steps of 8.  A record
+ * that cannot be read at the very end may be one that is being written: `seen`
+ * stays before it until the file is longer.
+ */
+
+#include "store/records/inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+
+/* The bytes of the record at an offset, checked: 1; 0: there is none. */
+static int record_at(struct ki_records *records, uint64_t offset, size_t ahead,
+		     const uint8_t **out_bytes, uint64_t *out_size)
+{
+	int err;
+
+	err = ki_records_look(records, offset, KI_RECORD_HEADER, ahead,
+			      out_bytes);
+	if (err)
+		return err;
+	*out_size = ki_records_claimed_size(*out_bytes, offset);
+	if (!*out_size || *out_size > records->size - offset)
+		return 0;
+	err = ki_records_look(records, offset, *out_size, ahead, out_bytes);
+	return err ? err : ki_records_is_whole(*out_bytes, *out_size);
+}
+
+static int take_record(struct ki_records *records, const uint8_t *bytes,
+		       uint64_t offset, uint64_t size)
+{
+	const uint8_t *digest;
+
+	ki_records_note_change(records);
+	if (bytes[4] == KI_RECORD_ENTRY)
+		return ki_records_add(records, bytes, offset, (uint32_t)size);
+	digest = bytes + KI_RECORD_HEADER;
+	for (uint32_t left = ki_get_u32(bytes + 8); left >= KILN_DIGEST_BYTES;
+	     left -= KILN_DIGEST_BYTES) {
+		ki_records_bury(records, ki_digest_low(digest),
+				ki_digest_high(digest));
+		digest += KILN_DIGEST_BYTES;
+	}
+	return 0;
+}
+
+int ki_records_parse(struct ki_records *records)
+{
+	uint64_t offset = records->seen, size = 0;
+
+	ki_records_map(records);
+	while (offset + KI_RECORD_HEADER <= records->size) {
+		const uint8_t *bytes;
+		int err, found = record_at(records, offset, KI_RECORDS_AHEAD,
+					   &bytes, &size);
+
+		if (found < 0)
+			return found;
+		if (!found) {
+			offset += 8;
+			continue;
+		}
+		err = take_record(records, bytes, offset, size);
+		if (err)
+			return err;
+		offset += size;
+		records->seen = offset;
+	}
+	return 0;
+}
+
+static int read_header(struct ki_records *records)
+{
+	const uint8_t *bytes;
+	int err;
+
+	records->has_settings = 0;
+	records->is_newer = 0;
+	records->settings =
+		(struct ki_records_settings){ .bytes_max = UINT64_MAX };
+	records->seen = KI_RECORDS_HEADER_BYTES;
+	if (records->size < KI_RECORDS_HEADER_BYTES)
+		return 0;
+	err = ki_records_look(records, 0, KI_RECORDS_HEADER_BYTES,
+			      KI_RECORDS_AHEAD, &bytes);
+	if (err)
+		return err;
+	if (memcmp(bytes, ki_records_magic, sizeof(ki_records_magic)) != 0 ||
+	    ki_get_u64(bytes + 56) != ki_xxh3_64(bytes, 56))
+		return 0;
+	records->is_newer = ki_get_u32(bytes + 8) > KI_RECORDS_VERSION;
+	records->has_settings = ki_get_u32(bytes + 8) == KI_RECORDS_VERSION;
+	if (records->has_settings)
+		records->settings = (struct ki_records_settings){
+			.user_version = ki_get_u32(bytes + 12),
+			.generation = ki_get_u64(bytes + 16),
+			.bytes_max = ki_get_u64(bytes + 24),
+		};
+	return 0;
+}
+
+void ki_records_forget(struct ki_records *records)
+{
+	ki_records_unmap(records);
+	ki_records_clear(records);
+	ki_records_forget_buffer(records);
+	records->inode = records->device = 0;
+	records->size = records->seen = 0;
+	records->has_settings = records->is_newer = 0;
+	records->settings =
+		(struct ki_records_settings){ .bytes_max = UINT64_MAX };
+}
+
+static int follow(struct ki_records *records, const struct ki_file_info *info)
+{
+	int err;
+
+	if (info->inode == records->inode && info->device == records->device &&
+	    info->size == records->size)
+		return 0;
+	if (info->inode != records->inode || info->device != records->device ||
+	    info->size < records->size) {
+		ki_records_forget(records);
+		records->inode = info->inode;
+		records->device = info->device;
+		records->size = info->size;
+		ki_records_map(records);
+		err = read_header(records);
+	} else {
+		records->size = info->size;
+		records->buffer_size = 0;
+		err = 0;
+	}
+	if (!err && !records->is_newer)
+		err = ki_records_parse(records);
+	ki_records_forget_buffer(records);
+	/* What is half known is not known. */
+	if (err)
+		ki_records_forget(records);
+	return err ? err : 1;
+}
+
+int ki_records_refresh_locked(struct ki_records *records)
+{
+	struct ki_file_info info;
+	int err;
+
+	if (!ki_records_fd_is_current(records, &info)) {
+		err = ki_records_open_file(records);
+		if (err == -ENOENT || err == -ENOTDIR || err == -ELOOP) {
+			int changed = records->inode != 0;
+
+			ki_records_forget(records);
+			return changed;
+		}
+		if (err)
+			return err;
+		err = records->sys->fmeasure(records->sys, records->fd, &info);
+		if (err) {
+			ki_records_close_file(records);
+			return err;
+		}
+	}
+	err = follow(records, &info);
+	if (err < 0)
+		ki_records_close_file(records);
+	return err;
+}
+
+int ki_records_refresh(struct ki_records *records)
+{
+	int result;
+
+	ki_records_enter(records);
+	result = ki_records_refresh_locked(records);
+	ki_records_leave(records);
+	return result;
+}
+
+uint64_t ki_records_n_changes(struct ki_records *records)
+{
+	return __atomic_load_n(&records->n_changes, __ATOMIC_ACQUIRE);
+}
