@@ -258,7 +258,8 @@ static enum kiln_status evict_one(struct lowering *lowering,
 	enum kiln_status status;
 
 	census->move_bytes_left = move_bytes;
-	status = ki_log_evict_oldest(lowering->log, lowering->index, census, 0);
+	status = ki_log_evict_before_tail(lowering->log, lowering->index,
+					  census);
 	lowering->room -= move_bytes - census->move_bytes_left;
 	return status;
 }

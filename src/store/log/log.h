@@ -15,7 +15,9 @@
  *	index.c      the mapped index: words, marks, header
  *	segment.c    open segments, and when to let go of them
  *	census.c     what lies in the directory, as the bound counts it
- *	structure.c  under byte 0: roll, eviction, large files
+ *	structure.c  under byte 0: numbers, new files, rolls, large files
+ *	room.c       under byte 0: what goes for new bytes, in which order
+ *	evict.c      under byte 0: the oldest segment goes
  *	limit.c      under byte 0: another bound
  *	make.c       under byte 0: making, growing, wiping the index
  *	rebuild.c    what the records say, for an index made anew
@@ -664,11 +666,6 @@ uint64_t ki_log_other_bytes(void);
 
 /* ---- structure.c ----------------------------------------------------- */
 
-/* Under byte 0: evict until `bytes` more fit.  FULL, TOO_LARGE. */
-enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
-				  struct log_census *census, uint64_t bytes,
-				  int may_take_tail);
-
 /* Under byte 0: a passing name; a file of real blocks under one, open. */
 int ki_log_temporary_path(struct ki_log *log, char out_path[KI_PATH_MAX]);
 int ki_log_temporary(struct ki_log *log, uint64_t size,
@@ -684,46 +681,80 @@ enum kiln_status ki_log_large_make(struct ki_log *log, struct log_index *index,
 				   uint64_t bytes, uint32_t *out_number,
 				   uint64_t *out_order, int *out_fd);
 
-/* Under byte 0, each: let the oldest segment go (FULL: none may); begin a new
-   tail; give up the spare; let those go in which age has left nothing. */
-enum kiln_status ki_log_evict_oldest(struct ki_log *log,
-				     struct log_index *index,
-				     struct log_census *census,
-				     int may_take_tail);
+/* Under byte 0, each: begin a new tail, in whatever way; make the spare the
+   tail (an error: there is none of the right size); make one; give up the
+   spare. */
 enum kiln_status ki_log_new_tail(struct ki_log *log, struct log_index *index,
 				 struct log_census *census);
+int ki_log_use_spare(struct ki_log *log, struct log_index *index,
+		     struct log_census *census);
+enum kiln_status ki_log_make_tail(struct ki_log *log, struct log_index *index,
+				  struct log_census *census);
+int ki_log_drop_spare(struct ki_log *log, struct log_census *census);
 int ki_log_tail_is_nearly_full(const struct log_index *index,
 			       const struct log_census *census);
 uint64_t ki_log_next_segment_bytes(const struct log_limit_values *limits,
 				   const struct log_census *census);
-int ki_log_drop_spare(struct ki_log *log, struct log_census *census);
-void ki_log_drop_empty(struct ki_log *log, struct log_index *index,
-		       struct log_census *census);
+
+/* Also where files of a former store came back that are far ahead. */
+void ki_log_repair_numbers(struct log_index *index,
+			   const struct log_census *census);
+
+/* Under byte 0: a number never used, as far as can be known; the same, and take
+   it: *out_path is its file's. */
+uint32_t ki_log_next_number(const struct log_header *header,
+			    const struct log_census *census);
+int ki_log_take_number(struct ki_log *log, struct log_index *index,
+		       const struct log_census *census, uint32_t *out_number,
+		       char out_path[KI_PATH_MAX]);
+
+/* Under byte 0: whether the index still is the store's. */
+int ki_log_is_current_locked(struct ki_log *log, const struct log_index *index);
+
+/* ---- room.c ---------------------------------------------------------- */
+
+/* Under byte 0: let go until so many bytes more fit, in a file beside the tail
+   or in the tail that follows.  FULL, TOO_LARGE. */
+enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
+				  struct log_census *census, uint64_t bytes);
+enum kiln_status ki_log_make_room_for_tail(struct ki_log *log,
+					   struct log_index *index,
+					   struct log_census *census,
+					   uint64_t bytes);
 
 /* Whether so many bytes more would pass a bound, or a number its span. */
 int ki_log_is_over(const struct log_index *index,
 		   const struct log_census *census, uint64_t bytes,
 		   uint64_t bytes_max);
-/* Of descriptors or memory, of this process or of all at the moment: such an error
-   says nothing about the file. */
-int ki_log_is_shortage(int err);
+
+/* ---- evict.c --------------------------------------------------------- */
+
+/* Under byte 0, each: let the oldest segment go (FULL: there is none); the same
+   unless it is the tail (FULL); let those go in which age has left nothing. */
+enum kiln_status ki_log_evict_oldest(struct ki_log *log,
+				     struct log_index *index,
+				     struct log_census *census);
+enum kiln_status ki_log_evict_before_tail(struct ki_log *log,
+					  struct log_index *index,
+					  struct log_census *census);
+void ki_log_drop_empty(struct ki_log *log, struct log_index *index,
+		       struct log_census *census);
+
+/* Half a segment may be copied for what is done with this census; else
+   nothing. */
+void ki_log_allow_copies(const struct ki_log *log,
+			 const struct log_index *index,
+			 struct log_census *census);
 /* Bring one entry of a segment, open as `fd`, to the tail.  0: it was not
    possible; copy_bytes_left is 0 then if there is no room. */
 int ki_log_copy_entry(struct ki_log *log, struct log_index *index,
 		      struct log_census *census, int fd, uint32_t number,
 		      uint64_t slot, uint64_t word);
-/* Also where files of a former store came back that are far ahead. */
-void ki_log_repair_numbers(struct log_index *index,
-			   const struct log_census *census);
-
-/* Under byte 0: a number never used, as far as can be known. */
-uint32_t ki_log_next_number(const struct log_header *header,
-			    const struct log_census *census);
-
-/* Under byte 0: whether the index still is the store's. */
-int ki_log_is_current_locked(struct ki_log *log, const struct log_index *index);
-
 void ki_log_count_evicted(struct ki_log *log, uint64_t n);
+
+/* Of descriptors or memory, of this process or of all at the moment: such an
+   error says nothing about the file. */
+int ki_log_is_shortage(int err);
 
 /* ---- limit.c --------------------------------------------------------- */
 

@@ -445,12 +445,11 @@ static enum kiln_status make_room(struct growth *growth, uint64_t bytes)
 	if (status)
 		return status;
 	ki_log_limits_get(log, index, &limits);
-	census.copy_bytes_left =
-		ki_log_next_segment_bytes(&limits, &census) / 2;
+	ki_log_allow_copies(log, index, &census);
 	if (ki_log_is_over(index, &census, bytes, limits.bytes_max) &&
 	    ki_log_tail_is_nearly_full(index, &census))
 		(void)ki_log_new_tail(log, index, &census);
-	status = ki_log_make_room(log, index, &census, bytes, 0);
+	status = ki_log_make_room(log, index, &census, bytes);
 	growth->n_evicted = census.n_evicted;
 	ki_log_census_fini(&census);
 	return status;
