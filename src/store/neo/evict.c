@@ -181,6 +181,7 @@ static int plan_begin(struct ki_neo *neo, const struct ki_neo_account *account,
 	struct gathering gathering = { neo, account, report };
 	int err;
 
+	ki_neo_detect_again(neo);
 	ki_neo_plan_end(&neo->plan);
 	ki_bytes_init(&neo->plan.names);
 	neo->plan.is_active = 1;
@@ -272,10 +273,11 @@ static int gather_all(void *arg, const char *name, enum ki_neo_kind kind,
 	return err;
 }
 
-int ki_neo_plan_all(const struct ki_neo *neo, struct ki_neo_plan *plan)
+int ki_neo_plan_all(struct ki_neo *neo, struct ki_neo_plan *plan)
 {
 	int err;
 
+	ki_neo_detect_again(neo);
 	ki_bytes_init(&plan->names);
 	plan->is_active = 1;
 	err = ki_neo_walk(neo, gather_all, plan);

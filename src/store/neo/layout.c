@@ -43,8 +43,8 @@ enum ki_neo_kind ki_neo_kind_of(enum kiln_neo_layout layout, const char *name)
 	    ends_in(base, size, KILN_NEO_LEVEL_ZERO))
 		return KI_NEO_ENTRY;
 	if (ends_in(base, size, KILN_NEO_OCLOC))
-		return layout == KILN_NEO_TREE ? KI_NEO_ENTRY
-					       : KI_NEO_UNCOUNTED;
+		return layout == KILN_NEO_TREE || slash ? KI_NEO_ENTRY
+							: KI_NEO_UNCOUNTED;
 	if (!slash &&
 	    size == sizeof(temporary_prefix) - 1 + TEMPORARY_LETTERS &&
 	    !memcmp(base, temporary_prefix, sizeof(temporary_prefix) - 1))
@@ -75,11 +75,10 @@ int ki_neo_is_inside(const char *name)
 
 int ki_neo_is_name(const struct ki_neo *neo, const char *name)
 {
-	enum ki_neo_kind kind = ki_neo_kind_of(neo->layout, name);
+	enum ki_neo_kind kind = ki_neo_kind_of(ki_neo_layout(neo), name);
 
 	return (kind == KI_NEO_ENTRY || kind == KI_NEO_UNCOUNTED) &&
-	       ki_neo_is_inside(name) &&
-	       (neo->layout == KILN_NEO_TREE || !strchr(name, '/'));
+	       ki_neo_is_inside(name);
 }
 
 int ki_neo_path(const struct ki_neo *neo, const char *name,
@@ -118,7 +117,7 @@ void ki_neo_name_key(const struct ki_neo *neo, const struct kiln_key *key,
 	kiln_neo_begin(&state);
 	kiln_neo_add(&state, key->record.data, key->record.size);
 	(void)kiln_neo_name(kiln_neo_end(&state) & neo->name_mask, extension,
-			    neo->layout, out);
+			    ki_neo_layout(neo), out);
 }
 
 /* ---- Directories ------------------------------------------------------------------ */
@@ -146,6 +145,13 @@ enum kiln_neo_layout ki_neo_detect(const struct ki_sys *sys,
 			return KILN_NEO_TREE;
 	}
 	return KILN_NEO_FLAT;
+}
+
+void ki_neo_detect_again(struct ki_neo *neo)
+{
+	if (neo->is_detected && ki_neo_layout(neo) == KILN_NEO_FLAT &&
+	    ki_neo_detect(neo->sys, neo->directory) == KILN_NEO_TREE)
+		__atomic_store_n(&neo->layout, KILN_NEO_TREE, __ATOMIC_RELAXED);
 }
 
 static int make_directory(const struct ki_neo *neo, const char *path)
@@ -181,6 +187,7 @@ int ki_neo_make_directories(const struct ki_neo *neo, const char *name)
 
 struct walk {
 	const struct ki_neo *neo;
+	enum kiln_neo_layout layout;
 	ki_neo_visit_fn *visit;
 	void *arg;
 };
@@ -203,7 +210,7 @@ static int walk_one(const struct walk *walk, const char *directory,
 {
 	const struct ki_sys *sys = walk->neo->sys;
 	const int is_root = !*directory;
-	const int is_leftover = is_root && walk->neo->layout == KILN_NEO_TREE;
+	const int is_leftover = is_root && walk->layout == KILN_NEO_TREE;
 	char name[KI_RECORDS_NAME_MAX + 1];
 	struct ki_dir *dir;
 	const char *base;
@@ -220,7 +227,7 @@ static int walk_one(const struct walk *walk, const char *directory,
 			continue;
 		if (out_fans && is_digit(base))
 			*out_fans |= 1u << (strchr(digits, *base) - digits);
-		kind = ki_neo_kind_of(walk->neo->layout, name);
+		kind = ki_neo_kind_of(walk->layout, name);
 		if (kind == KI_NEO_FOREIGN)
 			continue;
 		err = walk->visit(walk->arg, name, kind, is_leftover);
@@ -254,14 +261,12 @@ static int walk_fan(const struct walk *walk, char digit)
 
 int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg)
 {
-	const struct walk walk = { neo, visit, arg };
+	const struct walk walk = { neo, ki_neo_layout(neo), visit, arg };
 	unsigned fans = 0;
 	int has_unread = 0, err = walk_one(&walk, "", &fans);
 
 	if (err == -EACCES)
 		return -EPERM;
-	if (neo->layout != KILN_NEO_TREE)
-		return err;
 	for (unsigned i = 0; !err && i < N_DIGITS; i++) {
 		if (fans & 1u << i)
 			err = walk_fan(&walk, digits[i]);

@@ -214,7 +214,7 @@ enum kiln_status ki_neo_remove_foreign(struct ki_neo *neo,
 		err = neo->sys->unlink(neo->sys, path);
 	if (err)
 		return err == -ENOENT ? KILN_MISS : ki_status_from_errno(err);
-	if (ki_neo_kind_of(neo->layout, name) == KI_NEO_ENTRY)
+	if (ki_neo_kind_of(ki_neo_layout(neo), name) == KI_NEO_ENTRY)
 		account->total = ki_neo_less(account->total, info.size);
 	return KILN_OK;
 }

@@ -487,9 +487,9 @@ enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 	read_environment(neo);
 	if (!status)
 		status = open_directory(neo);
-	neo->layout = wishes.layout == KILN_NEO_DETECT
-			      ? ki_neo_detect(neo->sys, neo->directory)
-			      : wishes.layout;
+	neo->is_detected = wishes.layout == KILN_NEO_DETECT;
+	neo->layout = neo->is_detected ? ki_neo_detect(neo->sys, neo->directory)
+				       : wishes.layout;
 	if (wishes.at_once)
 		neo->looks_max = neo->step_max = SIZE_MAX;
 	if (!status)

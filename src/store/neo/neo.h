@@ -80,7 +80,7 @@ struct ki_neo {
 	uint32_t flags;
 	uint32_t user_version;
 	uint64_t age_max_s;
-	enum kiln_neo_layout layout;
+	int is_detected;      /* the layout, by what is there */
 	uint64_t name_mask;   /* of the hash; tests make names meet */
 	size_t looks_max;     /* KI_NEO_LOOKS; tests have small directories */
 	size_t step_max;      /* KI_NEO_STEP; SIZE_MAX: all at once */
@@ -96,8 +96,9 @@ struct ki_neo {
 	void *log_arg;
 	struct ki_lock_file locks; /* the file lock_path leads to */
 	/* Atomic, by __atomic builtins. */
-	uint64_t generation; /* what tier.generation points to */
-	uint64_t checked_ns; /* when it was last looked at */
+	enum kiln_neo_layout layout; /* ki_neo_layout() */
+	uint64_t generation;	     /* what tier.generation points to */
+	uint64_t checked_ns;	     /* when it was last looked at */
 	uint64_t refused_ns; /* when a lock was last waited for in vain; or 0 */
 	uint64_t bytes_max;  /* this handle's own; 0: none */
 	int place_is_other;  /* the path leads to another directory by now */
@@ -108,6 +109,12 @@ struct ki_neo {
 	struct ki_mutex lister;
 	struct ki_neo_survey survey;
 };
+
+/* Flat may become a tree at any time, never the other way round. */
+static inline enum kiln_neo_layout ki_neo_layout(const struct ki_neo *neo)
+{
+	return __atomic_load_n(&neo->layout, __ATOMIC_RELAXED);
+}
 
 static inline int ki_neo_is_readonly(const struct ki_neo *neo)
 {
@@ -148,6 +155,9 @@ int ki_neo_path(const struct ki_neo *neo, const char *name,
 /* What lies there; never KILN_NEO_DETECT. */
 enum kiln_neo_layout ki_neo_detect(const struct ki_sys *sys,
 				   const char *directory);
+/* Whether a driver that makes a tree has come since, unless the layout was
+   chosen.  Before anybody looks at all files. */
+void ki_neo_detect_again(struct ki_neo *neo);
 
 /* The name of a key's entry. */
 void ki_neo_name_key(const struct ki_neo *neo, const struct kiln_key *key,
@@ -161,7 +171,8 @@ int ki_neo_make_directories(const struct ki_neo *neo, const char *name);
    0 ends the walk.  What it is, only lstat can tell. */
 typedef int ki_neo_visit_fn(void *arg, const char *name, enum ki_neo_kind kind,
 			    int is_leftover);
-/* 0, -errno, or what a visit returned; -EACCES: all was visited but what lies in
+/* Of both layouts, whichever it is: who counts less than is there passes the
+   limit.  0, -errno, or what a visit returned; -EACCES: all was visited but what lies in
    a directory that is not ours to read.  No directory: 0. */
 int ki_neo_walk(const struct ki_neo *neo, ki_neo_visit_fn *visit, void *arg);
 
@@ -266,7 +277,7 @@ enum kiln_status ki_neo_clean(struct ki_neo *neo,
 			      struct ki_neo_report *report);
 
 /* Look at all files and put them in order; nothing is changed.  0, -errno. */
-int ki_neo_plan_all(const struct ki_neo *neo, struct ki_neo_plan *plan);
+int ki_neo_plan_all(struct ki_neo *neo, struct ki_neo_plan *plan);
 void ki_neo_plan_end(struct ki_neo_plan *plan);
 
 /* ---- One entry (entry.c) ------------------------------------------------------------ */

@@ -260,6 +260,118 @@ static void a_tree_reads_and_first_evicts_what_a_flat_one_left(void **state)
 	free(directory);
 }
 
+/* Of all entries, in both layouts. */
+static uint64_t sum_there(const char *directory)
+{
+	char command[KI_PATH_MAX + 128];
+	unsigned long long sum = 0;
+	FILE *found;
+
+	snprintf(command, sizeof(command),
+		 "find '%s' -type f -name '*.*_cache' -printf '%%s\n' | "
+		 "awk '{ sum += $1 } END { print sum + 0 }'",
+		 directory);
+	found = popen(command, "r");
+	assert_non_null(found);
+	assert_int_equal(fscanf(found, "%llu", &sum), 1);
+	pclose(found);
+	return sum;
+}
+
+/* As one of 26.05 does: the file, and the sum by as much more. */
+static void store_as_a_tree_driver(const char *directory, size_t size)
+{
+	char *fan = harness_path(directory, "a");
+	char *below = harness_path(directory, "a/b");
+	uint8_t bytes[8];
+
+	(void)mkdir(fan, 0775);
+	(void)mkdir(below, 0775);
+	free(plant(directory, "a/b/ab00000000000000.cl_cache", size, 0));
+	ki_put_u64(bytes, sum_of(directory) + size);
+	write_sum(directory, bytes, sizeof(bytes));
+	free(below);
+	free(fan);
+}
+
+static void a_tree_that_comes_later_is_counted_too(void **state)
+{
+	char *directory = harness_directory(), *path;
+	struct kiln_tier *tier = open_at(directory, 100000);
+
+	assert_int_equal(put(tier, 0, 4096), KILN_OK);
+	store_as_a_tree_driver(directory, 60000);
+	for (unsigned n = 1; n < 30; n++) {
+		assert_int_equal(put(tier, n, 4096), KILN_OK);
+		assert_int_equal(sum_of(directory), sum_there(directory));
+		assert_true(bytes_of(tier) <= 100000);
+		assert_int_equal(get(tier, n), KILN_OK);
+	}
+	/* What is stored since is stored as the driver does. */
+	assert_int_equal(neo_of(tier)->layout, KILN_NEO_TREE);
+	path = path_of(tier, 29);
+	assert_true(exists(path));
+	assert_int_equal(path[strlen(directory) + 2], '/');
+	tier->ops->close(tier);
+	free(path);
+	free(directory);
+}
+
+/* One handle has seen the tree, the other has not yet, or was told otherwise. */
+static void entries_of_the_other_layout_keep_their_records(void **state)
+{
+	static const char *const layouts[] = { NULL, "flat" };
+
+	for (unsigned i = 0; i < 2; i++) {
+		char *directory = harness_directory();
+		char *fan = harness_path(directory, "a");
+		struct kiln_tier *flat = open_with(&ki_sys_posix, directory,
+						   60000, 0, layouts[i]);
+		struct kiln_tier *tree;
+		unsigned n_found = 0;
+
+		assert_int_equal(mkdir(fan, 0700), 0);
+		tree = open_at(directory, 60000);
+		for (unsigned n = 0; n < 6; n++) {
+			assert_int_equal(put(tree, n, 4096), KILN_OK);
+			set_use_of(tree, n, -1);
+		}
+		for (unsigned n = 10; n < 24; n++) {
+			assert_int_equal(put(flat, n, 4096), KILN_OK);
+			assert_int_equal(sum_of(directory),
+					 sum_there(directory));
+			assert_true(bytes_of(flat) <= 60000);
+		}
+		for (unsigned n = 0; n < 6; n++)
+			n_found += get(tree, n) == KILN_OK;
+		assert_int_equal(n_found, 6);
+		flat->ops->close(flat);
+		tree->ops->close(tree);
+		free(fan);
+		free(directory);
+	}
+}
+
+static void a_wipe_leaves_nothing_in_either_layout(void **state)
+{
+	static const char *const layouts[] = { NULL, "flat", "tree" };
+
+	for (unsigned i = 0; i < 3; i++) {
+		char *directory = harness_directory();
+		struct kiln_tier *tier =
+			open_with(&ki_sys_posix, directory, 0, 0, layouts[i]);
+
+		assert_int_equal(put(tier, 1, 100), KILN_OK);
+		store_as_a_tree_driver(directory, 60000);
+		free(plant(directory, "0123456789abcdef.l0_cache", 70, 0));
+		assert_int_equal(tier->ops->wipe(tier), KILN_OK);
+		assert_int_equal(sum_there(directory), 0);
+		assert_int_equal(sum_of(directory), 0);
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
 /* A hit does not ask again which file it is for a while; its bytes it does. */
 static void a_file_that_was_replaced_after_a_hit_is_a_miss(void **state)
 {
@@ -321,6 +433,10 @@ int main(void)
 		cmocka_unit_test(a_layout_is_told_by_what_is_there),
 		cmocka_unit_test(
 			a_tree_reads_and_first_evicts_what_a_flat_one_left),
+		cmocka_unit_test(a_tree_that_comes_later_is_counted_too),
+		cmocka_unit_test(
+			entries_of_the_other_layout_keep_their_records),
+		cmocka_unit_test(a_wipe_leaves_nothing_in_either_layout),
 		cmocka_unit_test(
 			a_file_that_was_replaced_after_a_hit_is_a_miss),
 		cmocka_unit_test(

@@ -42,11 +42,13 @@ static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV"
 struct put {
 	struct ki_neo *neo;
 	struct ki_neo_account *account;
+	const struct kiln_key *key;
 	struct ki_record record;
 	const void *value;
 	char name[KI_RECORDS_NAME_MAX + 1];
 	char path[KI_PATH_MAX];
 	char temporary[KI_PATH_MAX];
+	enum kiln_neo_layout layout; /* of the name */
 	int replaces;
 	uint64_t old_size; /* of what is replaced */
 };
@@ -204,28 +206,18 @@ static enum kiln_status judge_stranger(struct put *put)
 	return status ? status : KILN_EXISTS;
 }
 
-/* Whose the name is: KILN_MISS if it is to be had, EXISTS, COLLISION. */
-static enum kiln_status judge_name(struct put *put, const struct kiln_key *key,
-				   unsigned flags)
+/* A name that was computed: KILN_MISS if it is to be had, COLLISION if another
+   key's entry has it. */
+static enum kiln_status judge_new_name(struct put *put)
 {
 	struct ki_neo *neo = put->neo;
 	struct ki_record_found found;
 	struct ki_file_info info;
 	enum ki_neo_state state;
-	enum kiln_status status = ki_neo_find_present(neo, key, &found, &state);
+	enum kiln_status status =
+		ki_records_by_name(neo->records, put->name, &found);
 	int err;
 
-	if (status == KILN_OK) {
-		strcpy(put->name, found.name);
-		if (state == KI_NEO_THERE && !(flags & KILN_PUT_REPLACE))
-			return KILN_EXISTS;
-		put->replaces = 1;
-		put->old_size = found.file_size;
-		return KILN_MISS;
-	}
-	if (status != KILN_MISS)
-		return status;
-	status = ki_records_by_name(neo->records, put->name, &found);
 	if (status ||
 	    !memcmp(found.digest, put->record.digest, KILN_DIGEST_BYTES))
 		return status == KILN_OK ? KILN_MISS : status;
@@ -233,6 +225,27 @@ static enum kiln_status judge_name(struct put *put, const struct kiln_key *key,
 	if (err)
 		return ki_status_from_errno(err);
 	return state == KI_NEO_THERE ? KILN_E_COLLISION : KILN_MISS;
+}
+
+/* Whose the name is: KILN_MISS if it is to be had, EXISTS, COLLISION. */
+static enum kiln_status judge_name(struct put *put, unsigned flags)
+{
+	struct ki_neo *neo = put->neo;
+	struct ki_record_found found;
+	enum ki_neo_state state;
+	enum kiln_status status =
+		ki_neo_find_present(neo, put->key, &found, &state);
+
+	if (status == KILN_MISS)
+		return judge_new_name(put);
+	if (status)
+		return status;
+	strcpy(put->name, found.name);
+	if (state == KI_NEO_THERE && !(flags & KILN_PUT_REPLACE))
+		return KILN_EXISTS;
+	put->replaces = 1;
+	put->old_size = found.file_size;
+	return KILN_MISS;
 }
 
 /* ---- Publishing ---------------------------------------------------------------------------- */
@@ -302,6 +315,23 @@ static uint64_t need_of(const struct put *put)
 	return put->record.value_size + 2 * bytes;
 }
 
+static void name_it(struct put *put)
+{
+	put->layout = ki_neo_layout(put->neo);
+	ki_neo_name_key(put->neo, put->key, put->record.metadata,
+			put->record.metadata_size, put->name);
+}
+
+/* Who made room has seen the whole directory, and maybe a tree in it.  As
+   judge_new_name(). */
+static enum kiln_status name_again(struct put *put)
+{
+	if (put->replaces || put->layout == ki_neo_layout(put->neo))
+		return KILN_MISS;
+	name_it(put);
+	return judge_new_name(put);
+}
+
 static enum kiln_status store_locked(struct put *put)
 {
 	struct ki_neo *neo = put->neo;
@@ -314,12 +344,15 @@ static enum kiln_status store_locked(struct put *put)
 
 	if (status)
 		return status;
-	err = ki_neo_path(neo, put->name, put->path);
 	/* The old one may have gone to make room for the new one. */
-	if (!err && report.n_evicted && ki_neo_look(neo, put->name, &info)) {
+	if (report.n_evicted && ki_neo_look(neo, put->name, &info)) {
 		put->replaces = 0;
 		put->old_size = 0;
 	}
+	status = name_again(put);
+	if (status != KILN_MISS)
+		return status;
+	err = ki_neo_path(neo, put->name, put->path);
 	if (!err)
 		err = write_temporary(put);
 	if (err == -ENOENT) {
@@ -375,6 +408,7 @@ enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 	/* Not as a whole: its paths are long. */
 	put.neo = neo;
 	put.account = &account;
+	put.key = key;
 	put.value = value;
 	put.replaces = 0;
 	put.old_size = 0;
@@ -385,7 +419,7 @@ enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 					 .metadata_size = metadata_size,
 					 .value_size = value_size };
 	memcpy(put.record.digest, key->digest, KILN_DIGEST_BYTES);
-	ki_neo_name_key(neo, key, metadata, metadata_size, put.name);
+	name_it(&put);
 	ki_neo_trace(neo, key, put.name);
 	status = check_size(neo, &put.record);
 	if (status)
@@ -395,7 +429,7 @@ enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 	if (status)
 		return status;
 	status = ki_neo_is_other_version(neo) ? KILN_E_FORMAT
-					      : judge_name(&put, key, flags);
+					      : judge_name(&put, flags);
 	if (status == KILN_MISS)
 		status = store_locked(&put);
 	end_status = ki_neo_account_end(neo, &account);

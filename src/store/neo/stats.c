@@ -197,7 +197,7 @@ void ki_neo_count_lookup(const struct ki_neo *neo, const struct kiln_key *key,
 	char name[KILN_NEO_NAME_BYTES], prefix[8];
 	int err = 0;
 
-	if (!neo->keeps_stats || neo->layout != KILN_NEO_TREE ||
+	if (!neo->keeps_stats || ki_neo_layout(neo) != KILN_NEO_TREE ||
 	    ki_neo_is_readonly(neo))
 		return;
 	ki_neo_name_key(neo, key, NULL, 0, name);
@@ -214,7 +214,7 @@ int ki_neo_read_lookups(const struct ki_neo *neo,
 {
 	int err;
 
-	if (neo->layout != KILN_NEO_TREE)
+	if (ki_neo_layout(neo) != KILN_NEO_TREE)
 		return -ENOENT;
 	err = read_file(neo, "", out_lookups);
 	if (err != -ENODATA)
@@ -225,7 +225,7 @@ int ki_neo_read_lookups(const struct ki_neo *neo,
 
 void ki_neo_forget_lookups(const struct ki_neo *neo)
 {
-	if (neo->layout != KILN_NEO_TREE)
+	if (ki_neo_layout(neo) != KILN_NEO_TREE)
 		return;
 	(void)change_file(neo, "", 0, forget);
 	for (unsigned i = 0; i < 16; i++) {

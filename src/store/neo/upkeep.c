@@ -273,7 +273,7 @@ static int count_foreign(void *arg, const char *name, enum ki_neo_kind kind,
 }
 
 /* Where config.file says nothing that can be believed. */
-static uint64_t sum_of_files(const struct ki_neo *neo)
+static uint64_t sum_of_files(struct ki_neo *neo)
 {
 	struct ki_neo_plan plan = { .n = 0 };
 	uint64_t sum = 0;
@@ -308,6 +308,7 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 		total = sum_of_files(neo);
 	if (is_still)
 		(void)ki_neo_account_end(neo, &account);
+	ki_neo_detect_again(neo);
 	(void)ki_neo_walk(neo, count_foreign, &count);
 	(void)ki_neo_read_lookups(neo, &lookups);
 	*out_info = (struct kiln_store_info){
