@@ -166,22 +166,26 @@ static enum kiln_status begin(struct cleaning *cleaning)
 	return KILN_OK;
 }
 
-static enum kiln_status clean(struct cleaning *cleaning)
+static enum kiln_status clean(struct ki_log *log, struct log_index *index,
+			      void *arg)
 {
+	struct cleaning *cleaning = arg;
 	const struct kiln_gc_options *options = cleaning->options;
 	struct log_limit_values *limits = &cleaning->limits;
 	struct kiln_verify_report account = { 0 };
-	enum kiln_status status = begin(cleaning);
+	enum kiln_status status = ki_log_index_bring(index, NULL);
 	uint64_t age_s;
 
+	cleaning->index = index;
+	if (!status)
+		status = begin(cleaning);
 	if (status)
 		return status;
 	age_s = lower(limits->age_max_s, options->age_max_s);
 	if (age_s)
 		cleaning->report.n_expired +=
-			ki_log_sweep(cleaning->log, cleaning->index,
-				     limits->age_max_s, age_s);
-	ki_log_count_anew(cleaning->log, cleaning->index, &account);
+			ki_log_sweep(log, index, limits->age_max_s, age_s);
+	ki_log_count_anew(log, index, &account);
 	status = under_lock(cleaning, tidy);
 	while (!status)
 		status = under_lock(cleaning, evict_one);
@@ -197,28 +201,14 @@ enum kiln_status ki_log_gc(struct kiln_tier *tier,
 	struct cleaning cleaning = {
 		.log = log, .options = options, .progress = progress, .arg = arg
 	};
-	enum kiln_status status = LOG_AGAIN;
-	_Atomic uint64_t *stripe;
-	int tries;
+	enum kiln_status status =
+		ki_log_change(log, LOG_CHANGE, clean, &cleaning);
 
-	if (log->readonly)
-		return KILN_E_READONLY;
-	stripe = ki_log_enter(log);
-	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
-		status = ki_log_current(log, LOG_CHANGE, &cleaning.index);
-		if (!status && !cleaning.index->writable)
-			status = KILN_E_READONLY;
-		if (!status)
-			status = ki_log_index_bring(cleaning.index, NULL);
-		if (!status)
-			status = clean(&cleaning);
-	}
-	ki_log_leave(log, stripe);
 	ki_log_count_evicted(log, cleaning.report.n_evicted +
 					  cleaning.report.n_expired);
 	if (status == KILN_MISS) /* there is no store */
 		status = KILN_OK;
 	if (!status)
 		*out_report = cleaning.report;
-	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
+	return status;
 }

@@ -368,20 +368,22 @@ static enum kiln_status come_under(struct lowering *lowering)
 	return status;
 }
 
+struct limit {
+	uint64_t bytes_max;
+	uint64_t n_evicted;
+};
+
 static enum kiln_status limit_locked(struct ki_log *log,
-				     struct log_index *index,
-				     uint64_t bytes_max,
-				     uint64_t *out_n_evicted)
+				     struct log_index *index, void *arg)
 {
+	struct limit *limit = arg;
 	struct log_census census;
 	struct lowering lowering = { .log = log,
 				     .index = index,
 				     .census = &census };
-	enum kiln_status status;
+	uint64_t bytes_max = limit->bytes_max;
+	enum kiln_status status = ki_log_index_bring(index, NULL);
 
-	if (!ki_log_is_current_locked(log, index))
-		return LOG_AGAIN;
-	status = ki_log_index_bring(index, NULL);
 	if (status)
 		return status;
 	ki_log_limits_get(log, index, &lowering.before);
@@ -397,7 +399,7 @@ static enum kiln_status limit_locked(struct ki_log *log,
 		return status;
 	ki_log_repair_numbers(index, &census);
 	status = come_under(&lowering);
-	*out_n_evicted += census.n_evicted;
+	limit->n_evicted += census.n_evicted;
 	ki_log_census_fini(&census);
 	return status;
 }
@@ -405,30 +407,10 @@ static enum kiln_status limit_locked(struct ki_log *log,
 enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 {
 	struct ki_log *log = (struct ki_log *)tier;
-	_Atomic uint64_t *stripe;
-	struct log_index *index;
-	struct ki_lock lock;
-	enum kiln_status status = LOG_AGAIN;
-	uint64_t n_evicted = 0;
-	int tries;
+	struct limit limit = { .bytes_max = bytes_max };
+	enum kiln_status status =
+		ki_log_change_locked(log, LOG_WRITE, limit_locked, &limit);
 
-	if (log->readonly)
-		return KILN_E_READONLY;
-	stripe = ki_log_enter(log);
-	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
-		status = ki_log_current(log, LOG_WRITE, &index);
-		if (!status && !index->writable)
-			status = KILN_E_READONLY;
-		if (status)
-			break;
-		status = ki_log_structure_begin(log, &lock,
-						LOG_CHANGE_TIMEOUT_MS);
-		if (status)
-			break;
-		status = limit_locked(log, index, bytes_max, &n_evicted);
-		ki_log_structure_end(log, &lock);
-	}
-	ki_log_leave(log, stripe);
-	ki_log_count_evicted(log, n_evicted);
-	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
+	ki_log_count_evicted(log, limit.n_evicted);
+	return status;
 }

@@ -414,6 +414,60 @@ enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
 	return KILN_OK;
 }
 
+/* ---- Changes --------------------------------------------------------- */
+
+enum kiln_status ki_log_change(struct ki_log *log, enum log_purpose purpose,
+			       log_change_fn *change, void *arg)
+{
+	enum kiln_status status = LOG_AGAIN;
+	_Atomic uint64_t *stripe;
+	struct log_index *index;
+	int tries;
+
+	if (log->readonly)
+		return KILN_E_READONLY;
+	stripe = ki_log_enter(log);
+	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
+		status = ki_log_current(log, purpose, &index);
+		if (!status)
+			status = index->writable ? change(log, index, arg)
+						 : KILN_E_READONLY;
+	}
+	ki_log_leave(log, stripe);
+	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
+}
+
+struct locked_change {
+	log_change_fn *change;
+	void *arg;
+};
+
+static enum kiln_status under_lock(struct ki_log *log, struct log_index *index,
+				   void *arg)
+{
+	const struct locked_change *locked = arg;
+	struct ki_lock lock;
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, LOG_CHANGE_TIMEOUT_MS);
+
+	if (status)
+		return status;
+	status = ki_log_is_current_locked(log, index)
+			 ? locked->change(log, index, locked->arg)
+			 : LOG_AGAIN;
+	ki_log_structure_end(log, &lock);
+	return status;
+}
+
+enum kiln_status ki_log_change_locked(struct ki_log *log,
+				      enum log_purpose purpose,
+				      log_change_fn *change, void *arg)
+{
+	struct locked_change locked = { .change = change, .arg = arg };
+
+	return ki_log_change(log, purpose, under_lock, &locked);
+}
+
 /* ---- For the memory tier --------------------------------------------- */
 
 static int is_live(struct kiln_tier *tier, const struct kiln_blob *blob)

@@ -278,6 +278,20 @@ int ki_log_is_due(const struct ki_log *log);
 enum kiln_status ki_log_current(struct ki_log *log, enum log_purpose purpose,
 				struct log_index **out_index);
 
+/*
+ * A change of the store: called between enter and leave with an index that is
+ * the store's and can be written to, and anew whenever it answers LOG_AGAIN.
+ * As ki_log_current(), and TIMEOUT if that was too often.  _locked: it is
+ * called under byte 0, and nobody replaces the index meanwhile.
+ */
+typedef enum kiln_status log_change_fn(struct ki_log *log,
+				       struct log_index *index, void *arg);
+enum kiln_status ki_log_change(struct ki_log *log, enum log_purpose purpose,
+			       log_change_fn *change, void *arg);
+enum kiln_status ki_log_change_locked(struct ki_log *log,
+				      enum log_purpose purpose,
+				      log_change_fn *change, void *arg);
+
 void ki_log_say(struct ki_log *log, enum kiln_log_level level,
 		const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum kiln_status ki_log_status(int err);

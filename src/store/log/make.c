@@ -669,49 +669,37 @@ static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
 	return draft_finish(log, &draft, status);
 }
 
+static enum kiln_status wipe(struct ki_log *log, struct log_index *index,
+			     void *out_left)
+{
+	const struct log_fixed *fixed = ki_log_fixed(index->header);
+	struct ki_file_info info;
+	enum kiln_status status = wipe_locked(
+		log, index, fixed ? fixed->user_version : log->user_version,
+		out_left);
+
+	/* The directory went while it was being emptied? */
+	if (status == KILN_E_IO &&
+	    log->sys->stat(log->sys, log->index_path, &info))
+		status = LOG_AGAIN;
+	return status;
+}
+
 enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 {
 	struct ki_log *log = (struct ki_log *)tier;
 	_Atomic uint64_t *stripe;
 	struct log_index *index;
-	struct ki_lock lock;
-	const struct log_fixed *fixed;
-	struct ki_file_info info;
-	enum kiln_status status = LOG_AGAIN;
-	int tries, left = 0;
+	int left = 0;
+	enum kiln_status status =
+		ki_log_change_locked(log, LOG_CHANGE, wipe, &left);
 
-	if (log->readonly)
-		return KILN_E_READONLY;
-	stripe = ki_log_enter(log);
-	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
-		status = ki_log_current(log, LOG_CHANGE, &index);
-		if (!status && !index->writable)
-			status = KILN_E_READONLY;
-		if (status)
-			break;
-		status = ki_log_structure_begin(log, &lock,
-						LOG_CHANGE_TIMEOUT_MS);
-		if (status)
-			break;
-		fixed = ki_log_fixed(index->header);
-		status = ki_log_is_current_locked(log, index)
-				 ? wipe_locked(log, index,
-					       fixed ? fixed->user_version
-						     : log->user_version,
-					       &left)
-				 : LOG_AGAIN;
-		/* The directory went while it was being emptied? */
-		if (status == KILN_E_IO &&
-		    log->sys->stat(log->sys, log->index_path, &info))
-			status = LOG_AGAIN;
-		ki_log_structure_end(log, &lock);
-	}
-	if (status == KILN_MISS)
+	if (status == KILN_MISS) {
 		status = KILN_OK;
-	else if (!status)
+	} else if (!status) {
+		stripe = ki_log_enter(log);
 		(void)ki_log_current(log, LOG_CHANGE, &index);
-	ki_log_leave(log, stripe);
-	if (!status)
-		status = ki_log_status(left);
-	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
+		ki_log_leave(log, stripe);
+	}
+	return status ? status : ki_log_status(left);
 }

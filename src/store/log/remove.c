@@ -17,6 +17,7 @@
 #include <errno.h>
 
 struct removal {
+	const struct kiln_key *key;
 	struct {
 		struct log_record record;
 		uint32_t number;
@@ -61,14 +62,13 @@ static enum kiln_status make_tombstones(struct ki_log *log,
 
 static enum kiln_status make_lasting(struct ki_log *log,
 				     struct log_index *index,
-				     const struct kiln_key *key,
 				     struct removal *removal)
 {
 	unsigned i;
 
 	if (!removal->n)
 		return KILN_OK;
-	if (ki_log_write_tombstone(log, index, key, 0))
+	if (ki_log_write_tombstone(log, index, removal->key, 0))
 		return make_tombstones(log, removal);
 	for (i = 0; i < removal->n; i++)
 		if (removal->led_to[i].record.flags & LOG_OWN_FILE)
@@ -80,15 +80,14 @@ static enum kiln_status make_lasting(struct ki_log *log,
 
 /* One slot.  KILN_MISS: nothing of the key is there (any more). */
 static enum kiln_status clear_slot(struct ki_log *log, struct log_index *index,
-				   const struct kiln_key *key, uint64_t slot,
-				   struct removal *removal)
+				   uint64_t slot, struct removal *removal)
 {
 	enum kiln_status status = KILN_OK;
 	struct log_found found;
 	int tries;
 
 	for (tries = 0; tries < LOG_TRIES; tries++) {
-		status = ki_log_find_in(log, index, key, slot, &found);
+		status = ki_log_find_in(log, index, removal->key, slot, &found);
 		if (status == KILN_E_FORMAT)
 			continue;
 		if (status == KILN_E_COLLISION)
@@ -114,9 +113,9 @@ static enum kiln_status clear_slot(struct ki_log *log, struct log_index *index,
 /* Clear every word of the key, tentative ones too, or one that is dead would
    be settled later.  LOG_AGAIN: the index was retired. */
 static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
-				    const struct kiln_key *key,
 				    struct removal *removal)
 {
+	const struct kiln_key *key = removal->key;
 	enum kiln_status status;
 	uint64_t slots[2];
 	unsigned i;
@@ -125,7 +124,7 @@ static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
 	if (ki_log_index_bring(index, slots))
 		return KILN_E_IO;
 	for (i = 0; i < 2 * LOG_WORDS; i++) {
-		status = clear_slot(log, index, key,
+		status = clear_slot(log, index,
 				    slots[i / LOG_WORDS] + i % LOG_WORDS,
 				    removal);
 		if (status != KILN_MISS)
@@ -134,37 +133,31 @@ static enum kiln_status clear_words(struct ki_log *log, struct log_index *index,
 	return ki_log_is_retired(index) ? LOG_AGAIN : KILN_OK;
 }
 
+static enum kiln_status remove_from(struct ki_log *log, struct log_index *index,
+				    void *arg)
+{
+	struct removal *removal = arg;
+	enum kiln_status status;
+
+	ki_log_segments_sweep(log, index);
+	status = clear_words(log, index, removal);
+	if (!status)
+		status = make_lasting(log, index, removal);
+	/* Made anew before that was there? */
+	return !status && ki_log_is_retired(index) ? LOG_AGAIN : status;
+}
+
 enum kiln_status ki_log_remove(struct kiln_tier *tier,
 			       const struct kiln_key *key)
 {
 	struct ki_log *log = (struct ki_log *)tier;
-	struct removal removal = { .n = 0 };
-	_Atomic uint64_t *stripe;
-	struct log_index *index;
-	enum kiln_status status = LOG_AGAIN;
-	int tries;
+	struct removal removal = { .key = key };
+	enum kiln_status status =
+		ki_log_change(log, LOG_CHANGE, remove_from, &removal);
 
-	if (log->readonly)
-		return KILN_E_READONLY;
-	stripe = ki_log_enter(log);
-	for (tries = 0; tries < LOG_TRIES && status == LOG_AGAIN; tries++) {
-		status = ki_log_current(log, LOG_CHANGE, &index);
-		if (status)
-			break;
-		ki_log_segments_sweep(log, index);
-		status = index->writable
-				 ? clear_words(log, index, key, &removal)
-				 : KILN_E_READONLY;
-		if (!status)
-			status = make_lasting(log, index, key, &removal);
-		/* Made anew before that was there? */
-		if (!status && ki_log_is_retired(index))
-			status = LOG_AGAIN;
-	}
 	if (status)
 		(void)make_tombstones(log, &removal);
-	ki_log_leave(log, stripe);
-	if (status == LOG_AGAIN)
-		return KILN_E_TIMEOUT;
-	return status ? status : removal.removed ? KILN_OK : KILN_MISS;
+	else if (!removal.removed)
+		status = KILN_MISS;
+	return status;
 }
