@@ -25,7 +25,8 @@ struct lowering {
 	struct log_census *census;
 	struct log_limit_values before;
 	struct log_limit_values after;
-	uint64_t room; /* below the new bound, beside what stays */
+	uint64_t room;	   /* below the new bound, beside what stays */
+	uint64_t reserved; /* of that, for segments still to be begun */
 };
 
 /* ---- What stays ------------------------------------------------------ */
@@ -160,8 +161,10 @@ static uint64_t bytes_for(const struct lowering *lowering,
 	return n_tails * segment_bytes;
 }
 
-/* Let go of the oldest, until there is room for those that are left. */
-static size_t n_without_place(const struct lowering *lowering,
+/* Let go of the oldest, until there is room for those that are left, and keep
+   that room.  What is carried before them fills no more of the tail than was
+   left out here, so that they need no more segments than these. */
+static size_t n_without_place(struct lowering *lowering,
 			      const struct entries *entries)
 {
 	size_t low = 0, high = entries->n;
@@ -174,6 +177,7 @@ static size_t n_without_place(const struct lowering *lowering,
 		else
 			low = middle + 1;
 	}
+	lowering->reserved = bytes_for(lowering, entries, low);
 	return low;
 }
 
@@ -188,6 +192,9 @@ static int begin_tail(struct lowering *lowering)
 	    ki_log_new_tail(lowering->log, lowering->index, lowering->census))
 		return 0;
 	lowering->room -= segment_bytes;
+	lowering->reserved -= segment_bytes < lowering->reserved
+				      ? segment_bytes
+				      : lowering->reserved;
 	return 1;
 }
 
@@ -280,7 +287,6 @@ static enum kiln_status evict_below(struct lowering *lowering, uint32_t number)
 	struct entries entries = { .n = 0 };
 	enum kiln_status status = list_entries(lowering, number, &entries);
 	size_t first = n_without_place(lowering, &entries), begin = 0, end;
-	uint64_t bytes;
 
 	while (!status && census->n_files &&
 	       log_is_before(census->files[0].number, number)) {
@@ -293,14 +299,11 @@ static enum kiln_status evict_below(struct lowering *lowering, uint32_t number)
 				       end - begin,
 				       first > begin ? first - begin : 0);
 		begin = end;
-		if (first < begin)
-			first = begin;
-		bytes = bytes_for(lowering, &entries, first);
+		if (begin == entries.n)
+			lowering->reserved = 0;
 		if (!status)
 			status = evict_one(lowering,
-					   bytes < lowering->room
-						   ? lowering->room - bytes
-						   : 0);
+					   lowering->room - lowering->reserved);
 	}
 	free(entries.list);
 	return status;
