@@ -159,6 +159,325 @@ static void only_regular_files_in_their_place_count(void **state)
 	free(directory);
 }
 
+/* ---- Who finds no sum leaves one ---------------------------------------------- */
+
+static enum kiln_status put_again(struct kiln_tier *tier)
+{
+	return put(tier, 0, 4096);
+}
+
+static enum kiln_status put_where_a_driver_is(struct kiln_tier *tier)
+{
+	return put(tier, 1, 100);
+}
+
+static enum kiln_status put_another(struct kiln_tier *tier)
+{
+	return put(tier, 2, 100);
+}
+
+static enum kiln_status put_in_place(struct kiln_tier *tier)
+{
+	return put_flags(tier, 0, 50, KILN_PUT_REPLACE);
+}
+
+/* What is there lacks some of the bytes; has them all. */
+static enum kiln_status put_over_torn(struct kiln_tier *tier)
+{
+	return put(tier, 3, 3000);
+}
+
+static enum kiln_status put_over_same(struct kiln_tier *tier)
+{
+	return put(tier, 4, 3000);
+}
+
+static enum kiln_status remove_own(struct kiln_tier *tier)
+{
+	struct kiln_key *key = key_of(0);
+	enum kiln_status status = tier->ops->remove(tier, key);
+
+	kiln_key_free(key);
+	return status;
+}
+
+static enum kiln_status remove_a_drivers(struct kiln_tier *tier)
+{
+	struct kiln_key *key;
+	enum kiln_status status;
+
+	assert_int_equal(ki_neo_foreign_key("0123456789abcdef.l0_cache", &key),
+			 KILN_OK);
+	status = tier->ops->remove(tier, key);
+	kiln_key_free(key);
+	return status;
+}
+
+static enum kiln_status get_damaged(struct kiln_tier *tier)
+{
+	char *path = path_of(tier, 0);
+	struct timespec times[2];
+	struct stat info;
+	char bytes[4096] = { 0 };
+
+	assert_int_equal(stat(path, &info), 0);
+	harness_write(path, bytes, sizeof(bytes));
+	times[0] = info.st_atim;
+	times[1] = info.st_mtim;
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	free(path);
+	return get(tier, 0);
+}
+
+static enum kiln_status get_replaced(struct kiln_tier *tier)
+{
+	char *path = path_of(tier, 0), bytes[4096] = "theirs";
+
+	replace_file(path, bytes, sizeof(bytes));
+	free(path);
+	return get(tier, 0);
+}
+
+static enum kiln_status open_as_another_version(struct kiln_tier *tier)
+{
+	const struct ki_store_options options = {
+		.sys = neo_of(tier)->sys,
+		.directory = neo_of(tier)->directory,
+		.user_version = 7,
+	};
+	struct kiln_tier *other;
+	enum kiln_status status = ki_store_neo_open(&options, &other);
+
+	if (!status)
+		other->ops->close(other);
+	return status;
+}
+
+static enum kiln_status ask_for_info(struct kiln_tier *tier)
+{
+	struct kiln_store_info info;
+
+	return tier->ops->info(tier, &info);
+}
+
+static enum kiln_status collect(struct kiln_tier *tier)
+{
+	const struct kiln_gc_options options = { 0 };
+	struct kiln_gc_report report;
+
+	return tier->ops->gc(tier, &options, NULL, NULL, &report);
+}
+
+static enum kiln_status verify_sum(struct kiln_tier *tier)
+{
+	struct kiln_verify_report report;
+
+	return tier->ops->verify(tier, KILN_VERIFY_ACCOUNTING, NULL, NULL,
+				 &report);
+}
+
+static enum kiln_status set_limit(struct kiln_tier *tier)
+{
+	return tier->ops->set_limit(tier, 500000);
+}
+
+static enum kiln_status wipe(struct kiln_tier *tier)
+{
+	return tier->ops->wipe(tier);
+}
+
+static const struct operation {
+	const char *name;
+	enum kiln_status (*run)(struct kiln_tier *tier);
+	enum kiln_status status; /* where all goes well */
+} operations[] = {
+	{ "put again", put_again, KILN_EXISTS },
+	{ "put, name taken", put_where_a_driver_is, KILN_E_COLLISION },
+	{ "put", put_another, KILN_OK },
+	{ "replace", put_in_place, KILN_OK },
+	{ "put over a torn file", put_over_torn, KILN_OK },
+	{ "put over the same bytes", put_over_same, KILN_OK },
+	{ "remove", remove_own, KILN_OK },
+	{ "remove a driver's", remove_a_drivers, KILN_OK },
+	{ "get, damaged", get_damaged, KILN_E_FORMAT },
+	{ "get, replaced", get_replaced, KILN_MISS },
+	{ "another version", open_as_another_version, KILN_OK },
+	{ "info", ask_for_info, KILN_OK },
+	{ "gc", collect, KILN_OK },
+	{ "verify", verify_sum, KILN_OK },
+	{ "set limit", set_limit, KILN_OK },
+	{ "wipe", wipe, KILN_OK },
+};
+#define N_OPERATIONS (sizeof(operations) / sizeof(*operations))
+
+/* Entry 0 is kiln's; the names of 1, 3 and 4 are taken. */
+static struct kiln_tier *open_peopled(const struct ki_sys *sys,
+				      const char *directory)
+{
+	struct kiln_tier *tier = open_with(sys, directory, 1 << 20, 0, "flat");
+	char *path = path_of(tier, 3), bytes[3000];
+
+	assert_int_equal(put(tier, 0, 4096), KILN_OK);
+	memset(bytes, 4, sizeof(bytes));
+	memset(bytes + 1024, 0, sizeof(bytes) - 1024);
+	harness_write(path, bytes, sizeof(bytes));
+	free(path);
+	path = path_of(tier, 4);
+	memset(bytes, 5, sizeof(bytes));
+	harness_write(path, bytes, sizeof(bytes));
+	free(path);
+	path = path_of(tier, 1);
+	harness_write(path, "intel", 5);
+	free(path);
+	free(plant(directory, "0123456789abcdef.l0_cache", 60000, 0));
+	free(plant(directory, "a0123456789abcdef.cl_cache", 900, 0));
+	return tier;
+}
+
+static void check_sum(const char *directory, const struct operation *operation,
+		      const char *state)
+{
+	const uint64_t sum = sum_of(directory), there = sum_there(directory);
+
+	if (sum != there)
+		fail_msg("%s, config.file %s: sum %llu of %llu",
+			 operation->name, state, (unsigned long long)sum,
+			 (unsigned long long)there);
+}
+
+static void set_sum(const char *directory, uint64_t sum)
+{
+	uint8_t bytes[8];
+
+	ki_put_u64(bytes, sum);
+	write_sum(directory, bytes, sizeof(bytes));
+}
+
+/* S49.  An original reads the bytes that are missing as zeros. */
+static void whoever_finds_no_sum_leaves_the_right_one(void **state)
+{
+	static const char *const states[] = { "none", "empty", "short",
+					      "right" };
+
+	for (unsigned i = 0; i < 4 * N_OPERATIONS; i++) {
+		const struct operation *operation = &operations[i / 4];
+		char *directory = harness_directory();
+		char *config = harness_path(directory, "config.file");
+		struct kiln_tier *tier = open_peopled(&ki_sys_posix, directory);
+
+		if (i % 4 == 0)
+			assert_int_equal(unlink(config), 0);
+		else if (i % 4 < 3)
+			write_sum(directory, "\1\1\1\1", i % 4 == 1 ? 0 : 4);
+		else
+			set_sum(directory, sum_there(directory));
+		assert_int_equal(operation->run(tier), operation->status);
+		check_sum(directory, operation, states[i % 4]);
+		tier->ops->close(tier);
+		free(config);
+		free(directory);
+	}
+}
+
+/* Where power was lost before or after the sum was written. */
+static void what_is_taken_over_is_counted_once(void **state)
+{
+	static const struct operation rows[] = {
+		{ "torn", put_over_torn, KILN_OK },
+		{ "same", put_over_same, KILN_OK },
+	};
+
+	for (unsigned i = 0; i < 4; i++) {
+		char *directory = harness_directory();
+		struct kiln_tier *tier = open_peopled(&ki_sys_posix, directory);
+
+		set_sum(directory, sum_there(directory) - i / 2 * 3000);
+		assert_int_equal(rows[i % 2].run(tier), KILN_OK);
+		check_sum(directory, &rows[i % 2],
+			  i / 2 ? "lacks it" : "right");
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
+/* Directories cannot be read, or nothing can be written into config.file: then
+   there must be none, for the next one to count. */
+static ssize_t refuse_pwritev(const struct ki_sys *sys, int fd,
+			      const struct ki_piece *pieces, int n_pieces,
+			      uint64_t offset)
+{
+	if (is_refused && n_pieces == 1 && pieces->size == 8 && !offset)
+		return -ENOSPC;
+	return real->pwritev(real, fd, pieces, n_pieces, offset);
+}
+
+static void where_no_sum_can_be_left_there_is_no_config_file(void **state)
+{
+	for (unsigned i = 0; i < 4 * N_OPERATIONS; i++) {
+		const struct operation *operation = &operations[i / 4];
+		char *directory = harness_directory();
+		char *config = harness_path(directory, "config.file");
+		struct ki_sys sys = counting();
+		struct kiln_tier *tier;
+
+		if (i % 2) {
+			sys.opendir = real->opendir;
+			INTERPOSE(&sys, refuse, pwritev);
+		}
+		tier = open_peopled(&sys, directory);
+		if (i % 4 < 2)
+			assert_int_equal(unlink(config), 0);
+		else
+			write_sum(directory, "", 0);
+		is_refused = 1;
+		(void)operation->run(tier);
+		if (exists(config))
+			fail_msg("%s: a config.file is left", operation->name);
+		is_refused = 0;
+		assert_int_equal(put(tier, 5, 100), KILN_OK);
+		check_sum(directory, operation, "none");
+		tier->ops->close(tier);
+		free(config);
+		free(directory);
+	}
+}
+
+/* An original takes the lock of what we have made, and believes it. */
+static const char *overtaken;
+
+static int overtake_try_flock(const struct ki_sys *sys, int fd,
+			      enum ki_lock_kind kind)
+{
+	const char *directory = overtaken;
+
+	overtaken = NULL;
+	if (directory) {
+		free(plant(directory, "0123456789abcdef.l0_cache", 700, 0));
+		set_sum(directory, 700);
+	}
+	return real->try_flock(real, fd, kind);
+}
+
+static void who_made_config_file_counts_whoever_locks_it_first(void **state)
+{
+	char *directory = harness_directory();
+	char *config = harness_path(directory, "config.file");
+	struct ki_sys sys = counting();
+	struct kiln_tier *tier;
+
+	tier = open_with(&sys, directory, 1 << 20, 0, NULL);
+	free(plant(directory, "0123456789abcdef.cl_cache", 5000, 1));
+	INTERPOSE(&sys, overtake, try_flock);
+	overtaken = directory;
+	assert_int_equal(put(tier, 1, 100), KILN_OK);
+	assert_null(overtaken);
+	assert_int_equal(sum_there(directory), 5000 + 700 + 100);
+	assert_int_equal(sum_of(directory), sum_there(directory));
+	tier->ops->close(tier);
+	free(config);
+	free(directory);
+}
+
 /* With the lock in another's hand. */
 static void what_can_never_fit_is_refused_before_the_lock(void **state)
 {
@@ -186,6 +505,12 @@ int main(void)
 		cmocka_unit_test(who_makes_config_file_meanwhile_has_counted),
 		cmocka_unit_test(what_cannot_be_counted_is_not_added_to),
 		cmocka_unit_test(only_regular_files_in_their_place_count),
+		cmocka_unit_test(whoever_finds_no_sum_leaves_the_right_one),
+		cmocka_unit_test(what_is_taken_over_is_counted_once),
+		cmocka_unit_test(
+			where_no_sum_can_be_left_there_is_no_config_file),
+		cmocka_unit_test(
+			who_made_config_file_counts_whoever_locks_it_first),
 		cmocka_unit_test(what_can_never_fit_is_refused_before_the_lock),
 	};
 

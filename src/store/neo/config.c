@@ -10,6 +10,11 @@
  * file.  Here a sum is doubted, and the directory counted, if the file is new or
  * short, if the sum cannot be one, if it passes the limit, or if it is less than
  * what kiln.records knows of: who dies between rename and sum leaves that.
+ *
+ * An original that finds 0 bytes reads 0 in them and goes on from there.  So
+ * whoever makes the file counts, as the originals do, even if all he wanted was
+ * the lock; and where the right sum is not to be had there must be no file, so
+ * that the next one counts.
  */
 
 #include "store/neo/neo.h"
@@ -43,7 +48,7 @@ static int create_config(const struct ki_neo *neo)
 }
 
 /* The file, made if it is not there. */
-static int open_config(const struct ki_neo *neo)
+static int open_config(struct ki_neo *neo)
 {
 	const struct ki_sys *sys = neo->sys;
 	int fd = -ENOENT;
@@ -55,7 +60,9 @@ static int open_config(const struct ki_neo *neo)
 		if (fd != -ENOENT)
 			break;
 		fd = create_config(neo);
-		if (fd == -EEXIST)
+		if (fd >= 0)
+			neo->owes_sum = 1;
+		else if (fd == -EEXIST)
 			fd = -ENOENT;
 		else if (fd == -ENOENT && ki_neo_make_directories(neo, ""))
 			break;
@@ -76,9 +83,10 @@ static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
 	if (!info.n_links)
 		return -ESTALE;
 	account->now_ns = (int64_t)sys->realtime_ns(sys);
-	account->is_sure = info.size >= CONFIG_BYTES;
+	account->must_be = info.size < CONFIG_BYTES || neo->owes_sum;
+	account->is_sure = !account->must_be;
 	account->noted = UINT64_MAX;
-	if (!account->is_sure)
+	if (info.size < CONFIG_BYTES)
 		return 0;
 	err = ki_pread_all(sys, account->fd, bytes, sizeof(bytes), 0);
 	if (!err)
@@ -86,7 +94,7 @@ static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
 	return err;
 }
 
-static int lock_config(const struct ki_neo *neo, uint64_t deadline_ns,
+static int lock_config(struct ki_neo *neo, uint64_t deadline_ns,
 		       struct ki_neo_account *account)
 {
 	const struct ki_sys *sys = neo->sys;
@@ -138,6 +146,14 @@ static uint64_t patience(const struct ki_neo *neo, uint64_t now_ns,
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
+static void leave(struct ki_neo *neo, struct ki_neo_account *account)
+	KI_RELEASE(&neo->writer) KI_NO_ANALYSIS
+{
+	ki_fork_close_remove(&account->place);
+	(void)neo->sys->close(neo->sys, account->fd);
+	ki_mutex_unlock(&neo->writer);
+}
+
 enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 				      struct ki_neo_account *account)
 {
@@ -160,31 +176,55 @@ enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 					   is_plausible(neo, account->total);
 			return KILN_OK;
 		}
-		ki_fork_close_remove(&account->place);
-		(void)sys->close(sys, account->fd);
+		if (account->must_be)
+			(void)sys->unlink(sys, neo->config_path);
+		leave(neo, account);
+		return ki_status_from_errno(err);
 	}
 	ki_mutex_unlock(&neo->writer);
 	return ki_status_from_errno(err);
 }
 
+/* A sum that is doubted, and not to be written, stays for the next one. */
+static int is_to_be_written(const struct ki_neo_account *account)
+{
+	return account->must_be || account->total != account->noted;
+}
+
+static int write_sum(struct ki_neo *neo, const struct ki_neo_account *account)
+{
+	uint8_t bytes[CONFIG_BYTES];
+	int err = account->is_sure ? 0 : -EIO;
+
+	ki_put_u64(bytes, account->total);
+	if (!err && account->total != account->noted)
+		err = ki_pwrite_all(neo->sys, account->fd, bytes, sizeof(bytes),
+				    0);
+	ki_neo_failed(neo, "Write to config file", err);
+	if (err)
+		(void)neo->sys->unlink(neo->sys, neo->config_path);
+	neo->owes_sum = 0;
+	return err;
+}
+
 enum kiln_status ki_neo_account_end(struct ki_neo *neo,
 				    struct ki_neo_account *account)
 {
-	const struct ki_sys *sys = neo->sys;
-	uint8_t bytes[CONFIG_BYTES];
+	struct ki_neo_report report = { 0 };
+	enum kiln_status status = KILN_OK;
 	int err = 0;
 
+	if (is_to_be_written(account)) {
+		if (!account->is_sure) {
+			status = ki_neo_count(neo, account, &report);
+			ki_neo_plan_end(&neo->plan);
+		}
+		err = write_sum(neo, account);
+	}
 	ki_records_end(neo->records);
-	ki_put_u64(bytes, account->total);
-	/* Who is in doubt leaves the next one in doubt. */
-	if (account->is_sure && account->total != account->noted)
-		err = ki_pwrite_all(sys, account->fd, bytes, sizeof(bytes), 0);
-	ki_neo_failed(neo, "Write to config file", err);
-	ki_fork_close_remove(&account->place);
-	(void)sys->close(sys, account->fd);
 	ki_neo_note_generation(neo);
-	ki_mutex_unlock(&neo->writer);
-	return ki_status_from_errno(err);
+	leave(neo, account);
+	return status ? status : ki_status_from_errno(err);
 }
 
 uint64_t ki_neo_account_peek(const struct ki_neo *neo)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,14 +104,35 @@ int exists(const char *path)
 uint64_t sum_of(const char *directory)
 {
 	char *path = harness_path(directory, "config.file"), *bytes;
-	uint64_t sum = UINT64_MAX;
+	uint64_t noted = UINT64_MAX;
 	size_t size;
 
 	bytes = harness_read(path, &size);
 	if (bytes && size == 8)
-		sum = ki_get_u64(bytes);
+		noted = ki_get_u64(bytes);
 	free(bytes);
 	free(path);
+	return noted;
+}
+
+static uint64_t sum;
+
+static int add_entry(const char *path, const struct stat *info, int kind,
+		     struct FTW *place)
+{
+	const char *dot = strrchr(path + place->base, '.');
+
+	if (kind == FTW_F && S_ISREG(info->st_mode) && dot &&
+	    (!strcmp(dot, KILN_NEO_OPENCL) ||
+	     !strcmp(dot, KILN_NEO_LEVEL_ZERO) || !strcmp(dot, KILN_NEO_OCLOC)))
+		sum += (uint64_t)info->st_size;
+	return 0;
+}
+
+uint64_t sum_there(const char *directory)
+{
+	sum = 0;
+	assert_int_equal(nftw(directory, add_entry, 8, FTW_PHYS), 0);
 	return sum;
 }
 

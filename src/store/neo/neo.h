@@ -105,6 +105,7 @@ struct ki_neo {
 	/* Held by who has, or waits for, the lock of config.file. */
 	struct ki_mutex writer;
 	struct ki_neo_plan plan;
+	int owes_sum;	 /* made config.file, and has not written into it */
 	uint64_t random; /* names of temporaries */
 	struct ki_mutex lister;
 	struct ki_neo_survey survey;
@@ -219,7 +220,8 @@ void ki_neo_forget_lookups(const struct ki_neo *neo);
 struct ki_neo_account {
 	int fd;
 	struct ki_fork_close place;
-	int is_sure; /* else the directory has to be counted */
+	int is_sure; /* else the directory has to be counted, */
+	int must_be; /* and before the end: others believe what is there */
 	uint64_t total;
 	uint64_t noted; /* what the file says */
 	int64_t now_ns; /* about, by the file system's clock */
@@ -233,6 +235,12 @@ struct ki_neo_account {
 enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 				      struct ki_neo_account *account)
 	KI_TRY_ACQUIRE(0, neo->writer) KI_NO_ANALYSIS;
+/* The total is in doubt, by what was done under the lock. */
+static inline void ki_neo_account_doubt(struct ki_neo_account *account)
+{
+	account->is_sure = 0;
+	account->must_be = 1;
+}
 enum kiln_status ki_neo_account_end(struct ki_neo *neo,
 				    struct ki_neo_account *account)
 	KI_RELEASE(neo->writer) KI_NO_ANALYSIS;

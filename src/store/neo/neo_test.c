@@ -260,24 +260,6 @@ static void a_tree_reads_and_first_evicts_what_a_flat_one_left(void **state)
 	free(directory);
 }
 
-/* Of all entries, in both layouts. */
-static uint64_t sum_there(const char *directory)
-{
-	char command[KI_PATH_MAX + 128];
-	unsigned long long sum = 0;
-	FILE *found;
-
-	snprintf(command, sizeof(command),
-		 "find '%s' -type f -name '*.*_cache' -printf '%%s\n' | "
-		 "awk '{ sum += $1 } END { print sum + 0 }'",
-		 directory);
-	found = popen(command, "r");
-	assert_non_null(found);
-	assert_int_equal(fscanf(found, "%llu", &sum), 1);
-	pclose(found);
-	return sum;
-}
-
 /* As one of 26.05 does: the file, and the sum by as much more. */
 static void store_as_a_tree_driver(const char *directory, size_t size)
 {

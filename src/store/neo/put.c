@@ -194,7 +194,9 @@ static enum kiln_status judge_stranger(struct put *put)
 	if (!S_ISREG(info.mode) || info.size > put->record.value_size)
 		return KILN_E_COLLISION;
 	likeness = compare_file(put, info.size);
-	/* The sum may lack it, so nothing is taken off. */
+	/* The sum may have it, or not. */
+	if (likeness != OTHER)
+		ki_neo_account_doubt(put->account);
 	if (likeness == TORN && !neo->sys->unlink(neo->sys, put->path))
 		return KILN_MISS;
 	if (likeness != SAME)

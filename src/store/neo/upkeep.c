@@ -292,6 +292,7 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 	struct ki_neo_account account;
 	struct ki_records_settings settings;
 	struct ki_records_totals totals;
+	struct ki_neo_report report = { 0 };
 	struct count count = { .neo = neo };
 	struct ki_neo_lookups lookups = { 0, 0 };
 	uint64_t total;
@@ -301,6 +302,10 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 
 	if (!is_still)
 		(void)ki_neo_refresh(neo);
+	if (is_still && !account.is_sure) {
+		(void)ki_neo_count(neo, &account, &report);
+		ki_neo_plan_end(&neo->plan);
+	}
 	total = is_still ? account.total : ki_neo_account_peek(neo);
 	totals = ki_records_totals(neo->records);
 	settings = ki_records_settings(neo->records);
