@@ -64,14 +64,18 @@ int ki_map_put(struct ki_map *map, uintptr_t key, void *value)
 
 	if (!key)
 		return -EINVAL;
+	slot = map->n_slots ? find(map, key) : NULL;
+	if (slot && slot->key) {
+		slot->value = value;
+		return 0;
+	}
 	if ((map->n_used + 1) * 4 > map->n_slots * 3) {
 		int err = grow(map);
 		if (err)
 			return err;
 	}
 	slot = find(map, key);
-	if (!slot->key)
-		map->n_used++;
+	map->n_used++;
 	slot->key = key;
 	slot->value = value;
 	return 0;

@@ -28,7 +28,8 @@ void ki_map_fini(struct ki_map *map);
 /* NULL if absent. */
 void *ki_map_get(const struct ki_map *map, uintptr_t key);
 
-/* Insert or replace; -ENOMEM leaves the map as it was. */
+/* Insert or replace; -ENOMEM leaves the map as it was, and comes of inserting
+   alone. */
 int ki_map_put(struct ki_map *map, uintptr_t key, void *value);
 
 /* Returns what was there, or NULL. */

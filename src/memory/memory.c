@@ -7,7 +7,8 @@
  *	begin --hit------------------------------------------> result
  *	      --kept failure---------------------------------> result
  *	      --flight of another thread: wait --its result--> result
- *	      |                       '--spurious, or it gave up: once more
+ *	      |                       '--spurious, or it gave up: again, until
+ *	      |                          it is this thread's turn to lead
  *	      '-lead: [tiers, build] -> finish --wakes those who wait
  *
  * A flight is in a chain of its key's hash while it is led and, if it failed
@@ -38,6 +39,7 @@ struct ki_flight {
 	struct kiln_key *key;
 	struct ki_flight *outer; /* led by the same thread */
 	int nested;
+	int is_open; /* of its thread alone */
 	/* Atomic. */
 	_Atomic unsigned refs; /* leader, chain, those who wait */
 	/* Under mutex. */
@@ -146,6 +148,16 @@ static struct ki_flight *find_locked(struct ki_memory *memory,
 	return NULL;
 }
 
+/* Whether this thread's waiting could close a ring. */
+static int leads_any(void)
+{
+	const struct ki_flight *flight = innermost;
+
+	while (flight && flight->is_open)
+		flight = flight->outer;
+	return flight != NULL;
+}
+
 static struct ki_flight *lead(struct ki_memory *memory,
 			      const struct kiln_key *key)
 {
@@ -156,7 +168,7 @@ static struct ki_flight *lead(struct ki_memory *memory,
 	flight->memory = memory;
 	flight->key = kiln_key_ref((struct kiln_key *)key);
 	flight->outer = innermost;
-	flight->nested = innermost != NULL;
+	flight->nested = leads_any();
 	atomic_init(&flight->refs, 1);
 	ki_list_init(&flight->link);
 	ki_list_init(&flight->age);
@@ -202,17 +214,14 @@ static void wait_locked(struct ki_memory *memory, struct ki_flight *flight)
  * What came of a flight that was waited for.  KILN_EXISTS: no result, ask
  * again.
  */
-static enum kiln_status land(struct ki_flight *flight, int *retried,
+static enum kiln_status land(struct ki_flight *flight,
 			     struct kiln_build_result *out_result)
 {
 	enum kiln_status status = KILN_EXISTS;
 
-	if (flight->status >= 0 &&
-	    (flight->result.kind != KILN_BUILD_SPURIOUS || *retried)) {
+	if (flight->status >= 0 && flight->result.kind != KILN_BUILD_SPURIOUS) {
 		copy_result(out_result, &flight->result, KILN_FROM_FLIGHT);
 		status = KILN_OK;
-	} else if (flight->status >= 0) {
-		*retried = 1;
 	}
 	unref(flight);
 	return status;
@@ -220,7 +229,7 @@ static enum kiln_status land(struct ki_flight *flight, int *retried,
 
 /* KILN_OK with a result, KILN_MISS with a flight, or KILN_EXISTS (see land). */
 static enum kiln_status join(struct ki_memory *memory,
-			     const struct kiln_key *key, int *retried,
+			     const struct kiln_key *key,
 			     struct kiln_build_result *out_result,
 			     struct ki_flight **out_flight)
 {
@@ -233,10 +242,10 @@ static enum kiln_status join(struct ki_memory *memory,
 		ki_mutex_unlock(&memory->mutex);
 		return KILN_OK;
 	}
-	if (flight && !innermost) {
+	if (flight && !leads_any()) {
 		wait_locked(memory, flight);
 		ki_mutex_unlock(&memory->mutex);
-		return land(flight, retried, out_result);
+		return land(flight, out_result);
 	}
 	mine = lead(memory, key);
 	if (mine && !flight) {
@@ -256,7 +265,6 @@ enum kiln_status ki_memory_begin(struct ki_memory *memory,
 	struct kiln_build_result hit = { .source = KILN_FROM_MEMORY };
 	struct ki_flight *flight = NULL;
 	enum kiln_status status;
-	int retried = 0;
 
 	if (!ki_memory_get(memory, key, &hit.blob)) {
 		copy_result(out_result, &hit, KILN_FROM_MEMORY);
@@ -266,7 +274,7 @@ enum kiln_status ki_memory_begin(struct ki_memory *memory,
 	if (is_led_here(memory, key))
 		return KILN_E_INVALID;
 	do {
-		status = join(memory, key, &retried, out_result, &flight);
+		status = join(memory, key, out_result, &flight);
 	} while (status == KILN_EXISTS);
 	if (status != KILN_MISS)
 		return status;
@@ -282,9 +290,24 @@ enum kiln_status ki_memory_begin(struct ki_memory *memory,
 	return KILN_MISS;
 }
 
+enum kiln_status ki_memory_begin_alone(struct ki_memory *memory,
+				       const struct kiln_key *key,
+				       struct ki_flight **out_flight)
+{
+	if (is_led_here(memory, key))
+		return KILN_E_INVALID;
+	*out_flight = lead(memory, key);
+	return *out_flight ? KILN_MISS : KILN_E_NO_MEMORY;
+}
+
 int ki_flight_is_nested(const struct ki_flight *flight)
 {
 	return flight->nested;
+}
+
+void ki_flight_set_open(struct ki_flight *flight, int is_open)
+{
+	flight->is_open = is_open;
 }
 
 static int is_kept(const struct ki_memory *memory,
@@ -402,6 +425,17 @@ void ki_memory_wipe(struct ki_memory *memory)
 	ki_table_wipe(&memory->table);
 }
 
+void ki_memory_discard(struct ki_memory *memory, const struct kiln_key *key,
+		       const struct kiln_blob *blob)
+{
+	ki_table_discard(&memory->table, key, blob);
+}
+
+void ki_memory_let_go(struct ki_memory *memory)
+{
+	ki_table_let_go(&memory->table);
+}
+
 void ki_memory_trim(struct ki_memory *memory, uint64_t bytes)
 {
 	ki_table_trim(&memory->table, bytes);
@@ -458,7 +492,9 @@ enum kiln_status ki_memory_new(const struct ki_memory_options *options,
 		free(memory);
 		return KILN_E_NO_MEMORY;
 	}
-	memory->owner = options->pin_nothing ? -1 : ki_slots_owner_new();
+	memory->owner = options->pin_nothing || options->no_column
+				? -1
+				: ki_slots_owner_new();
 	ki_mutex_init(&memory->mutex, KI_RANK_FLIGHT);
 	ki_list_init(&memory->failures);
 	for (size_t i = 0; i < CHAINS; i++)

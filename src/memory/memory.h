@@ -7,6 +7,20 @@
  * on a key while others wait for its result (single flight).
  *
  * It does not know that disks exist.
+ *
+ * A key's states, as callers of ki_memory_begin() see them:
+ *
+ *	Initial --begin: lead--> InProgress --finish, value kept--> Done
+ *	   ^                         |            (ki_memory_add before)
+ *	   |                         |--finish, lasting------> Failed
+ *	   |                         |      (policy KEEP; message and code)
+ *	   |--finish, resources------|  those who wait get the failure
+ *	   |--finish, spurious-------|  each who waits leads once, in turn
+ *	   |--finish, status < 0-----'  the same
+ *	   '--remove, wipe, eviction, time to live-- Done or Failed
+ *
+ * InProgress, others wait for that flight alone.  Done is read without a lock.
+ * Failed answers everyone alike.
  */
 
 #include <stdatomic.h>
@@ -35,6 +49,7 @@ struct ki_memory_options {
 	enum ki_memory_order order;
 	int hold_nothing; /* flights only: every look-up misses */
 	int pin_nothing;  /* nobody will look by a pin */
+	int no_column;	  /* hits are counted by whoever looks, elsewhere */
 	enum kiln_failure_policy failure_policy;
 	uint64_t failure_ttl_ms;
 	_Atomic int *due; /* set at every 4096th hit of a thread; NULL */
@@ -68,8 +83,25 @@ enum kiln_status ki_memory_begin(struct ki_memory *memory,
 				 struct kiln_build_result *out_result,
 				 struct ki_flight **out_flight);
 
+/*
+ * Lead without being followed, and without a look at what is there: for work
+ * that is not shared.  KILN_MISS, else KILN_E_INVALID or KILN_E_NO_MEMORY as
+ * above.
+ */
+enum kiln_status ki_memory_begin_alone(struct ki_memory *memory,
+				       const struct kiln_key *key,
+				       struct ki_flight **out_flight);
+
 /* Whether the thread led another flight when this one began. */
 int ki_flight_is_nested(const struct ki_flight *flight);
+
+/*
+ * While a flight of this thread is open, it does not count as one that is led:
+ * the thread may wait for others.  For a leader that asks another tier, where
+ * none of the caller's code runs; that code must find the flight closed, or two
+ * builds that ask for each other's keys would wait in a ring.
+ */
+void ki_flight_set_open(struct ki_flight *flight, int is_open);
 
 /*
  * End a flight: waiters get the result (each its own reference), and a failure
@@ -109,6 +141,14 @@ void ki_memory_fill(struct ki_memory *memory, const struct kiln_key *key,
 enum kiln_status ki_memory_remove(struct ki_memory *memory,
 				  const struct kiln_key *key);
 void ki_memory_wipe(struct ki_memory *memory);
+
+/*
+ * Remove a value if it is this very blob.  Others that are discarded may wait
+ * to be let go together, which interrupts every processor once.
+ */
+void ki_memory_discard(struct ki_memory *memory, const struct kiln_key *key,
+		       const struct kiln_blob *blob);
+void ki_memory_let_go(struct ki_memory *memory);
 
 /* Drop entries until at most this many bytes are held. */
 void ki_memory_trim(struct ki_memory *memory, uint64_t bytes);

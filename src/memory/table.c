@@ -604,6 +604,30 @@ enum kiln_status ki_table_remove(struct ki_table *table,
 	return status;
 }
 
+void ki_table_discard(struct ki_table *table, const struct kiln_key *key,
+		      const struct kiln_blob *blob)
+{
+	struct ki_table_entry *entry;
+
+	ki_mutex_lock(&table->mutex);
+	if (ki_table_find(atomic_load(&table->slots), key, &entry) &&
+	    entry->blob == blob) {
+		table->changes++;
+		drop_locked(table, entry);
+	}
+	ki_mutex_unlock(&table->mutex);
+}
+
+void ki_table_let_go(struct ki_table *table)
+{
+	struct ki_table_garbage *garbage;
+
+	ki_mutex_lock(&table->mutex);
+	garbage = collect_locked(table, 0);
+	ki_mutex_unlock(&table->mutex);
+	free_garbage(table, garbage);
+}
+
 void ki_table_sweep(struct ki_table *table, ki_memory_keep_fn *keep, void *arg)
 {
 	struct ki_table_garbage *garbage;

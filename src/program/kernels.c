@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Kernels of programs.
+ *
+ *	kiln_kernel_get (entry.c)
+ *	  glance -------------- fast map: no lock, no call; marks the program as
+ *	  |                     used, so that a hot kernel is not the first to go
+ *	  kiln_program_get ---- the program, then of it
+ *	  kiln_program_kernel - by (program, name), created in a flight
+ *	  keep_fast ----------- for the next time
+ *
+ * The program is got before the kernel's flight begins: a thread that leads a
+ * flight does not wait for another.
+ */
+
+#include <stdlib.h>
+
+#include "program/program.h"
+
+static struct kiln_key *kernel_key(const struct kiln_program *program,
+				   const char *name)
+{
+	struct kiln_key *key = kiln_key_new();
+
+	kiln_key_add(key, "kernel of", &program->number,
+		     sizeof(program->number));
+	kiln_key_add_string(key, "name", name);
+	if (!kiln_key_finish(key))
+		return key;
+	kiln_key_free(key);
+	return NULL;
+}
+
+/* ---- Creating -------------------------------------------------------------- */
+
+/* KILN_OK, KILN_E_BUILD with *failure, or KILN_E_NO_MEMORY.  The program is in
+   use: it would free nothing if it were dropped. */
+static enum kiln_status make(struct kiln_programs *programs,
+			     struct kiln_program *program, const char *name,
+			     struct kiln_kernel **out_kernel,
+			     struct kiln_program_failure *failure)
+{
+	const struct kiln_program_runtime *runtime = &program->home->runtime;
+	enum kiln_build_kind kind;
+	unsigned n = 0;
+	void *handle;
+
+	do {
+		kiln_program_failure_fini(failure);
+		kind = runtime->create_kernel(runtime->context, program->handle,
+					      name, &handle, failure);
+		failure->kind = kind;
+	} while (kind == KILN_BUILD_RESOURCES && programs &&
+		 ki_programs_relieve(programs, n++, program));
+	if (kind)
+		return KILN_E_BUILD;
+	*out_kernel = ki_kernel_new(program, handle);
+	return *out_kernel ? KILN_OK : KILN_E_NO_MEMORY;
+}
+
+static enum kiln_status lead(struct kiln_programs *programs,
+			     const struct kiln_key *key,
+			     struct ki_flight *flight,
+			     struct kiln_program *program, const char *name,
+			     struct kiln_kernel **out_kernel,
+			     struct kiln_program_failure *failure)
+{
+	struct kiln_build_result result;
+	enum kiln_status status =
+		make(programs, program, name, out_kernel, failure);
+
+	kiln_build_result_init(&result);
+	if (!status) {
+		result.blob = &(*out_kernel)->blob;
+		if (!ki_memory_add(programs->memory, key, result.blob))
+			ki_registry_keep_link(programs, program, key, NULL,
+					      result.blob);
+	} else {
+		ki_result_from_failure(&result, failure);
+	}
+	ki_memory_finish(programs->memory, flight,
+			 status == KILN_E_BUILD ? KILN_OK : status, &result);
+	if (status == KILN_E_BUILD && failure->kind == KILN_BUILD_FAILED)
+		ki_registry_keep_link(programs, program, key, NULL, NULL);
+	return status;
+}
+
+static enum kiln_status join(struct kiln_programs *programs,
+			     const struct kiln_key *key,
+			     struct kiln_program *program, const char *name,
+			     struct kiln_kernel **out_kernel,
+			     struct kiln_program_failure *failure)
+{
+	struct kiln_build_result result;
+	struct ki_flight *flight;
+	enum kiln_status status;
+
+	kiln_build_result_init(&result);
+	status = ki_memory_begin(programs->memory, key, &result, &flight);
+	if (status == KILN_MISS)
+		return lead(programs, key, flight, program, name, out_kernel,
+			    failure);
+	if (status)
+		return status;
+	if (result.kind != KILN_BUILD_OK) {
+		ki_failure_from_result(failure, &result);
+		return KILN_E_BUILD;
+	}
+	*out_kernel = (struct kiln_kernel *)result.blob;
+	return KILN_OK;
+}
+
+static enum kiln_status find_or_make(struct kiln_programs *programs,
+				     struct kiln_program *program,
+				     const char *name,
+				     struct kiln_kernel **out_kernel,
+				     struct kiln_program_failure *failure)
+{
+	struct kiln_key *key;
+	struct kiln_blob *blob;
+	enum kiln_status status = KILN_OK;
+
+	if (!programs || !atomic_load(&program->is_kept))
+		return make(programs, program, name, out_kernel, failure);
+	key = kernel_key(program, name);
+	if (!key)
+		return KILN_E_NO_MEMORY;
+	ki_program_touch(programs, program);
+	blob = ki_programs_look(programs, key, KI_COUNT_KERNEL_HITS);
+	if (blob)
+		*out_kernel = (struct kiln_kernel *)blob;
+	else
+		status =
+			join(programs, key, program, name, out_kernel, failure);
+	kiln_key_free(key);
+	return status;
+}
+
+enum kiln_status kiln_program_kernel(struct kiln_program *program,
+				     const char *name,
+				     struct kiln_kernel **out_kernel,
+				     struct kiln_program_failure *failure)
+{
+	struct kiln_programs *programs;
+	struct kiln_program_failure why;
+	struct kiln_kernel *kernel;
+	enum kiln_status status;
+
+	if (!program || !name || !out_kernel)
+		return KILN_E_INVALID;
+	programs = atomic_load(&program->home->programs);
+	if (programs && ki_programs_are_forked(programs))
+		return KILN_E_FORKED;
+	kiln_program_failure_init(&why);
+	status = find_or_make(programs, program, name, &kernel, &why);
+	if (status == KILN_E_BUILD)
+		ki_failure_give(failure, &why);
+	else
+		kiln_program_failure_fini(&why);
+	if (!status)
+		*out_kernel = kernel;
+	return status;
+}
+
+/* ---- The fast map ---------------------------------------------------------- */
+
+static void keep_fast(struct kiln_programs *programs,
+		      const struct kiln_kernel_key *key,
+		      struct kiln_kernel *kernel)
+{
+	if (!atomic_load(&kernel->program->is_kept))
+		return;
+	if (!ki_memory_add(programs->memory, key->key, &kernel->blob))
+		ki_registry_keep_link(programs, kernel->program, key->key,
+				      key->seed, &kernel->blob);
+}
+
+static enum kiln_status get_slowly(struct kiln_programs *programs,
+				   const struct kiln_kernel_key *key,
+				   struct kiln_kernel **out_kernel,
+				   struct kiln_program_failure *failure)
+{
+	struct kiln_blob *blob =
+		ki_programs_look(programs, key->key, KI_COUNT_FAST_HITS);
+	struct kiln_program *program;
+	enum kiln_status status;
+
+	if (blob) {
+		*out_kernel = (struct kiln_kernel *)blob;
+		ki_program_touch(programs, (*out_kernel)->program);
+		return KILN_OK;
+	}
+	status =
+		kiln_program_get(programs, key->program_key, &program, failure);
+	if (status)
+		return status;
+	status = kiln_program_kernel(program, key->name, out_kernel, failure);
+	if (!status)
+		keep_fast(programs, key, *out_kernel);
+	kiln_program_unref(program);
+	return status;
+}
+
+enum kiln_status ki_kernel_get(struct kiln_programs *programs,
+			       const struct kiln_kernel_key *key,
+			       struct kiln_kernel **out_kernel,
+			       struct kiln_program_failure *failure,
+			       struct ki_slot *slot)
+{
+	struct kiln_blob *blob;
+
+	if (__builtin_expect(!programs || !key || !out_kernel, 0))
+		return KILN_E_INVALID;
+	if (__builtin_expect(ki_programs_are_forked(programs), 0))
+		return KILN_E_FORKED;
+	blob = slot ? ki_programs_glance(programs, key->key, slot,
+					 KI_COUNT_FAST_HITS)
+		    : NULL;
+	if (__builtin_expect(blob != NULL, 1)) {
+		*out_kernel = (struct kiln_kernel *)blob;
+		ki_program_touch(programs, (*out_kernel)->program);
+		return KILN_OK;
+	}
+	if (key->program_key->programs != programs)
+		return KILN_E_INVALID;
+	return get_slowly(programs, key, out_kernel, failure);
+}
+
+enum kiln_status kiln_kernel_find(struct kiln_programs *programs,
+				  const void *constants, size_t constants_size,
+				  void *device, const char *name,
+				  struct kiln_kernel **out_kernel)
+{
+	struct ki_device found;
+	struct kiln_kernel *kernel;
+	struct kiln_key *seed;
+	enum kiln_status status;
+
+	if (!programs || !name || !out_kernel || (!constants && constants_size))
+		return KILN_E_INVALID;
+	if (ki_programs_are_forked(programs))
+		return KILN_E_FORKED;
+	status = ki_device_find(programs, device, &found);
+	if (status)
+		return status;
+	seed = ki_seed_key(constants, constants_size, found.unit, name);
+	if (!seed)
+		return KILN_E_NO_MEMORY;
+	kernel = ki_registry_find_seed(programs, seed);
+	kiln_key_free(seed);
+	if (!kernel)
+		return KILN_MISS;
+	ki_program_touch(programs, kernel->program);
+	ki_programs_count_hit(programs, ki_slot_get(), KI_COUNT_FAST_HITS);
+	*out_kernel = kernel;
+	return KILN_OK;
+}

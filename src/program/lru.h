@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_PROGRAM_LRU_H
+#define KI_PROGRAM_LRU_H
+
+/*
+ * Least recently used first, without a lock on use.  A use writes the item's
+ * stamp, and only when the clock has ticked since (about a microsecond); the
+ * queue is ordered by the stamps that it saw last, and what was used since is
+ * put back when its turn comes.  Order within a tick is by insertion.
+ */
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sys/sys.h"
+
+struct ki_lru_item {
+	/* Atomic. */
+	_Atomic uint64_t stamp;
+	/* Under the owner's mutex. */
+	size_t place; /* in the queue + 1; 0: not in it */
+};
+
+struct ki_lru_entry {
+	uint64_t stamp;
+	uint64_t order;
+	struct ki_lru_item *item;
+};
+
+struct ki_lru {
+	struct ki_lru_entry *entries; /* a heap */
+	size_t n;
+	size_t capacity;
+	uint64_t next_order;
+};
+
+static inline uint64_t ki_lru_now(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	return __builtin_ia32_rdtsc() >> 11;
+#elif defined(__aarch64__)
+	uint64_t ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks >> 5;
+#else
+	return ki_sys_posix.monotonic_ns(&ki_sys_posix) >> 10;
+#endif
+}
+
+static inline void ki_lru_touch(struct ki_lru_item *item)
+{
+	uint64_t now = ki_lru_now();
+
+	/* A processor whose clock is behind takes nothing back. */
+	if (atomic_load_explicit(&item->stamp, memory_order_relaxed) < now)
+		atomic_store_explicit(&item->stamp, now, memory_order_relaxed);
+}
+
+void ki_lru_init(struct ki_lru *lru);
+void ki_lru_fini(struct ki_lru *lru);
+
+/* -ENOMEM.  It counts as used now. */
+int ki_lru_add(struct ki_lru *lru, struct ki_lru_item *item);
+void ki_lru_remove(struct ki_lru *lru, struct ki_lru_item *item);
+/* The least recently used, or NULL; it stays. */
+struct ki_lru_item *ki_lru_first(struct ki_lru *lru);
+
+#endif /* KI_PROGRAM_LRU_H */

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_PROGRAM_PROGRAM_H
+#define KI_PROGRAM_PROGRAM_H
+
+/*
+ * The inside of <kiln/program.h>, for the files of this folder.
+ *
+ *	ki_memory	one table for all maps, by labelled keys:
+ *			program, kernel (program's number, name), fast
+ *	the registry	what is kept, under one mutex: which program has which
+ *			kernels, how much it all takes, who goes next
+ *
+ * A thing is in the registry and, normally, in the table; the registry has a
+ * reference of its own.  It is put into the table first and taken out of the
+ * registry first, and whoever adds to a program that has gone meanwhile takes
+ * that back.
+ */
+
+#include <stdatomic.h>
+
+#include <kiln/program.h>
+
+#include "base/blob.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "key/key.h"
+#include "memory/find.h"
+#include "memory/memory.h"
+#include "program/lru.h"
+#include "sys/sys.h"
+
+/* What programs and kernels need of the cache that made them, and outlives
+   it. */
+struct ki_home {
+	/* Fixed. */
+	struct kiln_program_runtime runtime;
+	/* Atomic. */
+	_Atomic size_t refs;
+	struct kiln_programs *_Atomic programs; /* NULL: freed */
+};
+
+struct ki_device {
+	void *handle;
+	uint32_t unit;	/* what a program is made for: a device, or a class */
+	uint32_t class; /* of identical devices */
+};
+
+/* The blob that memory counts is the object's beginning. */
+struct kiln_program {
+	struct kiln_blob blob;
+	/* Fixed. */
+	struct ki_home *home;
+	void *handle;
+	uint64_t number; /* never that of another of the same cache */
+	uint64_t bytes;
+	struct kiln_key *key;  /* NULL: it was never to be kept */
+	struct kiln_key *base; /* the same without devices */
+	uint32_t *units;       /* sorted */
+	size_t n_units;
+	uint8_t image[KI_BLAKE2B_BYTES];
+	/* Atomic. */
+	_Atomic int is_kept;
+	/* Under mutex: of the registry. */
+	struct ki_list all;
+	struct kiln_program *next_wide; /* for several devices, of one base */
+	struct ki_list links;		/* what goes when it goes */
+	/* Atomic, written by hits: ki_lru_touch(). */
+	_Alignas(64) struct ki_lru_item lru;
+};
+
+struct kiln_kernel {
+	struct kiln_blob blob;
+	/* Fixed. */
+	struct kiln_program *program;
+	void *handle;
+};
+
+/* Something in the table that belongs to a program. */
+enum { KI_BY_KEY, KI_BY_SEED, KI_N_CHAINS };
+
+struct ki_link {
+	struct ki_list link;		   /* of the program */
+	struct ki_link *next[KI_N_CHAINS]; /* of equal hash */
+	struct kiln_key *key;		   /* in the table */
+	struct kiln_key *seed;	/* of the fast map: as seed 001 has it; NULL */
+	struct kiln_blob *blob; /* NULL: a kept failure */
+};
+
+/* A program that failed for good. */
+struct ki_failed {
+	struct ki_list link;
+	struct kiln_key *key;
+	uint8_t image[KI_BLAKE2B_BYTES];
+};
+
+enum ki_programs_count {
+	KI_COUNT_FAST_HITS,
+	KI_COUNT_PROGRAM_HITS,
+	KI_COUNT_KERNEL_HITS,
+	KI_N_HITS,
+	KI_COUNT_BUILDS = KI_N_HITS,
+	KI_COUNT_FROM_STORE,
+	KI_COUNT_BUILD_FAILURES,
+	KI_COUNT_EVICTED,
+	KI_COUNT_RESETS,
+	KI_N_COUNTS
+};
+
+#define KI_PROGRAM_STRIPES 8
+
+struct ki_program_stripe {
+	_Alignas(64) _Atomic uint64_t hits[KI_N_HITS];
+};
+
+struct kiln_programs {
+	/* Fixed after new. */
+	struct ki_memory *memory;
+	struct ki_home *home;
+	struct kiln *kiln; /* or NULL */
+	uint64_t fork_counter;
+	uint64_t bytes_max;
+	uint64_t image_bytes_min;
+	uint64_t image_bytes_max;
+	char *compile_override; /* these or NULL */
+	char *link_override;
+	char *compile_append;
+	char *link_append;
+	uint32_t flags;
+	int keeps_time; /* hits mark when they were */
+	int owner;	/* column of hits in slots, or -1 */
+	/* Atomic. */
+	_Atomic uint64_t next_number;
+	_Atomic uint64_t counts[KI_N_COUNTS];
+	struct ki_program_stripe stripes[KI_PROGRAM_STRIPES]; /* no column */
+	/* Under mutex. */
+	struct ki_mutex mutex;
+	struct ki_device *devices; /* all that were asked for */
+	size_t n_devices;
+	char **classes; /* a string of each; NULL: unknown */
+	size_t n_classes;
+	struct ki_lru lru;
+	struct ki_list all;
+	struct ki_list failed;
+	struct ki_map wide; /* hash of base: the first for several devices */
+	struct ki_map chains[KI_N_CHAINS]; /* hash: the first ki_link */
+	uint64_t n_programs;
+	uint64_t n_kernels;
+	uint64_t n_failed;
+	uint64_t bytes;
+};
+
+struct kiln_program_key {
+	struct kiln_programs *programs;
+	struct kiln_key *key;
+	struct kiln_key *base;
+	struct kiln_program_image image; /* option strings: not used */
+	void *constants;
+	size_t constants_size;
+	char *compile_options; /* composed */
+	char *link_options;
+	/* One for each unit, sorted. */
+	struct ki_device *devices;
+	void **handles;
+	uint32_t *units;
+	size_t n_devices;
+	uint8_t image_name[KI_BLAKE2B_BYTES];
+	int is_cacheable;
+};
+
+struct kiln_kernel_key {
+	struct kiln_key *key;
+	const struct kiln_program_key *program_key;
+	struct kiln_key *seed;
+	char *name;
+};
+
+static inline int ki_programs_are_forked(const struct kiln_programs *programs)
+{
+	return atomic_load_explicit(&ki_fork_counter, memory_order_relaxed) !=
+	       programs->fork_counter;
+}
+
+static inline int ki_is_same_key(const struct kiln_key *a,
+				 const struct kiln_key *b)
+{
+	return a->digest_low == b->digest_low &&
+	       a->digest_high == b->digest_high &&
+	       a->record.size == b->record.size &&
+	       !memcmp(a->record.data, b->record.data, a->record.size);
+}
+
+/* Never 0. */
+static inline uintptr_t ki_hash_of(const struct kiln_key *key)
+{
+	return (uintptr_t)key->digest_low | 1;
+}
+
+/* ---- options.c ------------------------------------------------------------- */
+
+/* Parts joined by one blank, NULL and empty ones left out; NULL: no memory. */
+char *ki_options_join(const char *const *parts, size_t n_parts);
+
+/* ---- devices.c ------------------------------------------------------------- */
+
+/* What is known of a device, asking the runtime at the first time.
+   KILN_E_NO_MEMORY. */
+enum kiln_status ki_device_find(struct kiln_programs *programs, void *handle,
+				struct ki_device *out_device);
+/* The four strings of a class, or NULL; lives as long as the cache. */
+const char *ki_device_identity(struct kiln_programs *programs, uint32_t class);
+void ki_devices_fini(struct kiln_programs *programs);
+
+/* ---- keys.c ---------------------------------------------------------------- */
+
+/* What an image is told apart by when it is unloaded. */
+void ki_image_name(const struct kiln_program_image *image,
+		   uint8_t out[KI_BLAKE2B_BYTES]);
+/* As seed 001 has the fast map; NULL: no memory. */
+struct kiln_key *ki_seed_key(const void *constants, size_t constants_size,
+			     uint32_t unit, const char *name);
+
+/* ---- failure.c ------------------------------------------------------------- */
+
+void ki_failure_from_result(struct kiln_program_failure *failure,
+			    const struct kiln_build_result *result);
+void ki_result_from_failure(struct kiln_build_result *result,
+			    const struct kiln_program_failure *failure);
+/* Hand over, or drop where it is not wanted. */
+void ki_failure_give(struct kiln_program_failure *out,
+		     struct kiln_program_failure *failure);
+
+/* ---- object.c -------------------------------------------------------------- */
+
+struct ki_home *ki_home_ref(struct ki_home *home);
+void ki_home_unref(struct ki_home *home);
+
+/* Takes the handle, also without memory (then it is released): NULL. */
+struct kiln_program *ki_program_new(struct kiln_programs *programs,
+				    const struct kiln_program_key *key,
+				    void *handle);
+struct kiln_kernel *ki_kernel_new(struct kiln_program *program, void *handle);
+
+/* ---- registry.c ------------------------------------------------------------ */
+
+/* Put what was just built where others find it, and make what is too much
+   go. */
+void ki_registry_keep(struct kiln_programs *programs,
+		      struct kiln_program *program);
+/*
+ * The same for what goes with its program: a kernel, by its own key or in the
+ * fast map (then with a seed), another key of the program, or a failure that
+ * memory keeps (no blob).
+ */
+void ki_registry_keep_link(struct kiln_programs *programs,
+			   struct kiln_program *program,
+			   const struct kiln_key *key,
+			   const struct kiln_key *seed, struct kiln_blob *blob);
+/* A failure that memory keeps. */
+void ki_registry_note_failure(struct kiln_programs *programs,
+			      const struct kiln_program_key *key);
+
+/* A kept program of the same, for these devices and more; or NULL. */
+struct kiln_program *ki_registry_find_wider(struct kiln_programs *programs,
+					    const struct kiln_program_key *key);
+/* The one kernel of a seed key, or NULL. */
+struct kiln_kernel *ki_registry_find_seed(struct kiln_programs *programs,
+					  const struct kiln_key *seed);
+
+enum ki_drop { KI_DROP_ALL, KI_DROP_COLD_HALF };
+/* `spared` (or NULL) stays, its kernels go. */
+void ki_registry_drop(struct kiln_programs *programs, enum ki_drop what,
+		      const struct kiln_program *spared);
+void ki_registry_drop_image(struct kiln_programs *programs,
+			    const uint8_t image[KI_BLAKE2B_BYTES]);
+void ki_registry_init(struct kiln_programs *programs);
+void ki_registry_fini(struct kiln_programs *programs);
+
+/* ---- persist.c ------------------------------------------------------------- */
+
+/*
+ * A program's handle, from disk or else built; the flight is the caller's.
+ * KILN_BUILD_OK, or why not, with *failure.
+ */
+enum kiln_build_kind ki_program_fetch(struct kiln_programs *programs,
+				      const struct kiln_program_key *key,
+				      struct ki_flight *flight,
+				      void **out_handle,
+				      struct kiln_program_failure *failure);
+
+/* ---- programs.c ------------------------------------------------------------ */
+
+static inline void ki_programs_count(struct kiln_programs *programs,
+				     enum ki_programs_count which)
+{
+	atomic_fetch_add_explicit(&programs->counts[which], 1,
+				  memory_order_relaxed);
+}
+
+/* Hits, by threads. */
+static inline void ki_programs_count_hit(struct kiln_programs *programs,
+					 struct ki_slot *slot,
+					 enum ki_programs_count which)
+{
+	size_t stripe = (uintptr_t)slot / 64 % KI_PROGRAM_STRIPES;
+	int owner = programs->owner;
+
+	if (__builtin_expect(owner >= 0 && slot, 1))
+		(void)ki_memory_raise(which == KI_COUNT_FAST_HITS
+					      ? &slot->hits[owner]
+					      : &slot->looks[owner][which - 1],
+				      1);
+	else
+		atomic_fetch_add_explicit(
+			&programs->stripes[stripe].hits[which], 1,
+			memory_order_relaxed);
+}
+
+/* The quick way: the object's blob, or NULL, after which ki_programs_look()
+   may find more. */
+static inline struct kiln_blob *ki_programs_glance(
+	struct kiln_programs *programs, const struct kiln_key *key,
+	struct ki_slot *slot, enum ki_programs_count which)
+{
+	struct ki_table *table = &programs->memory->table;
+	struct kiln_blob *blob = NULL;
+
+	ki_slot_pin(slot);
+	if (__builtin_expect(!ki_table_is_by_lock(table) &&
+				     ki_table_glance(atomic_load(&table->slots),
+						     key, slot, &blob),
+			     1))
+		ki_programs_count_hit(programs, slot, which);
+	ki_slot_leave(slot);
+	return blob;
+}
+struct kiln_blob *ki_programs_look(struct kiln_programs *programs,
+				   const struct kiln_key *key,
+				   enum ki_programs_count which);
+
+static inline void ki_program_touch(struct kiln_programs *programs,
+				    struct kiln_program *program)
+{
+	if (programs->keeps_time)
+		ki_lru_touch(&program->lru);
+}
+
+/*
+ * Short of resources at the n-th time (from 0): make room.  1: try again; 0:
+ * that was all.
+ */
+int ki_programs_relieve(struct kiln_programs *programs, unsigned n,
+			const struct kiln_program *spared);
+
+/* kiln_program_get() and kiln_kernel_get(), from entry.c: the thread's slot, or
+   NULL. */
+enum kiln_status ki_program_get(struct kiln_programs *programs,
+				const struct kiln_program_key *key,
+				struct kiln_program **out_program,
+				struct kiln_program_failure *failure,
+				struct ki_slot *slot);
+enum kiln_status ki_kernel_get(struct kiln_programs *programs,
+			       const struct kiln_kernel_key *key,
+			       struct kiln_kernel **out_kernel,
+			       struct kiln_program_failure *failure,
+			       struct ki_slot *slot);
+
+#endif /* KI_PROGRAM_PROGRAM_H */

@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What is kept, and in which order it goes.
+ *
+ *	new --> in the table --> registered, is_kept --> dropped --> released
+ *		  |  hits from here on  |      \            |  out of the table
+ *		  |                     |       kernels,    '- when its last
+ *		  |                     |       fast entries   user lets go
+ *		  '- and its kernels are kept from here on
+ *
+ * Nothing of the runtime's is called under the mutex, nor is the table: what
+ * goes is collected under it in a struct gone, and let go after it.  So the
+ * table may for a moment have what the registry has not any more, never for
+ * longer.
+ *
+ * A program for several devices also serves requests for some of them.  Such
+ * are found by its base (the key without devices): one place for each program,
+ * however many devices it is for.
+ */
+
+#include <stdlib.h>
+
+#include "program/program.h"
+
+#define FAILURES_MAX 4096 /* as many as memory keeps */
+
+/* What has been dropped and is still to be let go. */
+struct gone {
+	struct ki_list programs; /* by `all` */
+	struct ki_list failed;
+	uint64_t n;
+};
+
+static void gone_init(struct gone *gone)
+{
+	ki_list_init(&gone->programs);
+	ki_list_init(&gone->failed);
+	gone->n = 0;
+}
+
+static struct kiln_program *program_of(struct ki_list *link)
+{
+	return ki_container(link, struct kiln_program, all);
+}
+
+static struct kiln_program *program_of_item(struct ki_lru_item *item)
+{
+	return ki_container(item, struct kiln_program, lru);
+}
+
+/* ---- Links ----------------------------------------------------------------- */
+
+static void free_link(struct ki_link *link)
+{
+	if (!link)
+		return;
+	kiln_key_free(link->key);
+	kiln_key_free(link->seed);
+	kiln_blob_unref(link->blob);
+	free(link);
+}
+
+static struct ki_link *new_link(const struct kiln_key *key,
+				const struct kiln_key *seed,
+				struct kiln_blob *blob)
+{
+	struct ki_link *link = calloc(1, sizeof(*link));
+
+	if (!link)
+		return NULL;
+	link->key = kiln_key_ref((struct kiln_key *)key);
+	link->seed = kiln_key_ref((struct kiln_key *)seed);
+	link->blob = kiln_blob_ref(blob);
+	return link;
+}
+
+static const struct kiln_key *key_in(const struct ki_link *link, int chain)
+{
+	return chain == KI_BY_KEY ? link->key : link->seed;
+}
+
+static int chain_add_locked(struct kiln_programs *programs,
+			    struct ki_link *link, int chain)
+{
+	struct ki_map *map = &programs->chains[chain];
+	uintptr_t hash;
+
+	if (!key_in(link, chain))
+		return 0;
+	hash = ki_hash_of(key_in(link, chain));
+	link->next[chain] = ki_map_get(map, hash);
+	return ki_map_put(map, hash, link);
+}
+
+static void chain_remove_locked(struct kiln_programs *programs,
+				struct ki_link *link, int chain)
+{
+	struct ki_map *map = &programs->chains[chain];
+	struct ki_link *first, **place = &first;
+	uintptr_t hash;
+
+	if (!key_in(link, chain))
+		return;
+	hash = ki_hash_of(key_in(link, chain));
+	first = ki_map_get(map, hash);
+	if (first == link) {
+		if (link->next[chain])
+			/* Its place is there already. */
+			(void)ki_map_put(map, hash, link->next[chain]);
+		else
+			(void)ki_map_remove(map, hash);
+		return;
+	}
+	while (*place && *place != link)
+		place = &(*place)->next[chain];
+	if (*place)
+		*place = link->next[chain];
+}
+
+static struct ki_link *find_locked(struct kiln_programs *programs,
+				   const struct kiln_key *key, int chain)
+{
+	struct ki_link *link =
+		ki_map_get(&programs->chains[chain], ki_hash_of(key));
+
+	while (link && !ki_is_same_key(key_in(link, chain), key))
+		link = link->next[chain];
+	return link;
+}
+
+/* By its own key: neither in the fast map, nor the program itself. */
+static int is_kernel(const struct ki_link *link,
+		     const struct kiln_program *program)
+{
+	return link->blob && !link->seed && link->blob != &program->blob;
+}
+
+enum added { ADDED, THERE_ALREADY, NOT_KEPT };
+
+static enum added add_link_locked(struct kiln_programs *programs,
+				  struct kiln_program *program,
+				  struct ki_link *link)
+{
+	struct ki_link *same = find_locked(programs, link->key, KI_BY_KEY);
+
+	if (!atomic_load(&program->is_kept))
+		return NOT_KEPT;
+	if (same && same->blob == link->blob)
+		return THERE_ALREADY;
+	if (chain_add_locked(programs, link, KI_BY_KEY))
+		return NOT_KEPT;
+	if (chain_add_locked(programs, link, KI_BY_SEED)) {
+		chain_remove_locked(programs, link, KI_BY_KEY);
+		return NOT_KEPT;
+	}
+	ki_list_append(&program->links, &link->link);
+	if (is_kernel(link, program))
+		programs->n_kernels++;
+	return ADDED;
+}
+
+static void take_back(struct kiln_programs *programs,
+		      const struct kiln_key *key, const struct kiln_blob *blob)
+{
+	if (!blob) {
+		(void)ki_memory_remove(programs->memory, key);
+		return;
+	}
+	ki_memory_discard(programs->memory, key, blob);
+	ki_memory_let_go(programs->memory);
+}
+
+void ki_registry_keep_link(struct kiln_programs *programs,
+			   struct kiln_program *program,
+			   const struct kiln_key *key,
+			   const struct kiln_key *seed, struct kiln_blob *blob)
+{
+	struct ki_link *link = new_link(key, seed, blob);
+	enum added added = NOT_KEPT;
+
+	if (link) {
+		ki_mutex_lock(&programs->mutex);
+		added = add_link_locked(programs, program, link);
+		ki_mutex_unlock(&programs->mutex);
+	}
+	if (added == ADDED)
+		return;
+	free_link(link);
+	/* Gone meanwhile, or no memory to know it by: not to be found. */
+	if (added == NOT_KEPT)
+		take_back(programs, key, blob);
+}
+
+/* ---- Dropping -------------------------------------------------------------- */
+
+static void take_links_locked(struct kiln_programs *programs,
+			      struct kiln_program *program)
+{
+	struct ki_list *place;
+
+	ki_list_for_each (place, &program->links) {
+		struct ki_link *link =
+			ki_container(place, struct ki_link, link);
+
+		chain_remove_locked(programs, link, KI_BY_KEY);
+		chain_remove_locked(programs, link, KI_BY_SEED);
+		if (is_kernel(link, program))
+			programs->n_kernels--;
+	}
+}
+
+static void take_wide_locked(struct kiln_programs *programs,
+			     struct kiln_program *program)
+{
+	uintptr_t hash = ki_hash_of(program->base);
+	struct kiln_program *first, **place = &first;
+
+	if (program->n_units < 2)
+		return;
+	first = ki_map_get(&programs->wide, hash);
+	while (*place && *place != program)
+		place = &(*place)->next_wide;
+	if (*place)
+		*place = program->next_wide;
+	if (first)
+		(void)ki_map_put(&programs->wide, hash, first);
+	else
+		(void)ki_map_remove(&programs->wide, hash);
+}
+
+static void take_program_locked(struct kiln_programs *programs,
+				struct kiln_program *program, struct gone *gone)
+{
+	atomic_store(&program->is_kept, 0);
+	take_links_locked(programs, program);
+	take_wide_locked(programs, program);
+	ki_lru_remove(&programs->lru, &program->lru);
+	ki_list_remove(&program->all);
+	ki_list_append(&gone->programs, &program->all);
+	programs->bytes -= program->bytes;
+	programs->n_programs--;
+	gone->n++;
+}
+
+static void let_links_go(struct kiln_programs *programs, struct ki_list *links)
+{
+	struct ki_list *place, *after;
+
+	ki_list_for_each_safe (place, after, links) {
+		struct ki_link *link =
+			ki_container(place, struct ki_link, link);
+
+		if (link->blob)
+			ki_memory_discard(programs->memory, link->key,
+					  link->blob);
+		else
+			(void)ki_memory_remove(programs->memory, link->key);
+		ki_list_remove(place);
+		free_link(link);
+	}
+}
+
+static void let_failures_go(struct kiln_programs *programs,
+			    struct ki_list *list)
+{
+	struct ki_list *place, *after;
+
+	ki_list_for_each_safe (place, after, list) {
+		struct ki_failed *failed =
+			ki_container(place, struct ki_failed, link);
+
+		ki_list_remove(place);
+		(void)ki_memory_remove(programs->memory, failed->key);
+		kiln_key_free(failed->key);
+		free(failed);
+	}
+}
+
+/* Without the lock: here the runtime's objects may end. */
+static void let_go(struct kiln_programs *programs, struct gone *gone)
+{
+	struct ki_list *place, *after;
+
+	if (!gone->n)
+		return;
+	let_failures_go(programs, &gone->failed);
+	ki_list_for_each_safe (place, after, &gone->programs) {
+		struct kiln_program *program = program_of(place);
+
+		ki_list_remove(place);
+		let_links_go(programs, &program->links);
+		ki_memory_discard(programs->memory, program->key,
+				  &program->blob);
+		kiln_program_unref(program);
+	}
+	ki_memory_let_go(programs->memory);
+}
+
+static void take_failed_locked(struct kiln_programs *programs,
+			       struct ki_failed *failed, struct gone *gone)
+{
+	ki_list_remove(&failed->link);
+	ki_list_append(&gone->failed, &failed->link);
+	programs->n_failed--;
+	gone->n++;
+}
+
+static void take_all_failed_locked(struct kiln_programs *programs,
+				   struct gone *gone)
+{
+	struct ki_list *place, *after;
+
+	ki_list_for_each_safe (place, after, &programs->failed)
+		take_failed_locked(programs,
+				   ki_container(place, struct ki_failed, link),
+				   gone);
+}
+
+static void take_all_locked(struct kiln_programs *programs,
+			    const struct kiln_program *spared,
+			    struct ki_list *spared_links, struct gone *gone)
+{
+	struct ki_list *place, *after;
+
+	ki_list_for_each_safe (place, after, &programs->all) {
+		struct kiln_program *program = program_of(place);
+
+		if (program != spared) {
+			take_program_locked(programs, program, gone);
+			continue;
+		}
+		take_links_locked(programs, program);
+		while (!ki_list_is_empty(&program->links)) {
+			struct ki_list *link = program->links.next;
+
+			ki_list_remove(link);
+			ki_list_append(spared_links, link);
+		}
+		gone->n++;
+	}
+	take_all_failed_locked(programs, gone);
+}
+
+static void take_cold_half_locked(struct kiln_programs *programs,
+				  const struct kiln_program *spared,
+				  struct gone *gone)
+{
+	for (size_t n = (programs->lru.n + 1) / 2; n; n--) {
+		struct kiln_program *program =
+			program_of_item(ki_lru_first(&programs->lru));
+
+		if (program == spared)
+			ki_lru_touch(&program->lru);
+		else
+			take_program_locked(programs, program, gone);
+	}
+}
+
+void ki_registry_drop(struct kiln_programs *programs, enum ki_drop what,
+		      const struct kiln_program *spared)
+{
+	struct ki_list spared_links;
+	struct gone gone;
+
+	gone_init(&gone);
+	ki_list_init(&spared_links);
+	ki_mutex_lock(&programs->mutex);
+	if (what == KI_DROP_ALL)
+		take_all_locked(programs, spared, &spared_links, &gone);
+	else
+		take_cold_half_locked(programs, spared, &gone);
+	ki_mutex_unlock(&programs->mutex);
+	let_links_go(programs, &spared_links);
+	let_go(programs, &gone);
+}
+
+void ki_registry_drop_image(struct kiln_programs *programs,
+			    const uint8_t image[KI_BLAKE2B_BYTES])
+{
+	struct ki_list *place, *after;
+	struct gone gone;
+
+	gone_init(&gone);
+	ki_mutex_lock(&programs->mutex);
+	ki_list_for_each_safe (place, after, &programs->all) {
+		struct kiln_program *program = program_of(place);
+
+		if (!memcmp(program->image, image, KI_BLAKE2B_BYTES))
+			take_program_locked(programs, program, &gone);
+	}
+	ki_list_for_each_safe (place, after, &programs->failed) {
+		struct ki_failed *failed =
+			ki_container(place, struct ki_failed, link);
+
+		if (!memcmp(failed->image, image, KI_BLAKE2B_BYTES))
+			take_failed_locked(programs, failed, &gone);
+	}
+	ki_mutex_unlock(&programs->mutex);
+	let_go(programs, &gone);
+}
+
+/* ---- Keeping --------------------------------------------------------------- */
+
+static int add_wide_locked(struct kiln_programs *programs,
+			   struct kiln_program *program)
+{
+	uintptr_t hash = ki_hash_of(program->base);
+
+	if (program->n_units < 2)
+		return 0;
+	program->next_wide = ki_map_get(&programs->wide, hash);
+	return ki_map_put(&programs->wide, hash, program);
+}
+
+static int register_locked(struct kiln_programs *programs,
+			   struct kiln_program *program)
+{
+	if (programs->keeps_time && ki_lru_add(&programs->lru, &program->lru))
+		return 0;
+	if (add_wide_locked(programs, program)) {
+		ki_lru_remove(&programs->lru, &program->lru);
+		return 0;
+	}
+	ki_list_append(&programs->all, &program->all);
+	programs->bytes += program->bytes;
+	programs->n_programs++;
+	atomic_store(&program->is_kept, 1);
+	return 1;
+}
+
+/* The new one is the last that was used; it alone is within the bound. */
+static void keep_bound_locked(struct kiln_programs *programs, struct gone *gone)
+{
+	while (programs->bytes_max && programs->bytes > programs->bytes_max) {
+		take_program_locked(
+			programs, program_of_item(ki_lru_first(&programs->lru)),
+			gone);
+		ki_programs_count(programs, KI_COUNT_EVICTED);
+	}
+}
+
+void ki_registry_keep(struct kiln_programs *programs,
+		      struct kiln_program *program)
+{
+	struct gone gone;
+	int is_kept;
+
+	if (programs->bytes_max && program->bytes > programs->bytes_max)
+		return;
+	if (ki_memory_add(programs->memory, program->key, &program->blob))
+		return;
+	gone_init(&gone);
+	kiln_program_ref(program);
+	ki_mutex_lock(&programs->mutex);
+	is_kept = register_locked(programs, program);
+	keep_bound_locked(programs, &gone);
+	ki_mutex_unlock(&programs->mutex);
+	if (!is_kept) {
+		ki_memory_discard(programs->memory, program->key,
+				  &program->blob);
+		kiln_program_unref(program);
+	}
+	let_go(programs, &gone);
+}
+
+void ki_registry_note_failure(struct kiln_programs *programs,
+			      const struct kiln_program_key *key)
+{
+	struct ki_failed *failed = calloc(1, sizeof(*failed));
+	struct gone gone;
+
+	gone_init(&gone);
+	if (!failed) {
+		/* What could not be taken back is not kept. */
+		(void)ki_memory_remove(programs->memory, key->key);
+		return;
+	}
+	failed->key = kiln_key_ref(key->key);
+	memcpy(failed->image, key->image_name, sizeof(failed->image));
+	ki_mutex_lock(&programs->mutex);
+	ki_list_append(&programs->failed, &failed->link);
+	if (++programs->n_failed > FAILURES_MAX)
+		take_failed_locked(programs,
+				   ki_container(programs->failed.next,
+						struct ki_failed, link),
+				   &gone);
+	ki_mutex_unlock(&programs->mutex);
+	let_go(programs, &gone);
+}
+
+/* ---- Finding --------------------------------------------------------------- */
+
+/* Whether the sorted units of a program include those of a key. */
+static int covers(const struct kiln_program *program,
+		  const struct kiln_program_key *key)
+{
+	size_t i = 0;
+
+	for (size_t k = 0; k < key->n_devices; k++, i++) {
+		while (i < program->n_units &&
+		       program->units[i] < key->units[k])
+			i++;
+		if (i == program->n_units || program->units[i] != key->units[k])
+			return 0;
+	}
+	return 1;
+}
+
+struct kiln_program *ki_registry_find_wider(struct kiln_programs *programs,
+					    const struct kiln_program_key *key)
+{
+	struct kiln_program *program;
+
+	ki_mutex_lock(&programs->mutex);
+	program = ki_map_get(&programs->wide, ki_hash_of(key->base));
+	while (program && !(ki_is_same_key(program->base, key->base) &&
+			    covers(program, key)))
+		program = program->next_wide;
+	if (program)
+		kiln_program_ref(program);
+	ki_mutex_unlock(&programs->mutex);
+	return program;
+}
+
+struct kiln_kernel *ki_registry_find_seed(struct kiln_programs *programs,
+					  const struct kiln_key *seed)
+{
+	struct kiln_blob *blob = NULL;
+	struct ki_link *link, *other;
+
+	ki_mutex_lock(&programs->mutex);
+	link = find_locked(programs, seed, KI_BY_SEED);
+	other = link ? link->next[KI_BY_SEED] : NULL;
+	while (other && !ki_is_same_key(other->seed, seed))
+		other = other->next[KI_BY_SEED];
+	if (link && !other)
+		blob = kiln_blob_ref(link->blob);
+	ki_mutex_unlock(&programs->mutex);
+	return (struct kiln_kernel *)blob;
+}
+
+/* ---- Life ------------------------------------------------------------------ */
+
+void ki_registry_init(struct kiln_programs *programs)
+{
+	ki_mutex_init(&programs->mutex, KI_RANK_PROGRAM);
+	ki_lru_init(&programs->lru);
+	ki_list_init(&programs->all);
+	ki_list_init(&programs->failed);
+	ki_map_init(&programs->wide);
+	for (int i = 0; i < KI_N_CHAINS; i++)
+		ki_map_init(&programs->chains[i]);
+}
+
+void ki_registry_fini(struct kiln_programs *programs)
+{
+	for (int i = 0; i < KI_N_CHAINS; i++)
+		ki_map_fini(&programs->chains[i]);
+	ki_map_fini(&programs->wide);
+	ki_lru_fini(&programs->lru);
+	ki_mutex_fini(&programs->mutex);
+}

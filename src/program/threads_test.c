@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Many threads, and what they must not do to each other. */
+
+#include "harness/harness.h"
+
+#include "memory/memory.h"
+#include "program/program.h"
+#include "program/runtime_test.h"
+
+struct crowd {
+	struct rt rt;
+	struct kiln_programs *programs;
+	struct kiln_program_key *keys[8];
+	struct kiln_kernel_key *kernel_keys[8];
+	size_t n_keys;
+	unsigned n_rounds;
+	unsigned wait_for; /* so many others wait for the build */
+	unsigned n_fails;  /* builds */
+	enum kiln_build_kind kind;
+	_Atomic unsigned n_failed, n_other, n_wrong;
+	void *_Atomic seen;
+};
+
+static struct kiln_programs_options bounded(uint64_t bytes_max)
+{
+	struct kiln_programs_options options = rt_options();
+
+	options.bytes_max = bytes_max;
+	return options;
+}
+
+static void wait_for_others(struct rt *rt, void *arg)
+{
+	struct crowd *crowd = arg;
+	unsigned n = rt_calls(rt, RT_BUILD);
+
+	/* The n-th of those that try has the rest waiting. */
+	while (n == 1 &&
+	       ki_memory_waited(crowd->programs->memory) < crowd->wait_for)
+		sched_yield();
+}
+
+static void crowd_begin(struct crowd *crowd, size_t n_keys,
+			struct kiln_programs_options options)
+{
+	struct ask ask;
+
+	rt_init(&crowd->rt);
+	crowd->programs = rt_programs(&crowd->rt, options);
+	crowd->n_keys = n_keys;
+	for (unsigned i = 0; i < n_keys; i++) {
+		ask_init(&ask, &crowd->rt, i, 0);
+		crowd->keys[i] = ask_key(crowd->programs, &ask);
+		/* The key points to the image. */
+		crowd->keys[i]->image.data = strdup(ask.text);
+		crowd->kernel_keys[i] =
+			ask_kernel(crowd->keys[i], &crowd->rt.devices[0], "k");
+	}
+}
+
+static void crowd_end(struct crowd *crowd)
+{
+	for (size_t i = 0; i < crowd->n_keys; i++) {
+		free((void *)crowd->keys[i]->image.data);
+		kiln_kernel_key_free(crowd->kernel_keys[i]);
+		kiln_program_key_free(crowd->keys[i]);
+	}
+	rt_free(&crowd->rt, crowd->programs);
+	assert_true(rt_is_clean(&crowd->rt));
+}
+
+static int get_one(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	struct kiln_program_failure failure;
+	struct kiln_program *program;
+	enum kiln_status status;
+	void *none = NULL;
+
+	kiln_program_failure_init(&failure);
+	status = kiln_program_get(crowd->programs, crowd->keys[0], &program,
+				  &failure);
+	if (status == KILN_E_BUILD) {
+		atomic_fetch_add(&crowd->n_failed, 1);
+		if (failure.kind != crowd->kind || !failure.message ||
+		    failure.code != -(int)crowd->kind - 10)
+			atomic_fetch_add(&crowd->n_wrong, 1);
+	} else if (status) {
+		atomic_fetch_add(&crowd->n_wrong, 1);
+	} else {
+		if (!atomic_compare_exchange_strong(&crowd->seen, &none,
+						    program) &&
+		    none != program)
+			atomic_fetch_add(&crowd->n_other, 1);
+		kiln_program_unref(program);
+	}
+	kiln_program_failure_fini(&failure);
+	return 0;
+}
+
+/*
+ * S18: 64 threads and one key are one build.  S22: failures of each kind, with
+ * 63 waiting.  Spurious ones are tried again by each who waited, one at a time;
+ * of resources once, for all.
+ */
+static void sixty_four_threads_want_one_program(void **state)
+{
+	static const struct {
+		enum kiln_build_kind kind;
+		unsigned n_fails, n_builds, n_failed;
+	} rows[] = {
+		{ KILN_BUILD_OK, 0, 1, 0 },
+		{ KILN_BUILD_FAILED, 1, 1, 64 },
+		{ KILN_BUILD_SPURIOUS, 1, 2, 1 },
+		{ KILN_BUILD_SPURIOUS, 5, 6, 5 },
+		{ KILN_BUILD_SPURIOUS, 64, 64, 64 },
+		{ KILN_BUILD_RESOURCES, 1, 2, 0 },
+		{ KILN_BUILD_RESOURCES, 2, 2, 64 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct crowd crowd = { .kind = rows[i].kind, .wait_for = 63 };
+
+		crowd_begin(&crowd, 1, rt_options());
+		crowd.rt.plan = (struct rt_plan){ RT_BUILD, 0, rows[i].n_fails,
+						  rows[i].kind };
+		crowd.rt.in_build = wait_for_others;
+		crowd.rt.in_build_arg = &crowd;
+		harness_threads(64, get_one, &crowd);
+		assert_int_equal(rt_calls(&crowd.rt, RT_BUILD),
+				 rows[i].n_builds);
+		assert_int_equal(crowd.n_failed, rows[i].n_failed);
+		assert_int_equal(crowd.n_wrong, 0);
+		assert_int_equal(crowd.n_other, 0);
+		crowd_end(&crowd);
+	}
+}
+
+static int get_kernels(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	struct kiln_kernel *kernel;
+	int n_wrong = 0;
+
+	for (unsigned i = 0; i < crowd->n_rounds; i++) {
+		size_t k = (index + i) % crowd->n_keys;
+		const struct rt_kernel *made;
+
+		if (kiln_kernel_get(crowd->programs, crowd->kernel_keys[k],
+				    &kernel, NULL)) {
+			n_wrong++;
+			continue;
+		}
+		made = kiln_kernel_handle(kernel);
+		n_wrong +=
+			made->magic != RT_MAGIC ||
+			made->program->magic != RT_MAGIC ||
+			memcmp(made->program->image, crowd->keys[k]->image.data,
+			       crowd->keys[k]->image.data_size) != 0;
+		kiln_kernel_unref(kernel);
+	}
+	return n_wrong;
+}
+
+/* TestConcurrentEvictionSameQueue: 200 threads, three kernels, room for two
+   programs. */
+static void two_hundred_threads_evict_each_others_programs(void **state)
+{
+	struct crowd crowd = { .n_rounds = 20 };
+
+	crowd_begin(&crowd, 3, bounded(20005));
+	crowd.rt.pad = 10000;
+	assert_int_equal(harness_threads(200, get_kernels, &crowd), 0);
+	assert_in_range(rt_stats(crowd.programs).n_programs, 1, 2);
+	assert_in_range(rt_stats(crowd.programs).bytes, 1, 20005);
+	assert_int_equal(atomic_load(&crowd.rt.live_programs),
+			 rt_stats(crowd.programs).n_programs);
+	assert_true(rt_stats(crowd.programs).evicted > 0);
+	crowd_end(&crowd);
+}
+
+/* TestConcurrentEvictionSmallCache: 300 threads, one kernel, which is larger
+   than the bound: nothing is kept. */
+static void three_hundred_threads_want_what_does_not_fit(void **state)
+{
+	struct crowd crowd = { .n_rounds = 1 };
+
+	crowd_begin(&crowd, 1, bounded(100));
+	crowd.rt.pad = 10000;
+	assert_int_equal(harness_threads(300, get_kernels, &crowd), 0);
+	assert_int_equal(rt_stats(crowd.programs).n_programs, 0);
+	assert_int_equal(rt_stats(crowd.programs).n_kernels, 0);
+	assert_int_equal(rt_stats(crowd.programs).bytes, 0);
+	assert_int_equal(atomic_load(&crowd.rt.live_programs), 0);
+	crowd_end(&crowd);
+}
+
+/* One thread wipes while others get: nothing is released twice or used after,
+   and nothing stays behind. */
+static int wipe_and_get(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+
+	if (index)
+		return get_kernels(index, arg);
+	for (unsigned i = 0; i < crowd->n_rounds / 8; i++) {
+		if (kiln_programs_wipe(crowd->programs))
+			return 1;
+		sched_yield();
+	}
+	return 0;
+}
+
+static void wiping_goes_on_beside_hits(void **state)
+{
+	struct crowd crowd = { .n_rounds = 800 };
+
+	crowd_begin(&crowd, 8, rt_options());
+	assert_int_equal(harness_threads(6, wipe_and_get, &crowd), 0);
+	assert_int_equal(kiln_programs_wipe(crowd.programs), KILN_OK);
+	assert_int_equal(rt_stats(crowd.programs).n_programs, 0);
+	assert_int_equal(rt_stats(crowd.programs).n_kernels, 0);
+	assert_int_equal(atomic_load(&crowd.rt.live_programs), 0);
+	assert_int_equal(atomic_load(&crowd.rt.live_kernels), 0);
+	crowd_end(&crowd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sixty_four_threads_want_one_program),
+		cmocka_unit_test(
+			two_hundred_threads_evict_each_others_programs),
+		cmocka_unit_test(three_hundred_threads_want_what_does_not_fit),
+		cmocka_unit_test(wiping_goes_on_beside_hits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
