@@ -71,7 +71,8 @@ static int create_all(unsigned index, void *arg)
 	size_t size;
 
 	for (i = 0; i < 64; i++) {
-		enum kiln_status status = store_put(&store, i, index + 1, 0);
+		enum kiln_status status =
+			store_put_patiently(&store, i, index + 1);
 
 		if (status == KILN_OK)
 			shared->n_created[i]++;
@@ -111,9 +112,7 @@ static int create_together(unsigned index, void *arg)
 		shared->n_ready++;
 		while (shared->n_ready < (round + 1) * N_PROCESSES)
 			sched_yield();
-		do {
-			status = store_put(&store, round, size + index, 0);
-		} while (status == KILN_E_TIMEOUT);
+		status = store_put_patiently(&store, round, size + index);
 		if (status == KILN_OK)
 			shared->n_winners[round]++;
 		else if (status != KILN_EXISTS)
@@ -148,7 +147,7 @@ static int open_it(unsigned index, void *arg)
 {
 	struct shared *shared = arg;
 	struct store store = store_beside(&shared->store, way_of(index));
-	int failed = store_put(&store, index, 1000, 0) ||
+	int failed = store_put_patiently(&store, index, 1000) ||
 		     store_get(&store, index, 1000);
 
 	store_close(&store);

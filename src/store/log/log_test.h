@@ -154,6 +154,18 @@ static inline enum kiln_status store_put(struct store *store, unsigned number,
 	return status;
 }
 
+/* Until it is done: others may be held up for longer than a put waits. */
+static inline enum kiln_status store_put_patiently(struct store *store,
+						   unsigned number, size_t size)
+{
+	enum kiln_status status;
+
+	do {
+		status = store_put(store, number, size, 0);
+	} while (status == KILN_E_TIMEOUT);
+	return status;
+}
+
 /* Whatever size the value has; wrong bytes abort. */
 static inline enum kiln_status store_get_any(struct store *store,
 					     unsigned number, size_t *out_size)

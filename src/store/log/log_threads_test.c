@@ -19,7 +19,8 @@ static int create_all(unsigned index, void *arg)
 	size_t size;
 
 	for (i = 0; i < 32; i++) {
-		enum kiln_status status = store_put(&store, i, index + 1, 0);
+		enum kiln_status status =
+			store_put_patiently(&store, i, index + 1);
 
 		if (status == KILN_OK)
 			n_created[i]++;
@@ -98,7 +99,8 @@ static int look(unsigned index, void *arg)
 
 	for (i = 0; i < 3; i++)
 		if (store_get(&store, 1, 100) ||
-		    (index % 4 == 3 && store_put(&store, index, 50, 0) < 0))
+		    (index % 4 == 3 &&
+		     store_put_patiently(&store, index, 50) < 0))
 			return 1;
 	return 0;
 }
