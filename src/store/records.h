@@ -13,13 +13,16 @@
  * believed without its checksum; what is damaged costs that one record.
  *
  * Reading   from any thread, under no lock, at any time.  What others appended
- *           is seen after ki_records_refresh().
+ *           is seen after ki_records_refresh(), which also notices that the
+ *           path leads to another file.
  * Writing   append, drop, rewrite and reset are for whoever holds the lock of
  *           the directory, which is the caller's: one writer at a time among
  *           all processes.  They refresh first.
  * Files     are never looked at here, but in a rewrite after a crash: whether
  *           an entry's file is still the recorded one is the caller's to ask.
- * Guests    (KILN_OPEN_GUEST) keep no descriptor between calls and map nothing.
+ * Memory    nothing is mapped: who cuts the file off ends no program.  The
+ *           bytes of records that were found stay in memory, up to a bound.
+ * Guests    (KILN_OPEN_GUEST) keep no descriptor between calls.
  * Read-only (KILN_OPEN_READONLY, _ANY_OWNER) writes nothing.
  */
 
@@ -105,7 +108,7 @@ enum kiln_status ki_records_find(struct ki_records *records,
  * that is short, and until when it is trusted: 1, else 0.  Nobody may believe it
  * before the find.
  */
-#define KI_RECORDS_GLANCE_MAX 40
+#define KI_RECORDS_GLANCE_MAX 32
 int ki_records_glance(struct ki_records *records, const struct kiln_key *key,
 		      char out_name[KI_RECORDS_GLANCE_MAX],
 		      uint64_t *out_trusted_ns);
@@ -115,7 +118,8 @@ int ki_records_glance(struct ki_records *records, const struct kiln_key *key,
 void ki_records_trust(struct ki_records *records,
 		      const struct ki_record_found *found, uint64_t until_ns);
 
-/* The newest record of a file.  KILN_OK, KILN_MISS, IO, NO_MEMORY. */
+/* The newest record of a file, as far as the index has it: nothing of the value.
+   KILN_OK, KILN_MISS, IO, NO_MEMORY. */
 enum kiln_status ki_records_by_name(struct ki_records *records,
 				    const char *name,
 				    struct ki_record_found *out_found);
@@ -148,7 +152,8 @@ uint64_t ki_records_size(const struct ki_record *record);
 /* ---- Writing, under the directory's lock -------------------------------------- */
 
 /* Refresh, and need not again before the end: the caller has the lock until
-   then.  As ki_records_refresh(); the end follows unless -errno. */
+   then.  As ki_records_refresh(), or -EPROTONOSUPPORT: made by a newer version.
+   The end follows unless it is -errno. */
 int ki_records_begin(struct ki_records *records);
 void ki_records_end(struct ki_records *records);
 

@@ -217,15 +217,20 @@ static int posix_fstat(const struct ki_sys *sys, int fd,
 	return info_of(TEMP_FAILURE_RETRY(fstat(fd, &st)), &st, out_info);
 }
 
-/* Without the times, and of the rest what the mask says. */
-static int measure(const struct ki_sys *sys, int fd, unsigned mask,
+#define SIZE_MASK (STATX_INO | STATX_SIZE | STATX_NLINK)
+
+/* Without the times, and of the rest what the mask says: of a path, or of a
+   descriptor and "". */
+static int measure(int fd, const char *path, unsigned mask,
 		   struct ki_file_info *out_info)
 {
+	const int flags = *path ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH;
 	struct ki_file_info info = { 0 };
 	struct statx stx;
+	struct stat st;
 	int err = 0;
 
-	if (!TEMP_FAILURE_RETRY(statx(fd, "", AT_EMPTY_PATH, mask, &stx))) {
+	if (!TEMP_FAILURE_RETRY(statx(fd, path, flags, mask, &stx))) {
 		info.device = makedev(stx.stx_dev_major, stx.stx_dev_minor);
 		info.inode = stx.stx_ino;
 		info.size = stx.stx_size;
@@ -234,7 +239,8 @@ static int measure(const struct ki_sys *sys, int fd, unsigned mask,
 		err = -errno;
 	} else {
 		/* Some sandboxes know no statx. */
-		err = posix_fstat(sys, fd, &info);
+		err = info_of(TEMP_FAILURE_RETRY(fstatat(fd, path, &st, flags)),
+			      &st, &info);
 	}
 	if (!err)
 		*out_info = (struct ki_file_info){ .device = info.device,
@@ -248,7 +254,7 @@ static int posix_fidentify(const struct ki_sys *sys, int fd,
 			   uint64_t *out_device, uint64_t *out_inode)
 {
 	struct ki_file_info info;
-	int err = measure(sys, fd, STATX_INO, &info);
+	int err = measure(fd, "", STATX_INO, &info);
 
 	if (err)
 		return err;
@@ -260,7 +266,13 @@ static int posix_fidentify(const struct ki_sys *sys, int fd,
 static int posix_fmeasure(const struct ki_sys *sys, int fd,
 			  struct ki_file_info *out_info)
 {
-	return measure(sys, fd, STATX_INO | STATX_SIZE | STATX_NLINK, out_info);
+	return measure(fd, "", SIZE_MASK, out_info);
+}
+
+static int posix_measure(const struct ki_sys *sys, const char *path,
+			 struct ki_file_info *out_info)
+{
+	return *path ? measure(AT_FDCWD, path, SIZE_MASK, out_info) : -ENOENT;
 }
 
 static int posix_stat(const struct ki_sys *sys, const char *path,
@@ -574,6 +586,7 @@ const struct ki_sys ki_sys_posix = {
 	.fstat = posix_fstat,
 	.fidentify = posix_fidentify,
 	.fmeasure = posix_fmeasure,
+	.measure = posix_measure,
 	.stat = posix_stat,
 	.lstat = posix_lstat,
 	.link = posix_link,

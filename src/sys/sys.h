@@ -82,6 +82,9 @@ struct ki_sys {
 	/* In between: size and links as well; the rest is 0. */
 	int (*fmeasure)(const struct ki_sys *sys, int fd,
 			struct ki_file_info *out_info);
+	/* The same of a path; no link is followed at its end. */
+	int (*measure)(const struct ki_sys *sys, const char *path,
+		       struct ki_file_info *out_info);
 	int (*stat)(const struct ki_sys *sys, const char *path,
 		    struct ki_file_info *out_info);
 	int (*lstat)(const struct ki_sys *sys, const char *path,

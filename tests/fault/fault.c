@@ -137,6 +137,10 @@ FORWARD(open_in,
 FORWARD(fmeasure,
 	(const struct ki_sys *sys, int fd, struct ki_file_info *out_info),
 	(real, fd, out_info))
+FORWARD(measure,
+	(const struct ki_sys *sys, const char *path,
+	 struct ki_file_info *out_info),
+	(real, path, out_info))
 FORWARD(fidentify,
 	(const struct ki_sys *sys, int fd, uint64_t *out_device,
 	 uint64_t *out_inode),
@@ -286,6 +290,7 @@ void fault_begin(struct fault *fault, int err)
 	INTERPOSE(&fault->sys, fault, fstat);
 	INTERPOSE(&fault->sys, fault, open_in);
 	INTERPOSE(&fault->sys, fault, fmeasure);
+	INTERPOSE(&fault->sys, fault, measure);
 	INTERPOSE(&fault->sys, fault, fidentify);
 	INTERPOSE(&fault->sys, fault, stat);
 	INTERPOSE(&fault->sys, fault, lstat);

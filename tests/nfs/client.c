@@ -465,6 +465,7 @@ void nfs_begin(struct nfs_client *client, const char *server,
 	INTERPOSE(&client->sys, nfs, pread);
 	INTERPOSE(&client->sys, nfs, fstat);
 	client->sys.fmeasure = nfs_fstat;
+	client->sys.measure = nfs_lstat;
 	INTERPOSE(&client->sys, nfs, stat);
 	INTERPOSE(&client->sys, nfs, lstat);
 	INTERPOSE(&client->sys, nfs, chmod);

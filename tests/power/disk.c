@@ -627,6 +627,8 @@ void disk_begin(struct disk *disk, const char *directory, unsigned boot,
 	INTERPOSE(&disk->sys, disk, random);
 	INTERPOSE(&disk->sys, disk, fstat);
 	INTERPOSE(&disk->sys, disk, fidentify);
+	disk->sys.fmeasure = disk_fstat;
+	disk->sys.measure = disk_lstat;
 	INTERPOSE(&disk->sys, disk, stat);
 	INTERPOSE(&disk->sys, disk, lstat);
 	INTERPOSE(&disk->sys, disk, lstat_in);

@@ -179,7 +179,8 @@ enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 		if (account->must_be)
 			(void)sys->unlink(sys, neo->config_path);
 		leave(neo, account);
-		return ki_status_from_errno(err);
+		return err == -EPROTONOSUPPORT ? KILN_E_FORMAT
+					       : ki_status_from_errno(err);
 	}
 	ki_mutex_unlock(&neo->writer);
 	return ki_status_from_errno(err);

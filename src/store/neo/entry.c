@@ -156,12 +156,11 @@ static int load_quickly(const struct ki_neo *neo,
 	return !status;
 }
 
-/* What was not to be had that way is there by its path. */
-static void doubt_place(struct ki_neo *neo)
+void ki_neo_doubt_place(struct ki_neo *neo)
 {
 	struct ki_file_info info;
 
-	if (neo->place_fd >= 0 &&
+	if (has_place(neo) &&
 	    (neo->sys->stat(neo->sys, neo->directory, &info) ||
 	     info.device != neo->place_device ||
 	     info.inode != neo->place_inode))
@@ -209,8 +208,9 @@ enum kiln_status ki_neo_load(struct ki_neo *neo,
 		*out_state = KI_NEO_DAMAGED;
 	if (!status && note_use) {
 		note_use_of(neo, fd, found, out_info);
+		/* What was not to be had that way is there by its path. */
 		if (is_quick)
-			doubt_place(neo);
+			ki_neo_doubt_place(neo);
 	}
 out:
 	(void)sys->close(sys, fd);

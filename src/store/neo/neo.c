@@ -80,7 +80,7 @@ int ki_neo_refresh(struct ki_neo *neo)
 	return changed;
 }
 
-/* At most once a second, whether somebody wiped it. */
+/* At most once a second, whether somebody wiped it or moved it away. */
 static void follow_others(struct ki_neo *neo)
 {
 	uint64_t now = neo->sys->coarse_ns(neo->sys);
@@ -88,8 +88,10 @@ static void follow_others(struct ki_neo *neo)
 
 	if (now - then >= CHECK_NS &&
 	    __atomic_compare_exchange_n(&neo->checked_ns, &then, now, 0,
-					__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+					__ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
 		(void)ki_neo_refresh(neo);
+		ki_neo_doubt_place(neo);
+	}
 }
 
 /* ---- Get ----------------------------------------------------------------------------- */
@@ -424,7 +426,7 @@ static enum kiln_status open_directory(struct ki_neo *neo)
 	return status == KILN_MISS ? KILN_E_IO : status;
 }
 
-/* Elsewhere a mapping may not show what others write. */
+/* Elsewhere a descriptor that is kept may not show what others write. */
 static int is_local(const struct ki_neo *neo)
 {
 	enum ki_file_system kind = KI_FS_UNKNOWN;

@@ -303,6 +303,10 @@ enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
 int ki_neo_state(const struct ki_neo *neo, const struct ki_record_found *found,
 		 enum ki_neo_state *out_state, struct ki_file_info *out_info);
 
+/* Whether the path leads to the directory whose descriptor is kept; if not, it
+   is not used any more. */
+void ki_neo_doubt_place(struct ki_neo *neo);
+
 /* A file that is opened before its record has come from memory.  fd -1: none. */
 struct ki_neo_ahead {
 	int fd;
@@ -343,6 +347,11 @@ enum kiln_status ki_neo_remove(struct kiln_tier *tier,
 enum kiln_status ki_neo_wipe(struct kiln_tier *tier);
 /* The same of kiln's own entries, under another version of the user. */
 enum kiln_status ki_neo_adopt_user_version(struct ki_neo *neo);
+
+/* The same under the account's lock, of a directory that has become nobody's:
+   made anew since it was opened.  FORMAT: it is another version's. */
+enum kiln_status ki_neo_claim(struct ki_neo *neo,
+			      struct ki_neo_account *account);
 
 /* Remove an entry whose file is damaged, forget one whose file somebody else
    wrote; if the lock is to be had. */

@@ -430,8 +430,9 @@ enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 	status = ki_neo_account_begin(neo, KI_NEO_PUT_NS, &account);
 	if (status)
 		return status;
-	status = ki_neo_is_other_version(neo) ? KILN_E_FORMAT
-					      : judge_name(&put, flags);
+	status = ki_neo_claim(neo, &account);
+	if (!status)
+		status = judge_name(&put, flags);
 	if (status == KILN_MISS)
 		status = store_locked(&put);
 	end_status = ki_neo_account_end(neo, &account);
@@ -559,7 +560,9 @@ static enum kiln_status reset_records(struct ki_neo *neo, uint32_t user_version)
 	struct ki_records_settings settings = ki_records_settings(neo->records);
 	enum kiln_status status;
 
-	settings.generation++;
+	/* Of a file that is not there yet: any. */
+	if (settings.generation)
+		settings.generation++;
 	settings.user_version = user_version;
 	status = ki_records_reset(neo->records, &settings);
 	ki_neo_note_generation(neo);
@@ -580,8 +583,8 @@ enum kiln_status ki_neo_wipe(struct kiln_tier *tier)
 	status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
 	if (status)
 		return status;
-	status = KILN_E_FORMAT;
-	if (ki_neo_is_other_version(neo))
+	status = ki_neo_claim(neo, &account);
+	if (status)
 		goto out;
 	err = ki_neo_walk(neo, unlink_name, &wiping);
 	status = reset_records(neo,
@@ -613,6 +616,17 @@ static void remove_own(struct ki_neo *neo, struct ki_neo_account *account)
 			continue;
 		account->total = ki_neo_less(account->total, info.size);
 	}
+}
+
+enum kiln_status ki_neo_claim(struct ki_neo *neo,
+			      struct ki_neo_account *account)
+{
+	if (!ki_neo_is_other_version(neo))
+		return KILN_OK;
+	if (ki_records_settings(neo->records).user_version)
+		return KILN_E_FORMAT;
+	remove_own(neo, account);
+	return reset_records(neo, neo->user_version);
 }
 
 enum kiln_status ki_neo_adopt_user_version(struct ki_neo *neo)

@@ -257,18 +257,29 @@ enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 
 struct count {
 	const struct ki_neo *neo;
+	uint64_t n_own;
 	uint64_t n_foreign;
+	uint64_t bytes_records; /* of kiln's own */
 };
 
-static int count_foreign(void *arg, const char *name, enum ki_neo_kind kind,
-			 int is_leftover)
+/* What is there: records outlive what a driver evicts. */
+static int count_one(void *arg, const char *name, enum ki_neo_kind kind,
+		     int is_leftover)
 {
 	struct count *count = arg;
 	struct ki_record_found found;
+	struct ki_file_info info;
 
-	if (kind != KI_NEO_TEMPORARY && kind != KI_NEO_RENEWING &&
-	    ki_records_by_name(count->neo->records, name, &found))
+	if (kind == KI_NEO_TEMPORARY || kind == KI_NEO_RENEWING ||
+	    ki_neo_look(count->neo, name, &info))
+		return 0;
+	if (ki_records_by_file(count->neo->records, name, info.inode, &found) ||
+	    ki_neo_compare(&found, &info) != KI_NEO_THERE) {
 		count->n_foreign++;
+	} else {
+		count->n_own++;
+		count->bytes_records += found.bytes;
+	}
 	return 0;
 }
 
@@ -314,17 +325,18 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 	if (is_still)
 		(void)ki_neo_account_end(neo, &account);
 	ki_neo_detect_again(neo);
-	(void)ki_neo_walk(neo, count_foreign, &count);
+	(void)ki_neo_walk(neo, count_one, &count);
 	(void)ki_neo_read_lookups(neo, &lookups);
 	*out_info = (struct kiln_store_info){
 		.kind = "neo",
 		.format_version = 1,
 		.user_version = settings.user_version,
-		.n_entries = totals.n_living + count.n_foreign,
+		.n_entries = count.n_own + count.n_foreign,
 		.n_foreign = count.n_foreign,
 		.bytes = total + totals.bytes,
 		.bytes_max = ki_neo_limit(neo),
-		.bytes_live = total + totals.bytes_living,
+		.bytes_live = total + count.bytes_records +
+			      (totals.bytes ? KI_RECORDS_HEADER_BYTES : 0),
 		.generation = settings.generation,
 		.n_format_hits = lookups.n_hits,
 		.n_format_misses = lookups.n_misses,

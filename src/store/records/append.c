@@ -17,6 +17,8 @@ int ki_records_begin(struct ki_records *records)
 
 	ki_records_enter(records);
 	result = ki_records_refresh_locked(records);
+	if (result >= 0 && records->is_newer)
+		result = -EPROTONOSUPPORT;
 	records->is_held = result >= 0;
 	ki_records_leave(records);
 	return result;
@@ -64,38 +66,46 @@ enum kiln_status ki_records_write_status(int err)
 				       : ki_status_from_errno(err);
 }
 
-static int write_record(struct ki_records *records, uint8_t *header,
+static size_t total_of(const struct ki_piece *parts, int n_parts)
+{
+	size_t size = 0;
+
+	for (int i = 0; i < n_parts; i++)
+		size += parts[i].size;
+	return size;
+}
+
+static int write_record(struct ki_records *records, const uint8_t *header,
 			const struct ki_piece *parts, int n_parts)
 {
-	static const uint8_t zeros[8];
 	const uint64_t offset = ki_records_align(records->size);
-	struct ki_piece pieces[6] = {
-		{ zeros, (size_t)(offset - records->size) },
-		{ header, KI_RECORD_HEADER },
-	};
-	uint64_t size = KI_RECORD_HEADER;
-	int err;
+	const size_t before = (size_t)(offset - records->size);
+	const size_t size = (size_t)ki_records_align(KI_RECORD_HEADER +
+						     total_of(parts, n_parts));
+	uint8_t *bytes, *place;
+	int err = ki_records_prepare(records, before + size, &bytes);
 
-	for (int i = 0; i < n_parts; i++) {
-		pieces[2 + i] = parts[i];
-		size += parts[i].size;
-	}
-	pieces[2 + n_parts] =
-		(struct ki_piece){ zeros,
-				   (size_t)(ki_records_align(size) - size) };
-	ki_put_u32(header, KI_RECORD_MAGIC);
-	ki_put_u64(header + 32, offset);
-	ki_put_u64(header + 40, records->last_serial + 1);
-	ki_put_u64(header + KI_RECORD_HEADER - 8,
-		   ki_xxh3_64(header, KI_RECORD_HEADER - 8) +
-			   ki_xxh3_64_pieces(pieces + 2, (size_t)n_parts + 1));
-	err = ki_pwritev_all(records->sys, records->fd, pieces, n_parts + 3,
-			     records->size);
 	if (err)
 		return err;
-	records->size = offset + ki_records_align(size);
-	records->buffer_size = 0;
-	return ki_records_parse(records);
+	memset(bytes, 0, before);
+	bytes += before;
+	memcpy(bytes, header, KI_RECORD_HEADER);
+	place = bytes + KI_RECORD_HEADER;
+	for (int i = 0; i < n_parts; i++) {
+		if (parts[i].size)
+			memcpy(place, parts[i].data, parts[i].size);
+		place += parts[i].size;
+	}
+	memset(place, 0, (size_t)(bytes + size - place));
+	ki_put_u32(bytes, KI_RECORD_MAGIC);
+	ki_put_u64(bytes + 32, offset);
+	ki_put_u64(bytes + 40, records->last_serial + 1);
+	ki_put_u64(bytes + KI_RECORD_HEADER - 8, ki_records_check(bytes, size));
+	err = ki_records_extend(records, before + size);
+	if (!err)
+		err = ki_records_parse(records);
+	ki_records_forget_buffer(records);
+	return err;
 }
 
 enum kiln_status ki_records_append(struct ki_records *records,

@@ -71,7 +71,7 @@ enum kiln_status ki_records_next(struct ki_records *records, uint64_t *serial,
 
 		if (entry->flags & (KI_RECORD_DEAD | KI_RECORD_DROPPED))
 			continue;
-		err = ki_records_bytes_of(records, entry, &bytes);
+		err = ki_records_bytes_of(records, entry, 0, &bytes);
 		if (err == -ENODATA) {
 			err = 0;
 			continue;
@@ -127,14 +127,8 @@ static void add_digest(struct ki_bytes *digests,
 {
 	uint8_t *place = ki_bytes_grow(digests, KILN_DIGEST_BYTES);
 
-	if (!place)
-		return;
-	for (unsigned i = 0; i < 8; i++) {
-		const unsigned shift = 56 - 8 * i;
-
-		place[i] = (uint8_t)(entry->digest_low >> shift);
-		place[8 + i] = (uint8_t)(entry->digest_high >> shift);
-	}
+	if (place)
+		ki_records_digest(entry, place);
 }
 
 enum kiln_status ki_records_sweep_end(struct ki_records *records,

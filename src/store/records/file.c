@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The file: its descriptor, and its bytes, by a mapping or by pread.
+ * The file: its descriptor, and its bytes, by pread.  A mapping would cost less,
+ * but whoever cuts the file off ends every program that looks at one.
  *
- * The library maps the file and keeps a descriptor; before it writes through
- * that, it compares which file it is, once between begin and end.  A guest reads
- * what it needs by pread, and so does who may not write: on overlayfs a mapping
- * made before the first writer copies the file up stays that of the lower one, and
- * is too short.
+ * The library keeps a descriptor.  Once between begin and end it compares which
+ * file that is, and which one the path leads to: programs close descriptors that
+ * they do not know, and directories are moved away with another in their place.
+ * What is read needs no such question: records say themselves what they are.
  */
 
 #include "store/records/inside.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-#define MAP_MIN ((uint64_t)64 << 10)
 
 /* ---- The descriptor ---------------------------------------------------------- */
 
@@ -57,53 +55,43 @@ static int fd_is_ours(const struct ki_records *records)
 	       device == records->device && inode == records->inode;
 }
 
+void ki_records_let_go(struct ki_records *records)
+{
+	if (records->fd >= 0 && fd_is_ours(records))
+		ki_records_close_file(records);
+	records->fd = -1;
+}
+
 int ki_records_fd_is_current(struct ki_records *records,
 			     struct ki_file_info *out_info)
 {
-	int err;
-
 	if (records->fd < 0)
 		return 0;
-	err = records->sys->fmeasure(records->sys, records->fd, out_info);
-	if (err ? !fd_is_ours(records)
-		: out_info->inode != records->inode ||
-			    out_info->device != records->device) {
-		records->fd = -1;
+	if (fd_is_ours(records) &&
+	    !records->sys->measure(records->sys, records->path, out_info) &&
+	    out_info->inode == records->inode &&
+	    out_info->device == records->device)
+		return 1;
+	ki_records_let_go(records);
+	return 0;
+}
+
+int ki_records_reopen(struct ki_records *records)
+{
+	struct ki_file_info info;
+
+	if (ki_records_fd_is_current(records, &info))
 		return 0;
-	}
-	if (!err && out_info->n_links)
+	records->buffer_size = 0;
+	if (ki_records_open_file(records))
+		return 0;
+	if (fd_is_ours(records))
 		return 1;
 	ki_records_close_file(records);
 	return 0;
 }
 
 /* ---- Bytes ------------------------------------------------------------------- */
-
-void ki_records_unmap(struct ki_records *records)
-{
-	if (records->map)
-		records->sys->unmap(records->sys, records->map,
-				    (size_t)records->map_size);
-	records->map = NULL;
-	records->map_size = 0;
-}
-
-void ki_records_map(struct ki_records *records)
-{
-	uint64_t size = records->size < MAP_MIN ? MAP_MIN : records->size * 2;
-	void *data;
-
-	if (ki_records_is_guest(records) || !records->can_write ||
-	    records->size <= records->map_size)
-		return;
-	ki_records_unmap(records);
-	size = (size + MAP_MIN - 1) & ~(MAP_MIN - 1);
-	if (size > SIZE_MAX / 2 || records->sys->map(records->sys, records->fd,
-						     0, (size_t)size, 0, &data))
-		return;
-	records->map = data;
-	records->map_size = size;
-}
 
 static int reserve(struct ki_records *records, size_t size)
 {
@@ -125,16 +113,14 @@ int ki_records_look(struct ki_records *records, uint64_t offset, uint64_t size,
 	uint64_t want = size + ahead;
 	int err;
 
-	if (records->map && offset + size <= records->map_size) {
-		*out_bytes = records->map + offset;
-		return 0;
-	}
 	if (offset >= records->buffer_offset &&
 	    offset + size <= records->buffer_offset + records->buffer_size) {
 		*out_bytes =
 			records->buffer + (offset - records->buffer_offset);
 		return 0;
 	}
+	if (size > records->size || offset > records->size - size)
+		return -ENODATA;
 	if (want > records->size - offset)
 		want = records->size - offset;
 	err = reserve(records, (size_t)want);
@@ -143,11 +129,41 @@ int ki_records_look(struct ki_records *records, uint64_t offset, uint64_t size,
 	records->buffer_size = 0;
 	err = ki_pread_all(records->sys, records->fd, records->buffer,
 			   (size_t)want, offset);
+	if (err == -ENODATA && want > size) {
+		want = size;
+		err = ki_pread_all(records->sys, records->fd, records->buffer,
+				   (size_t)want, offset);
+	}
 	if (err)
 		return err;
 	records->buffer_offset = offset;
 	records->buffer_size = (size_t)want;
 	*out_bytes = records->buffer;
+	return 0;
+}
+
+int ki_records_prepare(struct ki_records *records, size_t size,
+		       uint8_t **out_bytes)
+{
+	int err = reserve(records, size);
+
+	if (err)
+		return err;
+	records->buffer_size = 0;
+	*out_bytes = records->buffer;
+	return 0;
+}
+
+int ki_records_extend(struct ki_records *records, size_t size)
+{
+	int err = ki_pwrite_all(records->sys, records->fd, records->buffer,
+				size, records->size);
+
+	if (err)
+		return err;
+	records->buffer_offset = records->size;
+	records->buffer_size = size;
+	records->size += size;
 	return 0;
 }
 

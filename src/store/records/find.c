@@ -19,13 +19,25 @@ static enum kiln_status status_of(int err)
 }
 
 /* All of a record is read, so all of it is asked for at once. */
-static void bring(const struct ki_records *records,
-		  const struct ki_records_entry *entry)
+static void bring(const struct ki_records_entry *entry)
 {
-	if (!records->map || entry->bytes > BRING_MAX)
+	if (!entry->kept || ki_records_entry_bytes(entry) > BRING_MAX)
 		return;
-	for (uint32_t at = 0; at < entry->bytes; at += KI_RECORDS_LINE)
-		__builtin_prefetch(records->map + entry->offset + at);
+	for (uint32_t at = 0; at < ki_records_entry_bytes(entry);
+	     at += KI_RECORDS_LINE)
+		__builtin_prefetch(entry->kept->bytes + at);
+}
+
+static struct ki_records_entry *choose(const struct ki_records *records,
+				       const struct kiln_key *key,
+				       unsigned older)
+{
+	struct ki_records_entry *entry =
+		ki_records_newest(records, key->digest_low, key->digest_high);
+
+	while (entry && older--)
+		entry = ki_records_older(entry);
+	return entry;
 }
 
 static enum kiln_status find(struct ki_records *records,
@@ -36,23 +48,26 @@ static enum kiln_status find(struct ki_records *records,
 	struct ki_records_entry *entry;
 	const uint8_t *bytes, *data;
 	size_t size;
-	int err = ki_records_ready_to_read(records);
+	int err;
 
-	if (err)
-		return ki_status_from_errno(err);
-	entry = ki_records_newest(records, key->digest_low, key->digest_high);
-	while (entry && older--)
-		entry = ki_records_older(entry);
+	entry = choose(records, key, older);
+	if (!entry || !entry->kept) {
+		err = ki_records_ready_to_read(records);
+		if (err)
+			return ki_status_from_errno(err);
+		entry = choose(records, key, older);
+	}
 	if (!entry || (entry->flags & KI_RECORD_DROPPED))
 		return KILN_MISS;
-	bring(records, entry);
-	err = ki_records_bytes_of(records, entry, &bytes);
+	bring(entry);
+	err = ki_records_bytes_of(records, entry, 0, &bytes);
 	if (err)
 		return status_of(err);
 	data = ki_records_key_of(bytes, &size);
 	if (size != key->record.size ||
 	    memcmp(data, key->record.data, size) != 0)
 		return KILN_E_COLLISION;
+	ki_records_keep(records, entry, bytes);
 	ki_records_fill(entry, bytes, out_found);
 	data = ki_records_metadata_of(bytes, &size);
 	return ki_records_copy_part(data, size, out_metadata);
@@ -82,9 +97,9 @@ int ki_records_glance(struct ki_records *records, const struct kiln_key *key,
 	entry = ki_records_newest(records, key->digest_low, key->digest_high);
 	result = entry && *entry->name && !(entry->flags & KI_RECORD_DROPPED);
 	if (result) {
-		bring(records, entry);
+		bring(entry);
 		memcpy(out_name, entry->name, sizeof(entry->name));
-		*out_trusted_ns = entry->trusted_ns;
+		*out_trusted_ns = ki_records_trusted_ns(entry);
 	}
 	ki_records_leave(records);
 	return result;
@@ -101,8 +116,27 @@ void ki_records_trust(struct ki_records *records,
 	while (entry && entry->serial != found->serial)
 		entry = ki_records_older(entry);
 	if (entry)
-		entry->trusted_ns = until_ns;
+		ki_records_trust_until(entry, until_ns);
 	ki_records_leave(records);
+}
+
+/* A name that the index has no room for is in the record. */
+static enum kiln_status fill_named(struct ki_records *records,
+				   const struct ki_records_entry *entry,
+				   const char *name,
+				   struct ki_record_found *out_found)
+{
+	const uint8_t *bytes;
+	int err;
+
+	ki_records_fill_file(entry, out_found);
+	if (!*entry->name) {
+		err = ki_records_bytes_of(records, entry, 0, &bytes);
+		if (err)
+			return status_of(err);
+		ki_records_fill(entry, bytes, out_found);
+	}
+	return strcmp(out_found->name, name) ? KILN_MISS : KILN_OK;
 }
 
 static enum kiln_status find_named(struct ki_records *records, const char *name,
@@ -110,22 +144,13 @@ static enum kiln_status find_named(struct ki_records *records, const char *name,
 				   struct ki_record_found *out_found)
 {
 	const uint64_t hash = ki_xxh3_64(name, strlen(name));
+	const struct ki_records_entry *entry;
 	enum kiln_status status = KILN_MISS;
-	struct ki_records_entry *entry;
-	const uint8_t *bytes;
-	int err;
 
 	ki_records_enter(records);
-	err = ki_records_ready_to_read(records);
-	entry = err ? NULL : ki_records_named(records, hash, inode);
+	entry = ki_records_named(records, hash, inode);
 	if (entry)
-		err = ki_records_bytes_of(records, entry, &bytes);
-	if (err) {
-		status = status_of(err);
-	} else if (entry) {
-		ki_records_fill(entry, bytes, out_found);
-		status = strcmp(out_found->name, name) ? KILN_MISS : KILN_OK;
-	}
+		status = fill_named(records, entry, name, out_found);
 	ki_records_leave(records);
 	return status;
 }

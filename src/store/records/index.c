@@ -14,6 +14,8 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 
+#define SECOND_NS ((uint64_t)1000000000)
+
 void ki_records_note_change(struct ki_records *records)
 {
 	__atomic_store_n(&records->n_changes, records->n_changes + 1,
@@ -22,6 +24,7 @@ void ki_records_note_change(struct ki_records *records)
 
 void ki_records_clear(struct ki_records *records)
 {
+	ki_records_forget_kept(records);
 	for (size_t i = 0; i < records->n_entries; i += KI_RECORDS_CHUNK)
 		free(records->chunks[i / KI_RECORDS_CHUNK]);
 	free(records->chunks);
@@ -33,6 +36,9 @@ void ki_records_clear(struct ki_records *records)
 	records->last_serial = 0;
 	ki_records_note_change(records);
 }
+
+_Static_assert(sizeof(struct ki_records_entry) == (size_t)2 * KI_RECORDS_LINE,
+	       "two lines");
 
 static struct ki_records_entry *new_entry(struct ki_records *records)
 {
@@ -96,12 +102,49 @@ struct ki_records_entry *ki_records_named(const struct ki_records *records,
 	return entry;
 }
 
+void ki_records_digest(const struct ki_records_entry *entry,
+		       uint8_t out[KILN_DIGEST_BYTES])
+{
+	for (unsigned i = 0; i < 8; i++) {
+		const unsigned shift = 56 - 8 * i;
+
+		out[i] = (uint8_t)(entry->digest_low >> shift);
+		out[8 + i] = (uint8_t)(entry->digest_high >> shift);
+	}
+}
+
+void ki_records_fill_file(const struct ki_records_entry *entry,
+			  struct ki_record_found *found)
+{
+	ki_records_digest(entry, found->digest);
+	strcpy(found->name, entry->name);
+	found->serial = entry->serial;
+	found->bytes = ki_records_entry_bytes(entry);
+	found->value_size = found->value_check = 0;
+	found->inode = entry->inode;
+	found->file_size = entry->file_size;
+	found->mtime_ns = entry->mtime_ns;
+	found->trusted_ns = ki_records_trusted_ns(entry);
+}
+
+void ki_records_trust_until(struct ki_records_entry *entry, uint64_t ns)
+{
+	const uint64_t s = ns / SECOND_NS;
+
+	entry->trusted_s = s < UINT32_MAX ? (uint32_t)s : UINT32_MAX;
+}
+
+uint64_t ki_records_trusted_ns(const struct ki_records_entry *entry)
+{
+	return entry->trusted_s * SECOND_NS;
+}
+
 static void bury(struct ki_records *records, struct ki_records_entry *entry,
 		 unsigned flags)
 {
 	if (!(entry->flags & (KI_RECORD_DEAD | KI_RECORD_DROPPED))) {
 		records->totals.n_living--;
-		records->totals.bytes_living -= entry->bytes;
+		records->totals.bytes_living -= ki_records_entry_bytes(entry);
 		records->totals.bytes_files -= entry->file_size;
 	}
 	entry->flags |= flags;
@@ -131,7 +174,8 @@ int ki_records_add(struct ki_records *records, const uint8_t *bytes,
 		.serial = ki_get_u64(bytes + 40),
 		.inode = ki_get_u64(bytes + 64),
 		.file_size = ki_get_u64(bytes + 72),
-		.bytes = size,
+		.mtime_ns = (int64_t)ki_get_u64(bytes + 80),
+		.n_words = size / 8,
 	};
 	if (ki_get_u16(bytes + 6) < sizeof(entry->name))
 		memcpy(entry->name, bytes + KI_RECORD_HEADER,

@@ -6,8 +6,8 @@
  * The inside of kiln.records; docs/formats/records.md has the bytes.
  *
  * records.c opens and closes; file.c has the descriptor and the bytes, record.c
- * what the bytes of one record say, index.c what is known of all of them, scan.c
- * brings that up to date.  find.c, each.c, append.c and rewrite.c are what others
+ * what the bytes of one record say, index.c what is known of all of them, kept.c
+ * has bytes of some, scan.c brings the index up to date.  find.c, each.c, append.c and rewrite.c are what others
  * ask for.  All of it runs under the mutex.
  */
 
@@ -41,17 +41,32 @@ struct ki_records_entry {
 	uint64_t digest_low;
 	uint64_t digest_high;
 	struct ki_records_entry *older;
-	uint64_t offset;
-	uint32_t bytes;
-	uint32_t flags;
+	struct ki_records_kept *kept; /* its bytes; NULL: in the file alone */
+	uint32_t n_words : 29;	      /* its size, in words of 8 bytes */
+	uint32_t flags : 3;
+	uint32_t trusted_s;
 	uint64_t serial;
-	uint64_t trusted_ns;
+	uint64_t offset;
+	int64_t mtime_ns;
 	struct ki_records_entry *name_older;
 	uint64_t name_hash;
 	uint64_t inode;
 	uint64_t file_size;
 	char name[KI_RECORDS_GLANCE_MAX]; /* "" if it is longer */
 } __attribute__((aligned(KI_RECORDS_LINE)));
+
+static inline uint32_t ki_records_entry_bytes(
+	const struct ki_records_entry *entry)
+{
+	return entry->n_words * 8u;
+}
+
+/* Bytes of a record that was found, checked when they were read. */
+struct ki_records_kept {
+	struct ki_records_kept *next; /* read after it */
+	struct ki_records_entry *entry;
+	uint8_t bytes[];
+};
 
 struct ki_records {
 	/* Fixed after open. */
@@ -72,8 +87,6 @@ struct ki_records {
 	struct ki_records_settings settings;
 	uint64_t last_serial;
 	uint64_t n_changes; /* to what is known; read without the mutex */
-	uint8_t *map;
-	uint64_t map_size;
 	uint8_t *buffer;
 	size_t buffer_size, buffer_capacity;
 	uint64_t buffer_offset;
@@ -82,6 +95,8 @@ struct ki_records {
 	size_t n_entries;
 	struct ki_map by_digest, by_name;
 	struct ki_records_totals totals;
+	struct ki_records_kept *kept_first, *kept_last;
+	size_t kept_bytes;
 };
 
 static inline int ki_records_is_guest(const struct ki_records *records)
@@ -129,6 +144,13 @@ void ki_records_bury(struct ki_records *records, uint64_t low, uint64_t high);
 struct ki_records_entry *ki_records_newest(const struct ki_records *records,
 					   uint64_t low, uint64_t high);
 struct ki_records_entry *ki_records_older(const struct ki_records_entry *entry);
+void ki_records_digest(const struct ki_records_entry *entry,
+		       uint8_t out[KILN_DIGEST_BYTES]);
+/* All that is known without its bytes: not the value, nor a long name. */
+void ki_records_fill_file(const struct ki_records_entry *entry,
+			  struct ki_record_found *found);
+void ki_records_trust_until(struct ki_records_entry *entry, uint64_t ns);
+uint64_t ki_records_trusted_ns(const struct ki_records_entry *entry);
 /* The newest that is not dropped; `inode` may be NULL. */
 struct ki_records_entry *ki_records_named(const struct ki_records *records,
 					  uint64_t hash, const uint64_t *inode);
@@ -138,18 +160,25 @@ struct ki_records_entry *ki_records_named(const struct ki_records *records,
 /* 0, -errno. */
 int ki_records_open_file(struct ki_records *records);
 void ki_records_close_file(struct ki_records *records);
-/* Whether the descriptor is still of the file that has the name; if it is no
-   longer ours, somebody else's file has its number. */
+/* Whether there is a descriptor, of the file that is known, and the path leads
+   to that file; else it is let go. */
 int ki_records_fd_is_current(struct ki_records *records,
 			     struct ki_file_info *out_info);
-/* A mapping that the file may grow into.  Without one, reads do. */
-void ki_records_map(struct ki_records *records);
-void ki_records_unmap(struct ki_records *records);
-/* Bytes of the file, which has them; `ahead` more are read if they are read at
-   all.  Valid until the next call. */
+/* Close it, if it is ours. */
+void ki_records_let_go(struct ki_records *records);
+/* If the descriptor is another's, or the path leads elsewhere: open the file
+   again.  1 if it is the one that is known. */
+int ki_records_reopen(struct ki_records *records);
+/* Bytes of the file, and up to `ahead` more in the same read.  Valid until the
+   next call.  -ENODATA: it is shorter by now. */
 int ki_records_look(struct ki_records *records, uint64_t offset, uint64_t size,
 		    size_t ahead, const uint8_t **out_bytes);
 void ki_records_forget_buffer(struct ki_records *records);
+/* Room for so many bytes that are to be written, and write them at the end; then
+   a look finds them without reading. */
+int ki_records_prepare(struct ki_records *records, size_t size,
+		       uint8_t **out_bytes);
+int ki_records_extend(struct ki_records *records, size_t size);
 
 /* ---- One record (record.c) --------------------------------------------------------- */
 
@@ -161,7 +190,7 @@ uint64_t ki_records_check(const uint8_t *bytes, uint64_t size);
 int ki_records_is_whole(const uint8_t *bytes, uint64_t size);
 /* The bytes of an entry; -ENODATA if they are damaged. */
 int ki_records_bytes_of(struct ki_records *records,
-			const struct ki_records_entry *entry,
+			const struct ki_records_entry *entry, size_t ahead,
 			const uint8_t **out_bytes);
 void ki_records_fill(const struct ki_records_entry *entry, const uint8_t *bytes,
 		     struct ki_record_found *found);
@@ -170,6 +199,13 @@ const uint8_t *ki_records_metadata_of(const uint8_t *bytes, size_t *out_size);
 /* Nothing if out_blob is NULL. */
 enum kiln_status ki_records_copy_part(const uint8_t *data, size_t size,
 				      struct kiln_blob **out_blob);
+
+/* ---- What was found (kept.c) ------------------------------------------------------- */
+
+/* Until there are too many. */
+void ki_records_keep(struct ki_records *records, struct ki_records_entry *entry,
+		     const uint8_t *bytes);
+void ki_records_forget_kept(struct ki_records *records);
 
 /* ---- Catching up (scan.c) ----------------------------------------------------------- */
 

@@ -48,20 +48,40 @@ int ki_records_is_whole(const uint8_t *bytes, uint64_t size)
 	       ki_records_check(bytes, size);
 }
 
-int ki_records_bytes_of(struct ki_records *records,
-			const struct ki_records_entry *entry,
-			const uint8_t **out_bytes)
+static int read_entry(struct ki_records *records,
+		      const struct ki_records_entry *entry, size_t ahead,
+		      const uint8_t **out_bytes)
 {
-	int err = ki_records_look(records, entry->offset, entry->bytes, 0,
+	int err = ki_records_look(records, entry->offset,
+				  ki_records_entry_bytes(entry), ahead,
 				  out_bytes);
 
 	if (err)
 		return err;
-	if (ki_records_claimed_size(*out_bytes, entry->offset) !=
-		    entry->bytes ||
-	    !ki_records_is_whole(*out_bytes, entry->bytes))
-		return -ENODATA;
-	return 0;
+	return ki_records_claimed_size(*out_bytes, entry->offset) ==
+				       ki_records_entry_bytes(entry) &&
+			       ki_records_is_whole(
+				       *out_bytes,
+				       ki_records_entry_bytes(entry))
+		       ? 0
+		       : -ENODATA;
+}
+
+int ki_records_bytes_of(struct ki_records *records,
+			const struct ki_records_entry *entry, size_t ahead,
+			const uint8_t **out_bytes)
+{
+	int err;
+
+	if (entry->kept) {
+		*out_bytes = entry->kept->bytes;
+		return 0;
+	}
+	err = read_entry(records, entry, ahead, out_bytes);
+	/* Was it our file that was read? */
+	if (err && err != -ENOMEM && ki_records_reopen(records))
+		err = read_entry(records, entry, ahead, out_bytes);
+	return records->fd < 0 ? -ENODATA : err;
 }
 
 void ki_records_fill(const struct ki_records_entry *entry, const uint8_t *bytes,
@@ -69,17 +89,11 @@ void ki_records_fill(const struct ki_records_entry *entry, const uint8_t *bytes,
 {
 	const size_t name_size = ki_get_u16(bytes + 6);
 
-	memcpy(found->digest, bytes + 16, KILN_DIGEST_BYTES);
+	ki_records_fill_file(entry, found);
 	memcpy(found->name, bytes + KI_RECORD_HEADER, name_size);
 	found->name[name_size] = '\0';
-	found->serial = entry->serial;
-	found->bytes = entry->bytes;
 	found->value_size = ki_get_u64(bytes + 48);
 	found->value_check = ki_get_u64(bytes + 56);
-	found->inode = ki_get_u64(bytes + 64);
-	found->file_size = ki_get_u64(bytes + 72);
-	found->mtime_ns = (int64_t)ki_get_u64(bytes + 80);
-	found->trusted_ns = entry->trusted_ns;
 }
 
 const uint8_t *ki_records_key_of(const uint8_t *bytes, size_t *out_size)

@@ -38,7 +38,7 @@ int ki_records_ready_to_read(struct ki_records *records)
 {
 	int err = 0;
 
-	if (!records->map && records->fd < 0)
+	if (records->fd < 0)
 		err = ki_records_refresh_locked(records);
 	return err < 0 ? err : 0;
 }
@@ -108,12 +108,9 @@ enum kiln_status ki_records_open(const struct ki_records_options *options,
 /* A kept descriptor that is not our file's any more is not ours to close. */
 void ki_records_close(struct ki_records *records)
 {
-	struct ki_file_info info;
-
 	if (!records)
 		return;
-	(void)ki_records_fd_is_current(records, &info);
-	ki_records_close_file(records);
+	ki_records_let_go(records);
 	ki_records_forget(records);
 	free(records->buffer);
 	free_records(records);

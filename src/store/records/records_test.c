@@ -146,7 +146,8 @@ static void what_is_appended_is_found(void **state)
 						    "0000000000000007.cl_cache",
 						    &found),
 				 KILN_OK);
-		assert_int_equal(found.value_size, 7);
+		assert_int_equal(found.inode, 7001);
+		assert_int_equal(found.mtime_ns, -7);
 		assert_int_equal(
 			ki_records_by_name(records, "7.cl_cache", &found),
 			KILN_MISS);
@@ -417,25 +418,118 @@ static void a_flipped_byte_costs_one_record_at_most(void **state)
 	free(directory);
 }
 
+/* Who has read it before it was damaged has it still. */
 static void what_is_damaged_later_is_not_believed(void **state)
 {
 	for (unsigned way = 0; way < 2; way++) {
 		char *directory = harness_directory();
 		char *path = harness_path(directory, "kiln.records");
 		struct ki_records *records = open_at(path, ways[way]);
+		uint64_t second;
 		int fd;
 
+		assert_int_equal(append(records, 38, 1), KILN_OK);
+		second = ki_records_totals(records).bytes;
 		assert_int_equal(append(records, 39, 1), KILN_OK);
-		assert_int_equal(version(records, 39, 0), 1);
+		assert_int_equal(version(records, 38, 0), 1);
 		fd = open(path, O_WRONLY);
 		assert_int_equal(pwrite(fd, "x", 1, 64 + 60), 1);
+		assert_int_equal(pwrite(fd, "x", 1, (off_t)second + 60), 1);
 		close(fd);
+		assert_int_equal(version(records, 38, 0), 1);
 		assert_int_equal(version(records, 39, 0), 0);
-		assert_int_equal(count(records), 0);
+		assert_int_equal(count(records), 1);
+		ki_records_close(records);
+		records = open_at(path, ways[way]);
+		assert_int_equal(version(records, 38, 0), 0);
 		ki_records_close(records);
 		free(path);
 		free(directory);
 	}
+}
+
+/* Cut off at any place while it is open, before or after it was read. */
+static void a_file_cut_off_under_a_handle_ends_nobody(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	char *bytes;
+	size_t size;
+
+	for (unsigned n = 1; n <= 20; n++)
+		assert_int_equal(append(records, n, 1), KILN_OK);
+	ki_records_close(records);
+	bytes = harness_read(path, &size);
+	for (size_t left = 0; left < size; left += 197) {
+		unsigned n_found = 0;
+
+		harness_write(path, bytes, size);
+		records = open_at(path, ways[left % N_WAYS]);
+		for (unsigned n = 1; n <= 5; n++)
+			assert_int_equal(version(records, n, 0), 1);
+		assert_int_equal(truncate(path, (off_t)left), 0);
+		for (unsigned n = 1; n <= 20; n++) {
+			int seen = version(records, n, 0);
+
+			assert_true(seen == 0 || seen == 1);
+			assert_true(seen || n > 5 || left % N_WAYS % 2);
+		}
+		assert_true(ki_records_refresh(records) >= 0);
+		for (unsigned n = 1; n <= 20; n++)
+			n_found += version(records, n, 0) == 1;
+		assert_int_equal(n_found, count(records));
+		assert_in_range(n_found, 0, left < 200 ? 0 : 19);
+		if (left % N_WAYS < 2) {
+			assert_int_equal(append(records, 21, 1), KILN_OK);
+			assert_int_equal(version(records, 21, 0), 1);
+			assert_int_equal(count(records), n_found + 1);
+		}
+		ki_records_close(records);
+	}
+	free(bytes);
+	free(path);
+	free(directory);
+}
+
+/* Between the look at its size and the reading. */
+static const char *cut_path;
+
+static int measure_and_cut(const struct ki_sys *sys, int fd,
+			   struct ki_file_info *out_info)
+{
+	int err = ki_sys_posix.fmeasure(&ki_sys_posix, fd, out_info);
+
+	if (cut_path && out_info->size > 300)
+		assert_int_equal(
+			truncate(cut_path, (off_t)out_info->size - 300), 0);
+	return err;
+}
+
+static void a_file_cut_off_while_it_is_read_is_known_as_it_is(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_sys sys = ki_sys_posix;
+	const struct ki_records_options options = { .sys = &sys, .path = path };
+	struct ki_records *records = open_at(path, 0);
+
+	for (unsigned n = 1; n <= 20; n++)
+		assert_int_equal(append(records, n, 1), KILN_OK);
+	ki_records_close(records);
+	sys.fmeasure = measure_and_cut;
+	cut_path = path;
+	assert_int_equal(ki_records_open(&options, &records), KILN_OK);
+	cut_path = NULL;
+	assert_in_range(count(records), 10, 19);
+	assert_int_equal(append(records, 21, 1), KILN_OK);
+	ki_records_close(records);
+	records = open_at(path, 0);
+	assert_in_range(count(records), 11, 20);
+	assert_int_equal(version(records, 21, 0), 1);
+	ki_records_close(records);
+	free(path);
+	free(directory);
 }
 
 static void a_record_within_a_record_is_none(void **state)
@@ -488,7 +582,6 @@ static void a_newer_version_is_left_alone(void **state)
 	ki_put_u32(bytes + 8, 2);
 	ki_put_u64(bytes + 56, ki_xxh3_64(bytes, 56));
 	harness_write(path, bytes, size);
-	/* Who has it open already sees another file, or the same: it stops. */
 	ki_records_close(records);
 	assert_int_equal(ki_records_open(&options, &records), KILN_E_FORMAT);
 	after = harness_read(path, &size_after);
@@ -498,6 +591,119 @@ static void a_newer_version_is_left_alone(void **state)
 	free(bytes);
 	free(path);
 	free(directory);
+}
+
+/* S17: whoever has it open learns that before it does anything. */
+static void a_newer_version_that_comes_later_is_left_alone(void **state)
+{
+	for (unsigned way = 0; way < 2; way++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "kiln.records");
+		char *newer = harness_path(directory, "newer");
+		struct ki_records_settings settings = { .bytes_max = 1 };
+		struct ki_records *records = open_at(path, ways[way]);
+		char *bytes, *after;
+		size_t size, size_after;
+
+		assert_int_equal(append(records, 1, 1), KILN_OK);
+		bytes = harness_read(path, &size);
+		ki_put_u32(bytes + 8, 2);
+		ki_put_u64(bytes + 56, ki_xxh3_64(bytes, 56));
+		harness_write(newer, bytes, size);
+		assert_int_equal(rename(newer, path), 0);
+		assert_int_equal(ki_records_begin(records), -EPROTONOSUPPORT);
+		assert_int_equal(append(records, 2, 1), KILN_E_FORMAT);
+		assert_int_equal(drop(records, 1), KILN_E_FORMAT);
+		assert_int_equal(ki_records_rewrite(records, NULL),
+				 KILN_E_FORMAT);
+		assert_int_equal(ki_records_reset(records, &settings),
+				 KILN_E_FORMAT);
+		assert_int_equal(version(records, 1, 0), 0);
+		ki_records_close(records);
+		after = harness_read(path, &size_after);
+		assert_int_equal(size, size_after);
+		assert_memory_equal(bytes, after, size);
+		free(after);
+		free(bytes);
+		free(newer);
+		free(path);
+		free(directory);
+	}
+}
+
+/* ---- Another file ------------------------------------------------------------------- */
+
+/* S16: the directory is moved away, and there is another one. */
+static void a_file_moved_away_is_left_alone(void **state)
+{
+	for (unsigned way = 0; way < 4; way++) {
+		const int is_made = way / 2;
+		char *directory = harness_directory();
+		char *here = harness_path(directory, "here");
+		char *path = harness_path(here, "kiln.records");
+		char *there = harness_path(directory, "there");
+		char *moved = harness_path(there, "kiln.records");
+		struct ki_records *records, *other;
+		char *before, *after;
+		size_t size, size_after;
+
+		assert_int_equal(mkdir(here, 0700), 0);
+		records = open_at(path, ways[way % 2]);
+		assert_int_equal(append(records, 1, 1), KILN_OK);
+		assert_int_equal(version(records, 1, 0), 1);
+		assert_int_equal(rename(here, there), 0);
+		assert_int_equal(mkdir(here, 0700), 0);
+		if (is_made) {
+			other = open_at(path, 0);
+			assert_int_equal(append(other, 2, 1), KILN_OK);
+			ki_records_close(other);
+		}
+		before = harness_read(moved, &size);
+		assert_int_equal(append(records, 3, 1), KILN_OK);
+		assert_int_equal(version(records, 1, 0), 0);
+		assert_int_equal(version(records, 2, 0), is_made);
+		assert_int_equal(version(records, 3, 0), 1);
+		after = harness_read(moved, &size_after);
+		assert_int_equal(size, size_after);
+		assert_memory_equal(before, after, size);
+		other = open_at(path, KILN_OPEN_READONLY);
+		assert_int_equal(count(other), 1 + (unsigned)is_made);
+		ki_records_close(other);
+		ki_records_close(records);
+		free(after);
+		free(before);
+		free(moved);
+		free(there);
+		free(path);
+		free(here);
+		free(directory);
+	}
+}
+
+static void who_reads_notices_that_it_was_moved_away(void **state)
+{
+	for (unsigned way = 0; way < N_WAYS; way++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "kiln.records");
+		char *moved = harness_path(directory, "moved");
+		struct ki_records *records = open_at(path, 0), *reader;
+
+		assert_int_equal(append(records, 1, 1), KILN_OK);
+		ki_records_close(records);
+		reader = open_at(path, ways[way]);
+		assert_int_equal(version(reader, 1, 0), 1);
+		assert_int_equal(rename(path, moved), 0);
+		assert_int_equal(ki_records_refresh(reader), 1);
+		assert_int_equal(version(reader, 1, 0), 0);
+		assert_int_equal(ki_records_totals(reader).bytes, 0);
+		assert_int_equal(rename(moved, path), 0);
+		assert_int_equal(ki_records_refresh(reader), 1);
+		assert_int_equal(version(reader, 1, 0), 1);
+		ki_records_close(reader);
+		free(moved);
+		free(path);
+		free(directory);
+	}
 }
 
 /* ---- Rewriting ----------------------------------------------------------------- */
@@ -635,6 +841,90 @@ static void read_only_writes_nothing(void **state)
 	free(directory);
 }
 
+/* ---- Memory --------------------------------------------------------------------- */
+
+static unsigned n_reads;
+
+static ssize_t counted_pread(const struct ki_sys *sys, int fd, void *data,
+			     size_t size, uint64_t offset)
+{
+	n_reads++;
+	return ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
+}
+
+static void what_was_found_is_not_read_again(void **state)
+{
+	for (unsigned way = 0; way < N_WAYS; way++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "kiln.records");
+		struct ki_sys sys = ki_sys_posix;
+		const struct ki_records_options options = {
+			.sys = &sys, .path = path, .flags = ways[way]
+		};
+		struct ki_records *records = open_at(path, 0);
+
+		for (unsigned n = 1; n <= 50; n++)
+			assert_int_equal(append(records, n, 1), KILN_OK);
+		ki_records_close(records);
+		sys.pread = counted_pread;
+		assert_int_equal(ki_records_open(&options, &records), KILN_OK);
+		for (unsigned n = 1; n <= 50; n++)
+			assert_int_equal(version(records, n, 0), 1);
+		n_reads = 0;
+		for (unsigned n = 1; n <= 50; n++)
+			assert_int_equal(version(records, n, 0), 1);
+		assert_int_equal(n_reads, 0);
+		assert_int_equal(ki_records_refresh(records), 0);
+		assert_int_equal(n_reads, 0);
+		ki_records_close(records);
+		free(path);
+		free(directory);
+	}
+}
+
+/* Thrice what may stay. */
+static void more_is_found_than_stays_in_memory(void **state)
+{
+	enum { N = 480, METADATA_BYTES = 50000 };
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	char *metadata = calloc(1, METADATA_BYTES);
+	struct ki_record_found found;
+	struct kiln_blob *blob;
+
+	for (unsigned n = 0; n < N; n++) {
+		struct kiln_key *key = key_of(n);
+		struct ki_record record = { .name = "a",
+					    .metadata = metadata,
+					    .metadata_size = METADATA_BYTES,
+					    .inode = n };
+
+		metadata[0] = (char)n;
+		record.record = kiln_key_record(key, &record.record_size);
+		memcpy(record.digest, kiln_key_digest(key), KILN_DIGEST_BYTES);
+		assert_int_equal(ki_records_append(records, &record), KILN_OK);
+		kiln_key_free(key);
+	}
+	for (unsigned i = 0; i < 3 * N; i++) {
+		const unsigned n = i * 7 % N;
+		struct kiln_key *key = key_of(n);
+
+		assert_int_equal(
+			ki_records_find(records, key, 0, &found, &blob),
+			KILN_OK);
+		assert_int_equal(found.inode, n);
+		assert_int_equal(kiln_blob_size(blob), METADATA_BYTES);
+		assert_int_equal(*(const char *)kiln_blob_data(blob), (char)n);
+		kiln_blob_unref(blob);
+		kiln_key_free(key);
+	}
+	ki_records_close(records);
+	free(metadata);
+	free(path);
+	free(directory);
+}
+
 /* ---- Descriptors ---------------------------------------------------------------- */
 
 static unsigned n_open(void)
@@ -684,8 +974,15 @@ static void a_strangers_file_under_our_number_is_not_touched(void **state)
 	assert_int_equal(open(theirs, O_RDWR), fd);
 	assert_int_equal(append(records, 2, 1), KILN_OK);
 	assert_int_equal(version(records, 2, 0), 1);
+	/* The other way round: theirs is read, and ours again. */
+	for (unsigned n = 3; n < 10; n++)
+		assert_int_equal(append(records, n, 1), KILN_OK);
+	assert_int_equal(dup2(fd, fd + 1), fd + 1);
+	for (unsigned n = 3; n < 10; n++)
+		assert_int_equal(version(records, n, 0), 1);
 	ki_records_close(records);
 	assert_int_equal(fcntl(fd, F_GETFD) >= 0, 1);
+	close(fd + 1);
 	close(fd);
 	path = (free(path), harness_read(theirs, &size));
 	assert_int_equal(size, 6);
@@ -709,8 +1006,17 @@ int main(void)
 			a_reader_waits_for_a_record_that_is_being_written),
 		cmocka_unit_test(a_flipped_byte_costs_one_record_at_most),
 		cmocka_unit_test(what_is_damaged_later_is_not_believed),
+		cmocka_unit_test(a_file_cut_off_under_a_handle_ends_nobody),
+		cmocka_unit_test(
+			a_file_cut_off_while_it_is_read_is_known_as_it_is),
 		cmocka_unit_test(a_record_within_a_record_is_none),
+		cmocka_unit_test(a_file_moved_away_is_left_alone),
+		cmocka_unit_test(who_reads_notices_that_it_was_moved_away),
+		cmocka_unit_test(what_was_found_is_not_read_again),
+		cmocka_unit_test(more_is_found_than_stays_in_memory),
 		cmocka_unit_test(a_newer_version_is_left_alone),
+		cmocka_unit_test(
+			a_newer_version_that_comes_later_is_left_alone),
 		cmocka_unit_test(a_rewrite_leaves_out_the_dead),
 		cmocka_unit_test(
 			a_rewrite_keeps_the_record_of_the_file_that_is_there),

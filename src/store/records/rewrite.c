@@ -72,27 +72,30 @@ static int gather(struct ki_records *records, size_t *i, uint64_t offset,
 									*i),
 					      *kept;
 		const uint8_t *bytes;
+		uint32_t size;
 		uint8_t *copy;
 		int err;
 
 		if (entry->flags & (KI_RECORD_DEAD | KI_RECORD_DROPPED))
 			continue;
-		err = ki_records_bytes_of(records, entry, &bytes);
+		err = ki_records_bytes_of(records, entry, KI_RECORDS_AHEAD,
+					  &bytes);
 		kept = err ? entry : true_one(records, entry, bytes);
 		if (kept != entry)
-			err = ki_records_bytes_of(records, kept, &bytes);
+			err = ki_records_bytes_of(records, kept, 0, &bytes);
 		if (err == -ENODATA)
 			continue;
 		if (err)
 			return err;
-		copy = ki_bytes_grow(out, kept->bytes);
+		size = ki_records_entry_bytes(kept);
+		copy = ki_bytes_grow(out, size);
 		if (!copy)
 			return -ENOMEM;
-		memcpy(copy, bytes, kept->bytes);
-		ki_put_u64(copy + 32, offset + out->size - kept->bytes);
+		memcpy(copy, bytes, size);
+		ki_put_u64(copy + 32, offset + out->size - size);
 		ki_put_u64(copy + 40, entry->serial);
 		ki_put_u64(copy + KI_RECORD_HEADER - 8,
-			   ki_records_check(copy, kept->bytes));
+			   ki_records_check(copy, size));
 	}
 	return 0;
 }

@@ -54,7 +54,6 @@ int ki_records_parse(struct ki_records *records)
 {
 	uint64_t offset = records->seen, size = 0;
 
-	ki_records_map(records);
 	while (offset + KI_RECORD_HEADER <= records->size) {
 		const uint8_t *bytes;
 		int err, found = record_at(records, offset, KI_RECORDS_AHEAD,
@@ -107,7 +106,6 @@ static int read_header(struct ki_records *records)
 
 void ki_records_forget(struct ki_records *records)
 {
-	ki_records_unmap(records);
 	ki_records_clear(records);
 	ki_records_forget_buffer(records);
 	records->inode = records->device = 0;
@@ -130,7 +128,6 @@ static int follow(struct ki_records *records, const struct ki_file_info *info)
 		records->inode = info->inode;
 		records->device = info->device;
 		records->size = info->size;
-		ki_records_map(records);
 		err = read_header(records);
 	} else {
 		records->size = info->size;
@@ -141,9 +138,28 @@ static int follow(struct ki_records *records, const struct ki_file_info *info)
 		err = ki_records_parse(records);
 	ki_records_forget_buffer(records);
 	/* What is half known is not known. */
-	if (err)
+	if (err && err != -ENODATA)
 		ki_records_forget(records);
 	return err ? err : 1;
+}
+
+/* Once more where it was shorter than it had been said to be: somebody cuts it
+   off, or it is the one below another of the same name (overlayfs).  If it is still
+   so, what there is of it is known. */
+static int follow_again(struct ki_records *records)
+{
+	struct ki_file_info info;
+	int err;
+
+	ki_records_let_go(records);
+	ki_records_forget(records);
+	err = ki_records_open_file(records);
+	if (err)
+		return err;
+	err = records->sys->fmeasure(records->sys, records->fd, &info);
+	if (!err)
+		err = follow(records, &info);
+	return err == -ENODATA ? 1 : err;
 }
 
 int ki_records_refresh_locked(struct ki_records *records)
@@ -168,6 +184,8 @@ int ki_records_refresh_locked(struct ki_records *records)
 		}
 	}
 	err = follow(records, &info);
+	if (err == -ENODATA)
+		err = follow_again(records);
 	if (err < 0)
 		ki_records_close_file(records);
 	return err;
