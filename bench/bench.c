@@ -57,6 +57,18 @@ void bench_begin(struct bench *bench, int argc, char **argv, const char *title)
 	}
 }
 
+int bench_wants(const struct bench *bench, const char *group)
+{
+	int is_wanted = !bench->n_args;
+
+	for (int i = 0; i < bench->n_args; i++)
+		is_wanted |=
+			!strncmp(group, bench->args[i], strlen(bench->args[i]));
+	if (is_wanted)
+		fprintf(stderr, "%s: %s\n", bench->title, group);
+	return is_wanted;
+}
+
 static struct bench_row *add_row(struct bench *bench, const char *name,
 				 double value, const char *unit)
 {

@@ -58,6 +58,10 @@ struct bench {
 /* Takes --json, --append and --quick; a wrong use ends the program with 2. */
 void bench_begin(struct bench *bench, int argc, char **argv, const char *title);
 
+/* Whether a group was asked for: all are where none is named, by its name or
+   the beginning of it.  Says on standard error that it begins. */
+int bench_wants(const struct bench *bench, const char *group);
+
 void bench_row(struct bench *bench, const char *name, double value,
 	       const char *unit);
 void bench_row_bar(struct bench *bench, const char *name, double value,

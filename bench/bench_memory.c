@@ -207,24 +207,13 @@ static const struct {
 #endif
 };
 
-static int is_wanted(const struct bench *bench, const char *name)
-{
-	for (int i = 0; i < bench->n_args; i++)
-		if (!strcmp(name, bench->args[i]))
-			return 1;
-	return !bench->n_args;
-}
-
 int main(int argc, char **argv)
 {
 	struct bench bench;
 
 	bench_begin(&bench, argc, argv, "memory");
-	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
-		if (!is_wanted(&bench, groups[i].name))
-			continue;
-		fprintf(stderr, "memory: %s\n", groups[i].name);
-		groups[i].run(&bench);
-	}
+	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++)
+		if (bench_wants(&bench, groups[i].name))
+			groups[i].run(&bench);
 	return bench_end(&bench);
 }

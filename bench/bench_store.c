@@ -1215,16 +1215,6 @@ static const struct {
 	{ "space", space_group },
 };
 
-static int is_wanted(const char *name)
-{
-	int i;
-
-	for (i = 0; i < bench.n_args; i++)
-		if (!strncmp(name, bench.args[i], strlen(bench.args[i])))
-			return 1;
-	return !bench.n_args;
-}
-
 int main(int argc, char **argv)
 {
 	size_t i;
@@ -1244,12 +1234,9 @@ int main(int argc, char **argv)
 	if (!mkdtemp(top))
 		bench_fail("%s: %s", top, strerror(errno));
 	bench.directory = top;
-	for (i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
-		if (!is_wanted(groups[i].name))
-			continue;
-		fprintf(stderr, "store: %s\n", groups[i].name);
-		groups[i].run();
-	}
+	for (i = 0; i < sizeof(groups) / sizeof(*groups); i++)
+		if (bench_wants(&bench, groups[i].name))
+			groups[i].run();
 	i = (size_t)bench_end(&bench);
 	bench_remove_tree(top);
 	return (int)i;
