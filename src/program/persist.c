@@ -18,10 +18,12 @@
  *
  * A kiln's trouble is never the caller's: then the program is just built.
  *
- * An entry's key has the four things that DPC++ tells entries apart by, options
- * in two fields.
+ * An entry's key has the four things that DPC++ tells entries apart by.  It joins
+ * compile and link options without a mark, so "-a", "b" and "-ab", "" are one;
+ * a fifth field tells them apart.
  */
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "program/program.h"
@@ -73,6 +75,7 @@ struct search {
 	enum kiln_build_kind kind; /* of our own build */
 	void *handle;		   /* what it made, or NULL */
 	void *device;		   /* whose binary is wanted */
+	char *options;		   /* compile and link, joined */
 	size_t n_entries;	   /* one for each class */
 	struct entry {
 		uint32_t class;
@@ -105,8 +108,8 @@ static struct kiln_key *entry_key(const struct search *search,
 	struct kiln_key *key = kiln_key_new();
 
 	kiln_key_add_string(key, "sycl.device", identity);
+	kiln_key_add_string(key, "sycl.options", search->options);
 	kiln_key_add_string(key, "sycl.compile", of->compile_options);
-	kiln_key_add_string(key, "sycl.link", of->link_options);
 	kiln_key_add(key, "sycl.spec", of->constants, of->constants_size);
 	if (digest)
 		kiln_key_add_known_digest(key, "sycl.image",
@@ -138,7 +141,10 @@ static int begin(struct search *search)
 	uint8_t digest[KI_BLAKE2B_BYTES];
 
 	search->entries = calloc(key->n_devices, sizeof(*search->entries));
-	if (!search->entries)
+	if (asprintf(&search->options, "%s%s", key->compile_options,
+		     key->link_options) < 0)
+		search->options = NULL;
+	if (!search->entries || !search->options)
 		return 0;
 	if (!is_whole)
 		ki_blake2b(image->data, image->data_size, digest);
@@ -179,6 +185,7 @@ static void end(struct search *search)
 	for (size_t i = 0; i < search->n_entries; i++)
 		kiln_key_free(search->entries[i].key);
 	free(search->entries);
+	free(search->options);
 }
 
 /* ---- Looking, or else building --------------------------------------------- */

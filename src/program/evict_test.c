@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who goes when, and what goes along. */
+
+#include "harness/harness.h"
+
+#include <time.h>
+
+#include "program/lru.h"
+#include "program/program.h"
+#include "program/runtime_test.h"
+
+#define SIZE 10000
+
+struct bound {
+	struct rt rt;
+	struct kiln_programs *programs;
+	struct kiln_program_key *keys[5];
+	struct kiln_kernel_key *kernel_keys[5];
+	struct ask asks[5];
+};
+
+static void bound_open(struct bound *bound, uint64_t bytes_max)
+{
+	struct kiln_programs_options options = rt_options();
+
+	rt_init(&bound->rt);
+	bound->rt.pad = SIZE;
+	options.bytes_max = bytes_max;
+	bound->programs = rt_programs(&bound->rt, options);
+	for (unsigned i = 0; i < 5; i++) {
+		ask_init(&bound->asks[i], &bound->rt, i, 0);
+		bound->keys[i] = ask_key(bound->programs, &bound->asks[i]);
+		bound->kernel_keys[i] =
+			ask_kernel(bound->keys[i], &bound->rt.devices[0], "k");
+	}
+}
+
+static void bound_close(struct bound *bound)
+{
+	for (unsigned i = 0; i < 5; i++) {
+		kiln_kernel_key_free(bound->kernel_keys[i]);
+		kiln_program_key_free(bound->keys[i]);
+	}
+	rt_free(&bound->rt, bound->programs);
+	assert_true(rt_is_clean(&bound->rt));
+}
+
+/* Uses are told apart by the tick. */
+static void next_tick(void)
+{
+	uint64_t now = ki_lru_now();
+
+	while (ki_lru_now() <= now + 1)
+		;
+}
+
+static void use_program(struct bound *bound, unsigned i)
+{
+	struct kiln_program *program;
+
+	next_tick();
+	assert_int_equal(kiln_program_get(bound->programs, bound->keys[i],
+					  &program, NULL),
+			 KILN_OK);
+	kiln_program_unref(program);
+}
+
+static void use_kernel(struct bound *bound, unsigned i)
+{
+	struct kiln_kernel *kernel;
+
+	next_tick();
+	assert_int_equal(kiln_kernel_get(bound->programs, bound->kernel_keys[i],
+					 &kernel, NULL),
+			 KILN_OK);
+	kiln_kernel_unref(kernel);
+}
+
+/* "0123": those that are kept, without using them. */
+static const char *kept(struct bound *bound, char out[6])
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < 5; i++) {
+		struct kiln_blob *blob;
+
+		if (ki_memory_get(bound->programs->memory, bound->keys[i]->key,
+				  &blob))
+			continue;
+		kiln_blob_unref(blob);
+		out[n++] = (char)('0' + i);
+	}
+	out[n] = '\0';
+	return out;
+}
+
+/*
+ * TestBasicEvictionAndLRU.  A script of uses ("p0": program, "k0": its kernel),
+ * room for two or three programs, and who is left.
+ */
+static void the_least_recently_used_program_goes(void **state)
+{
+	static const struct {
+		uint64_t bytes_max;
+		const char *script, *left;
+	} rows[] = {
+		{ 2 * SIZE + 5, "p0 p1 p2", "12" },
+		{ 2 * SIZE + 5, "p0 p1 p0 p2", "02" },
+		{ 2 * SIZE + 5, "k0 k1 k2", "12" },
+		/* In the original fast hits do not count: the hot kernel would
+		   be the first to go. */
+		{ 2 * SIZE + 5, "k0 k1 k0 k2", "02" },
+		{ 2 * SIZE + 5, "k0 p1 k0 k0 k0 p2", "02" },
+		{ 3 * SIZE, "p0 p1 p2 p1 p0 p3", "013" },
+		{ 3 * SIZE, "p0 p1 p2 p0 p1 p2 p3 p4", "234" },
+		{ 3 * SIZE, "k0 k1 k2 k1 p3 k1 p4", "134" },
+		{ 2 * SIZE - 1, "p0 p1", "1" },
+		{ SIZE, "p0 p1 p2", "2" },
+		{ SIZE - 1, "p0 p1 p2", "" },
+		{ 0, "p0 p1 p2 p3 p4", "01234" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_programs_stats stats;
+		struct bound bound;
+		char left[6];
+
+		bound_open(&bound, rows[i].bytes_max);
+		for (const char *c = rows[i].script; *c; c += c[2] ? 3 : 2)
+			(*c == 'p' ? use_program : use_kernel)(
+				&bound, (unsigned)(c[1] - '0'));
+		assert_string_equal(kept(&bound, left), rows[i].left);
+		stats = rt_stats(bound.programs);
+		assert_int_equal(stats.n_programs, strlen(left));
+		assert_int_equal(stats.bytes, SIZE * strlen(left));
+		assert_int_equal(atomic_load(&bound.rt.live_programs),
+				 strlen(left));
+		bound_close(&bound);
+	}
+}
+
+static void an_evicted_program_takes_its_kernels_along(void **state)
+{
+	struct bound bound;
+
+	bound_open(&bound, 2 * SIZE);
+	use_kernel(&bound, 0);
+	use_kernel(&bound, 1);
+	assert_int_equal(rt_stats(bound.programs).n_kernels, 2);
+	use_program(&bound, 2);
+	assert_int_equal(rt_stats(bound.programs).n_kernels, 1);
+	assert_int_equal(rt_stats(bound.programs).evicted, 1);
+	assert_int_equal(atomic_load(&bound.rt.live_kernels), 1);
+	assert_int_equal(atomic_load(&bound.rt.live_programs), 2);
+	bound_close(&bound);
+}
+
+/* The keys that the original adds for some of the devices keep it alive. */
+static void nothing_keeps_an_evicted_program(void **state)
+{
+	struct bound bound;
+	struct ask ask;
+
+	bound_open(&bound, 3 * SIZE);
+	ask_init(&ask, &bound.rt, 7, 0);
+	ask.devices[1] = &bound.rt.devices[1];
+	ask.request.n_devices = 2;
+	assert_int_equal(rt_get(bound.programs, &ask), KILN_OK);
+	ask.request.n_devices = 1;
+	assert_int_equal(rt_get(bound.programs, &ask), KILN_OK);
+	assert_int_equal(rt_calls(&bound.rt, RT_BUILD), 1);
+	use_program(&bound, 0);
+	use_program(&bound, 1);
+	assert_int_equal(atomic_load(&bound.rt.live_programs), 2);
+	assert_int_equal(rt_get(bound.programs, &ask), KILN_OK);
+	assert_int_equal(rt_calls(&bound.rt, RT_BUILD), 4);
+	bound_close(&bound);
+}
+
+static void what_is_in_use_lives_on(void **state)
+{
+	struct kiln_kernel *kernel;
+	struct bound bound;
+
+	bound_open(&bound, SIZE);
+	assert_int_equal(kiln_kernel_get(bound.programs, bound.kernel_keys[0],
+					 &kernel, NULL),
+			 KILN_OK);
+	use_program(&bound, 1);
+	assert_int_equal(rt_stats(bound.programs).n_programs, 1);
+	assert_int_equal(atomic_load(&bound.rt.live_programs), 2);
+	assert_true(ask_is_right(&bound.rt, &bound.asks[0],
+				 kiln_kernel_program(kernel), "", ""));
+	kiln_kernel_unref(kernel);
+	assert_int_equal(atomic_load(&bound.rt.live_programs), 1);
+	bound_close(&bound);
+}
+
+/* ---- The queue ------------------------------------------------------------- */
+
+/* Against the plainest way: the lowest stamp of all. */
+static void the_queue_is_exact(void **state)
+{
+	static struct ki_lru_item items[300];
+	/* Not the clock's, so that all differ; and it never goes back. */
+	uint64_t later = ki_lru_now() << 1, seed = 7;
+	struct ki_lru lru;
+
+	ki_lru_init(&lru);
+	memset(items, 0, sizeof(items));
+	for (size_t i = 0; i < 300; i++) {
+		assert_int_equal(ki_lru_add(&lru, &items[i]), 0);
+		atomic_store(&items[i].stamp, later + i);
+	}
+	for (unsigned step = 0; step < 5000; step++) {
+		size_t i = harness_random(&seed) % 300;
+		struct ki_lru_item *first = ki_lru_first(&lru), *right = NULL;
+
+		for (size_t k = 0; k < 300; k++)
+			if (items[k].place &&
+			    (!right || atomic_load(&items[k].stamp) <
+					       atomic_load(&right->stamp)))
+				right = &items[k];
+		assert_ptr_equal(first, right);
+		if (step % 50 == 49)
+			ki_lru_remove(&lru, &items[i]);
+		else if (step % 50 == 25 && first)
+			ki_lru_remove(&lru, first);
+		else
+			atomic_store(&items[i].stamp, later + 300 + step);
+	}
+	while (ki_lru_first(&lru))
+		ki_lru_remove(&lru, ki_lru_first(&lru));
+	assert_int_equal(lru.n, 0);
+	ki_lru_fini(&lru);
+}
+
+/* ---- What it costs --------------------------------------------------------- */
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ns for each insertion that evicts, with so many kept. */
+static double cost_of_eviction(unsigned n_kept, unsigned n_more)
+{
+	struct kiln_programs_options options = rt_options();
+	struct kiln_programs *programs;
+	struct ask ask;
+	struct rt rt;
+	uint64_t start;
+	double cost;
+
+	rt_init(&rt);
+	rt.pad = 100;
+	options.bytes_max = (uint64_t)n_kept * 100;
+	programs = rt_programs(&rt, options);
+	rt.probe = NULL;
+	for (unsigned i = 0; i < n_kept; i++) {
+		ask_init(&ask, &rt, i, 0);
+		assert_int_equal(rt_get(programs, &ask), KILN_OK);
+	}
+	start = cpu_ns();
+	for (unsigned i = n_kept; i < n_kept + n_more; i++) {
+		ask_init(&ask, &rt, i, 0);
+		assert_int_equal(rt_get(programs, &ask), KILN_OK);
+	}
+	cost = (double)(cpu_ns() - start) / n_more;
+	assert_int_equal(rt_stats(programs).n_programs, n_kept);
+	assert_int_equal(rt_stats(programs).evicted, n_more);
+	rt_free(&rt, programs);
+	assert_true(rt_is_clean(&rt));
+	return cost;
+}
+
+/* The bench measures it; here only that it is not another order of growth. */
+static void eviction_costs_the_same_among_many(void **state)
+{
+	double few = cost_of_eviction(100, 2000);
+	double many = cost_of_eviction(10000, 2000);
+
+	print_message("# %.0f ns with 100, %.0f ns with 10000\n", few, many);
+	assert_true(many < 10 * few);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_least_recently_used_program_goes),
+		cmocka_unit_test(an_evicted_program_takes_its_kernels_along),
+		cmocka_unit_test(nothing_keeps_an_evicted_program),
+		cmocka_unit_test(what_is_in_use_lives_on),
+		cmocka_unit_test(the_queue_is_exact),
+		cmocka_unit_test(eviction_costs_the_same_among_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
