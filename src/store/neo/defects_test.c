@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -278,6 +279,144 @@ static void a_link_that_leads_nowhere_stops_nothing(void **state)
 	}
 }
 
+/* DIRECTORY/0 to f, or DIRECTORY/0/0 to f/f, are links to OUTSIDE or what is in
+   it. */
+static void link_fans(const char *directory, const char *outside,
+		      unsigned depth)
+{
+	char from[KI_PATH_MAX], to[KI_PATH_MAX];
+
+	for (unsigned i = 0; i < (depth == 1 ? 16 : 256); i++) {
+		if (depth == 1) {
+			snprintf(from, sizeof(from), "%s/%x", directory, i);
+			snprintf(to, sizeof(to), "%s/%x", outside, i);
+		} else {
+			snprintf(from, sizeof(from), "%s/%x", directory,
+				 i / 16);
+			(void)mkdir(from, 0700);
+			snprintf(from, sizeof(from), "%s/%x/%x", directory,
+				 i / 16, i % 16);
+			snprintf(to, sizeof(to), "%s/%x/%x", outside, i / 16,
+				 i % 16);
+		}
+		assert_int_equal(symlink(to, from), 0);
+	}
+}
+
+/* An entry at each place where one might be. */
+static void fill_outside(const char *outside)
+{
+	char path[KI_PATH_MAX];
+
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(path, sizeof(path), "%s/%x", outside, i / 16);
+		(void)mkdir(path, 0700);
+		snprintf(path, sizeof(path), "%s/%x/%x", outside, i / 16,
+			 i % 16);
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	free(plant(outside, "a/b/ab00000000000000.cl_cache", 50000, 9));
+}
+
+static void use_all(struct kiln_tier *tier)
+{
+	const struct kiln_gc_options options = { .bytes_max = 1 };
+	struct kiln_gc_report gc;
+	struct kiln_verify_report verify;
+	struct kiln_key *key;
+
+	for (unsigned n = 0; n < 8; n++) {
+		assert_int_equal(get(tier, n), KILN_MISS);
+		assert_int_equal(put(tier, n, 4096), KILN_E_IO);
+		assert_int_equal(put_flags(tier, n, 4096, KILN_PUT_REPLACE),
+				 KILN_E_IO);
+		assert_int_equal(get(tier, n), KILN_MISS);
+	}
+	assert_int_equal(
+		ki_neo_foreign_key("a/b/ab00000000000000.cl_cache", &key),
+		KILN_OK);
+	assert_int_equal(tier->ops->remove(tier, key), KILN_MISS);
+	kiln_key_free(key);
+	assert_int_equal(tier->ops->verify(tier, KILN_VERIFY_REPAIR, NULL, NULL,
+					   &verify),
+			 KILN_OK);
+	assert_int_equal(verify.n_foreign, 0);
+	assert_int_equal(tier->ops->gc(tier, &options, NULL, NULL, &gc),
+			 KILN_OK);
+	assert_int_equal(sum_of(neo_of(tier)->directory), 0);
+	assert_int_equal(tier->ops->zero_counters(tier), KILN_OK);
+	assert_int_equal(tier->ops->wipe(tier), KILN_OK);
+}
+
+static uint64_t n_outside(const char *outside)
+{
+	char command[KI_PATH_MAX + 64];
+	unsigned long long n = 0;
+	FILE *found;
+
+	snprintf(command, sizeof(command), "find '%s' -type f | wc -l",
+		 outside);
+	found = popen(command, "r");
+	assert_non_null(found);
+	assert_int_equal(fscanf(found, "%llu", &n), 1);
+	pclose(found);
+	return n;
+}
+
+/* S15 */
+static void a_link_in_the_place_of_a_directory_is_not_followed(void **state)
+{
+	for (unsigned depth = 1; depth <= 2; depth++) {
+		char *directory = harness_directory();
+		char *outside = harness_directory();
+		struct kiln_tier *tier =
+			open_with(&ki_sys_posix, directory, 0, 0, "tree");
+
+		neo_of(tier)->keeps_stats = 1;
+		fill_outside(outside);
+		link_fans(directory, outside, depth);
+		use_all(tier);
+		assert_int_equal(n_outside(outside), 1);
+		assert_int_equal(sum_there(outside), 50000);
+		tier->ops->close(tier);
+		free(outside);
+		free(directory);
+	}
+}
+
+/* S15.  Entries of kiln's own that somebody moved away, and linked. */
+static void what_lies_behind_a_link_is_gone(void **state)
+{
+	static const char command[] =
+		"cd '%s' && for i in ?; do mv $i '%s' && ln -s '%s'/$i; done";
+	char *directory = harness_directory(), *outside = harness_directory();
+	char line[3 * KI_PATH_MAX];
+	struct kiln_tier *tier =
+		open_with(&ki_sys_posix, directory, 60000, 0, "tree");
+
+	for (unsigned n = 0; n < 8; n++)
+		assert_int_equal(put(tier, n, 4096), KILN_OK);
+	tier->ops->close(tier);
+	snprintf(line, sizeof(line), command, directory, outside, outside);
+	assert_int_equal(system(line), 0);
+	tier = open_with(&ki_sys_posix, directory, 60000, 0, "tree");
+	for (unsigned n = 0; n < 8; n++) {
+		struct kiln_key *key = key_of(n);
+
+		assert_int_equal(get(tier, n), KILN_MISS);
+		assert_int_equal(tier->ops->remove(tier, key), KILN_MISS);
+		kiln_key_free(key);
+	}
+	for (unsigned n = 0; n < 30; n++)
+		(void)put(tier, n, 9000);
+	assert_true(bytes_of(tier) <= 60000);
+	assert_int_equal(tier->ops->wipe(tier), KILN_OK);
+	assert_int_equal(sum_there(outside), 8 * 4096);
+	tier->ops->close(tier);
+	free(outside);
+	free(directory);
+}
+
 static void the_extension_in_a_directorys_name_makes_no_entry(void **state)
 {
 	char *place = harness_directory();
@@ -479,6 +618,9 @@ int main(void)
 		cmocka_unit_test(what_is_used_stays_whatever_the_mount_writes),
 		cmocka_unit_test(only_kilns_own_get_a_time_of_use),
 		cmocka_unit_test(a_link_that_leads_nowhere_stops_nothing),
+		cmocka_unit_test(
+			a_link_in_the_place_of_a_directory_is_not_followed),
+		cmocka_unit_test(what_lies_behind_a_link_is_gone),
 		cmocka_unit_test(
 			the_extension_in_a_directorys_name_makes_no_entry),
 		cmocka_unit_test(a_shared_store_is_readable_to_its_group),

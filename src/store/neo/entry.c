@@ -187,10 +187,12 @@ enum kiln_status ki_neo_load(struct ki_neo *neo,
 	if (!ki_neo_is_inside(found->name) ||
 	    ki_neo_path(neo, found->name, path))
 		return KILN_MISS;
-	fd = sys->open(sys, path,
-		       KI_OPEN_READ | KI_OPEN_NOFOLLOW |
-			       (note_use ? 0 : KI_OPEN_NO_ATIME),
-		       0);
+	fd = ki_neo_check_fans(neo, found->name);
+	if (!fd)
+		fd = sys->open(sys, path,
+			       KI_OPEN_READ | KI_OPEN_NOFOLLOW |
+				       (note_use ? 0 : KI_OPEN_NO_ATIME),
+			       0);
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -ENXIO)
 		return KILN_MISS;
 	if (fd < 0)

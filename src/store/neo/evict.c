@@ -204,7 +204,7 @@ static void look_at(const struct ki_neo *neo, struct ki_neo_plan *plan,
 	while (n-- && plan->n_known < plan->n) {
 		struct ki_neo_file *file = &plan->files[plan->n_known];
 		struct ki_file_info info;
-		int err = ki_neo_look(neo, name_of(plan, file), &info);
+		int err = ki_neo_look_again(neo, name_of(plan, file), &info);
 
 		if (err) {
 			if (err != -ENOENT && (!plan->err || err != -EACCES))

@@ -52,6 +52,12 @@ enum ki_neo_kind ki_neo_kind_of(enum kiln_neo_layout layout, const char *name)
 	return strcmp(name, RENEWING) ? KI_NEO_FOREIGN : KI_NEO_RENEWING;
 }
 
+int ki_neo_path(const struct ki_neo *neo, const char *name,
+		char out[KI_PATH_MAX])
+{
+	return ki_path_join(out, neo->directory, name);
+}
+
 static int is_digit(const char *name)
 {
 	return *name && !name[1] && strchr(digits, *name) != NULL;
@@ -79,25 +85,6 @@ int ki_neo_is_name(const struct ki_neo *neo, const char *name)
 
 	return (kind == KI_NEO_ENTRY || kind == KI_NEO_UNCOUNTED) &&
 	       ki_neo_is_inside(name);
-}
-
-int ki_neo_path(const struct ki_neo *neo, const char *name,
-		char out[KI_PATH_MAX])
-{
-	return ki_path_join(out, neo->directory, name);
-}
-
-int ki_neo_look(const struct ki_neo *neo, const char *name,
-		struct ki_file_info *out_info)
-{
-	char path[KI_PATH_MAX];
-	int err = ki_neo_path(neo, name, path);
-
-	if (!err)
-		err = neo->sys->lstat(neo->sys, path, out_info);
-	if (err == -ENOTDIR || (!err && !S_ISREG(out_info->mode)))
-		err = -ENOENT;
-	return err;
 }
 
 void ki_neo_name_key(const struct ki_neo *neo, const struct kiln_key *key,
@@ -128,9 +115,47 @@ static int check_directory(const struct ki_sys *sys, const char *path)
 	struct ki_file_info info;
 	int err = sys->lstat(sys, path, &info);
 
-	if (!err && !S_ISDIR(info.mode))
+	if (err == -ENOTDIR || (!err && !S_ISDIR(info.mode)))
 		err = -ENOENT;
 	return err;
+}
+
+int ki_neo_check_fans(const struct ki_neo *neo, const char *name)
+{
+	char path[KI_PATH_MAX];
+	int err = strchr(name, '/') ? ki_neo_path(neo, name, path) : 0;
+
+	for (size_t i = 0; !err && name[i]; i++) {
+		char *end = path + neo->directory_size + 1 + i;
+
+		if (name[i] != '/')
+			continue;
+		*end = '\0';
+		err = check_directory(neo->sys, path);
+		*end = '/';
+	}
+	return err;
+}
+
+int ki_neo_look_again(const struct ki_neo *neo, const char *name,
+		      struct ki_file_info *out_info)
+{
+	char path[KI_PATH_MAX];
+	int err = ki_neo_path(neo, name, path);
+
+	if (!err)
+		err = neo->sys->lstat(neo->sys, path, out_info);
+	if (err == -ENOTDIR || (!err && !S_ISREG(out_info->mode)))
+		err = -ENOENT;
+	return err;
+}
+
+int ki_neo_look(const struct ki_neo *neo, const char *name,
+		struct ki_file_info *out_info)
+{
+	int err = ki_neo_check_fans(neo, name);
+
+	return err ? err : ki_neo_look_again(neo, name, out_info);
 }
 
 enum kiln_neo_layout ki_neo_detect(const struct ki_sys *sys,
@@ -161,7 +186,12 @@ static int make_directory(const struct ki_neo *neo, const char *path)
 
 	if (!err && (neo->flags & KILN_OPEN_SHARED))
 		err = sys->chmod(sys, path, 02770);
-	return err == -EEXIST ? 0 : err;
+	if (err == -EEXIST) {
+		err = check_directory(sys, path);
+		if (err == -ENOENT)
+			err = -ENOTDIR;
+	}
+	return err;
 }
 
 int ki_neo_make_directories(const struct ki_neo *neo, const char *name)

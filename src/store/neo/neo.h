@@ -165,7 +165,8 @@ void ki_neo_name_key(const struct ki_neo *neo, const struct kiln_key *key,
 		     const void *metadata, size_t metadata_size,
 		     char out[KILN_NEO_NAME_BYTES]);
 
-/* Make the directories of a name, and the store's own if it is gone. */
+/* Make the directories of a name, and the store's own if it is gone.  -ENOTDIR:
+   something else has the place of one. */
 int ki_neo_make_directories(const struct ki_neo *neo, const char *name);
 
 /* Called with every name that is not foreign, relative to the directory.  Not
@@ -183,9 +184,15 @@ int ki_neo_is_inside(const char *name);
 /* Whether an entry could have this name, where the walk would find it. */
 int ki_neo_is_name(const struct ki_neo *neo, const char *name);
 
+/* Whether the directories on the way to a name are there and none is a link,
+   which leads to somebody else's files: 0, -ENOENT for all else. */
+int ki_neo_check_fans(const struct ki_neo *neo, const char *name);
 /* A regular file of that name, no link followed: 0, -ENOENT for all else. */
 int ki_neo_look(const struct ki_neo *neo, const char *name,
 		struct ki_file_info *out_info);
+/* The same of what a walk has found; not before it is removed. */
+int ki_neo_look_again(const struct ki_neo *neo, const char *name,
+		      struct ki_file_info *out_info);
 
 /* ---- Debug keys (trace.c) --------------------------------------------------------- */
 

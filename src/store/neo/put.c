@@ -272,8 +272,10 @@ static int rename_temporary(struct put *put)
 
 static int publish(struct put *put)
 {
-	int err = rename_temporary(put);
+	int err = ki_neo_check_fans(put->neo, put->name);
 
+	if (!err)
+		err = rename_temporary(put);
 	if (err != -ENOENT)
 		return err;
 	err = ki_neo_make_directories(put->neo, put->name);

@@ -30,14 +30,16 @@
 
 static const char digits[] = "0123456789abcdef";
 
-/* `prefix`: "", "a/" or "a/b/". */
+/* `prefix`: "", "a/" or "a/b/".  -ENOENT: a link is on the way. */
 static int path_of(const struct ki_neo *neo, const char *prefix,
 		   char out[KI_PATH_MAX])
 {
 	char name[16];
+	int err;
 
 	snprintf(name, sizeof(name), "%.4sstats", prefix);
-	return ki_neo_path(neo, name, out);
+	err = ki_neo_check_fans(neo, name);
+	return err ? err : ki_neo_path(neo, name, out);
 }
 
 /* 0, -ENODATA if it is damaged. */
