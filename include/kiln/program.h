@@ -362,6 +362,33 @@ static inline void kiln_programs_stats_init(struct kiln_programs_stats *stats)
 KILN_API enum kiln_status kiln_programs_stats(struct kiln_programs *programs,
 					      struct kiln_programs_stats *out);
 
+/* ---- Environment --------------------------------------------------------- */
+
+/*
+ * SYCL_* as seed 001 documents them, or as DPC++ reads them
+ * (SYCL_CACHE_DIALECT=dpcpp); docs/env.md has the table.  Fills what belongs to
+ * the programs, and what belongs to the kiln behind them: its store
+ * ("sycl:DIR"), bound, age.  Strings live until kiln_sycl_config_free().
+ */
+struct kiln_sycl_config;
+
+/*
+ * Read the environment.  A value that cannot be understood is KILN_E_INVALID,
+ * and *out_message (malloc()ed, may be NULL) names the variable and what it
+ * takes: here and never later.
+ */
+KILN_API enum kiln_status kiln_sycl_config_read(struct kiln_sycl_config **out,
+						char **out_message);
+KILN_API void kiln_sycl_config_free(struct kiln_sycl_config *config);
+
+/* Whether a store is wanted and where one could be: 0 or 1. */
+KILN_API int kiln_sycl_config_is_persistent(const struct kiln_sycl_config *);
+/* Set in initialised options what the environment says. */
+KILN_API void kiln_sycl_config_programs(const struct kiln_sycl_config *config,
+					struct kiln_programs_options *options);
+KILN_API void kiln_sycl_config_kiln(const struct kiln_sycl_config *config,
+				    struct kiln_options *options);
+
 #ifdef __cplusplus
 }
 #endif
