@@ -12,7 +12,8 @@
  * Three steps, in this order:
  *	1  each word that leads into the segment is swung from exactly the old to
  *	   the new place, or to none
- *	2  min_live is raised: whatever still leads there is dead
+ *	2  min_live is raised: whatever still leads there is dead; if it is the
+ *	   tail, there is none before that
  *	3  the file is unlinked
  * Killed between any two, the next one finds a smaller job of the same kind.
  * A word that somebody else changed meanwhile is left as it is, and the copy
@@ -367,6 +368,10 @@ enum kiln_status ki_log_evict_oldest(struct ki_log *log,
 	err = empty_oldest(log, index, census);
 	if (err)
 		return ki_log_status(err);
+	/* Nothing that a put writes there from now on would be found, and no
+	   other tail may come. */
+	if (is_tail(index, oldest))
+		index->header->tail = 0;
 	next = lowest_without_oldest(index, census);
 	if (log_is_before(ki_log_min_live(index), next) ||
 	    !log_number_is_sound(index->header->min_live))

@@ -5,6 +5,7 @@
  * that no writer leaves.
  */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -309,6 +310,36 @@ static void a_spare_that_became_a_segment_is_no_spare(void **state)
 	store_free(&store);
 }
 
+static int unlink_fails(const struct ki_sys *sys, const char *path)
+{
+	return -EIO;
+}
+
+/* Each put would have gone where nothing is found, until that was full. */
+static void puts_go_on_where_a_tail_went_and_none_followed(void **state)
+{
+	struct store store = store_new(1 << 20, 0);
+	struct ki_sys sys = ki_sys_posix;
+	struct log_census census;
+	struct ki_log *log;
+
+	store_close(&store);
+	store.options.sys = &sys;
+	store_open(&store);
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	log = (struct ki_log *)store.tier;
+	assert_int_equal(ki_log_census_take(log, 1, &census), KILN_OK);
+	sys.unlink = unlink_fails;
+	assert_int_equal(ki_log_evict_oldest(log, index_of(&store), &census),
+			 KILN_E_IO);
+	sys.unlink = ki_sys_posix.unlink;
+	ki_log_census_fini(&census);
+	assert_int_equal(store_get(&store, 1, 100), KILN_MISS);
+	assert_int_equal(store_put(&store, 2, 100, 0), KILN_OK);
+	assert_int_equal(store_get(&store, 2, 100), KILN_OK);
+	store_free(&store);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -320,6 +351,8 @@ int main(void)
 		cmocka_unit_test(what_has_another_magic_is_no_record),
 		cmocka_unit_test(tentative_words_are_not_carried_over),
 		cmocka_unit_test(a_spare_that_became_a_segment_is_no_spare),
+		cmocka_unit_test(
+			puts_go_on_where_a_tail_went_and_none_followed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
