@@ -449,6 +449,34 @@ static void limit_0_is_no_limit(void **state)
 }
 
 /* S47 */
+static void a_limit_below_what_may_not_go_changes_nothing(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_store_options options = { .sys = &ki_sys_posix,
+					    .directory = directory,
+					    .bytes_max = BOUND,
+					    .flags = KILN_OPEN_REFUSE_FULL };
+	struct kiln_tier *tier;
+	unsigned n;
+
+	assert_int_equal(kind->open(&options, &tier), KILN_OK);
+	for (n = 0; n < 200; n++)
+		put(tier, n, 20000);
+	assert_int_equal(tier->ops->set_limit(tier, BOUND / 10), KILN_E_FULL);
+	for (n = 0; n < 200; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	/* Also not what may come. */
+	assert_int_equal(info_of(tier).bytes_max, BOUND);
+	for (n = 200; n < 300; n++)
+		put(tier, n, 20000);
+	assert_int_equal(tier->ops->set_limit(tier, BOUND / 2), KILN_OK);
+	for (n = 0; n < 300; n++)
+		assert_int_equal(get_numbered(tier, n), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+/* S47 */
 static void a_limit_too_low_for_anything_is_refused(void **state)
 {
 	char *directory = harness_directory();
@@ -741,6 +769,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			what_is_larger_than_the_limit_goes_or_never_comes),
 		cmocka_unit_test(limit_0_is_no_limit),
+		cmocka_unit_test(a_limit_below_what_may_not_go_changes_nothing),
 		cmocka_unit_test(gc_comes_under_a_lower_limit_this_once),
 		cmocka_unit_test(gc_evicts_where_all_values_are_large),
 		cmocka_unit_test(gc_leaves_what_is_within_all_limits),

@@ -367,21 +367,6 @@ static enum kiln_status file_wipe(struct kiln_tier *tier)
 	return wipe(store, &(struct ki_file_change){ .is_wipe = 1 });
 }
 
-static enum kiln_status file_set_limit(struct kiln_tier *tier,
-				       uint64_t bytes_max)
-{
-	struct ki_file_store *store = store_of(tier);
-	enum kiln_status status;
-
-	if (ki_file_is_readonly(store))
-		return KILN_E_READONLY;
-	if (bytes_max && bytes_max < KI_FILE_BYTES_MIN)
-		return KILN_E_FULL;
-	status = ki_file_settings_change(
-		store, &(struct ki_file_change){ .bytes_max = &bytes_max });
-	return status ? status : ki_file_sweep(store, NULL);
-}
-
 /* ---- Locks and counters ------------------------------------------------------ */
 
 static enum kiln_status file_lock(struct kiln_tier *tier,
@@ -466,7 +451,7 @@ static const struct kiln_tier_ops file_ops = {
 	.list = ki_file_list,
 	.verify = ki_file_verify,
 	.gc = ki_file_gc,
-	.set_limit = file_set_limit,
+	.set_limit = ki_file_set_limit,
 	.info = ki_file_info_of,
 	.lock = file_lock,
 	.unlock = file_unlock,

@@ -170,8 +170,8 @@ int ki_file_is_other_version(struct ki_file_store *store);
 
 /*
  * Change what is there at this moment, whoever put it there, under the lock
- * where there are locks.  TIMEOUT, IO, NO_MEMORY; FORMAT if it is of another
- * user version, unless that is what changes.
+ * where there are locks (_locked: the caller has it).  TIMEOUT, IO, NO_MEMORY;
+ * FORMAT if it is of another user version, unless that is what changes.
  */
 struct ki_file_change {
 	const uint64_t *bytes_max;    /* NULL: as it is */
@@ -180,6 +180,8 @@ struct ki_file_change {
 };
 enum kiln_status ki_file_settings_change(struct ki_file_store *store,
 					 const struct ki_file_change *change);
+enum kiln_status ki_file_settings_change_locked(
+	struct ki_file_store *store, const struct ki_file_change *change);
 
 /* ---- Room (room.c) ---------------------------------------------------------- */
 
@@ -257,6 +259,8 @@ struct ki_file_sweep {
    `sweep` may be NULL. */
 enum kiln_status ki_file_sweep(struct ki_file_store *store,
 			       struct ki_file_sweep *sweep);
+/* Another bound, and come under it; the one of before if that fails. */
+enum kiln_status ki_file_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
 enum kiln_status ki_file_gc(struct kiln_tier *tier,
 			    const struct kiln_gc_options *options,
 			    kiln_progress_fn *progress, void *arg,

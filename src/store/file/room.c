@@ -537,6 +537,50 @@ enum kiln_status ki_file_sweep(struct ki_file_store *store,
 	return status;
 }
 
+static enum kiln_status limit_locked(struct ki_file_store *store,
+				     struct ki_file_access *access,
+				     uint64_t bytes_max)
+{
+	struct ki_file_sweep report = { 0 };
+	struct ki_file_settings settings;
+	enum kiln_status status;
+	uint64_t before;
+
+	ki_file_settings_check(store, KI_FILE_NOW);
+	before = ki_file_settings_now(store).bytes_max;
+	status = ki_file_settings_change_locked(
+		store, &(struct ki_file_change){ .bytes_max = &bytes_max });
+	if (status)
+		return status;
+	settings = ki_file_settings_now(store);
+	status = sweep_locked(store, &settings, access, 0, &report);
+	if (status)
+		(void)ki_file_settings_change_locked(
+			store,
+			&(struct ki_file_change){ .bytes_max = &before });
+	return status;
+}
+
+enum kiln_status ki_file_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
+{
+	struct ki_file_store *store = (struct ki_file_store *)tier;
+	struct ki_file_access access;
+	enum kiln_status status;
+
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	if (bytes_max && bytes_max < KI_FILE_BYTES_MIN)
+		return KILN_E_FULL;
+	status = ki_file_settings_open(store);
+	if (!status)
+		status = ki_file_access_begin(store, KI_FILE_TOOL_NS, &access);
+	if (status)
+		return status;
+	status = limit_locked(store, &access, bytes_max);
+	ki_file_access_end(store, &access);
+	return status;
+}
+
 enum kiln_status ki_file_gc(struct kiln_tier *tier,
 			    const struct kiln_gc_options *options,
 			    kiln_progress_fn *progress, void *arg,

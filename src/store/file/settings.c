@@ -198,6 +198,16 @@ static enum kiln_status change_loaded(struct ki_file_store *store,
 	return status ? status : load(store);
 }
 
+enum kiln_status ki_file_settings_change_locked(
+	struct ki_file_store *store, const struct ki_file_change *change)
+{
+	enum kiln_status status = load(store); /* as it is now */
+
+	if (!status)
+		status = change_loaded(store, change);
+	return status == KILN_MISS ? KILN_E_IO : status;
+}
+
 enum kiln_status ki_file_settings_change(struct ki_file_store *store,
 					 const struct ki_file_change *change)
 {
@@ -208,11 +218,9 @@ enum kiln_status ki_file_settings_change(struct ki_file_store *store,
 		status = ki_file_access_begin(store, KI_FILE_TOOL_NS, &access);
 	if (status)
 		return status;
-	status = load(store); /* as it is now that we have the lock */
-	if (!status)
-		status = change_loaded(store, change);
+	status = ki_file_settings_change_locked(store, change);
 	ki_file_access_end(store, &access);
-	return status == KILN_MISS ? KILN_E_IO : status;
+	return status;
 }
 
 static int is_as_seen(struct ki_file_store *store,
