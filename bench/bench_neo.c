@@ -23,10 +23,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kiln/inspect.h>
 #include <kiln/kiln.h>
 
 #include "bench.h"
 #include "original.h"
+#include "peers.h"
 
 #define RECORD_BYTES 512
 #define VALUE_BYTES  4096
@@ -41,60 +43,51 @@ static uint8_t buffer[(size_t)1 << 20];
 /* ---- Both sides ---------------------------------------------------------------- */
 
 struct side {
-	struct kiln *kiln; /* NULL: the original */
+	void *kiln; /* NULL: the original */
 	char directory[300];
 	uint64_t bytes_max;
 	double turns[ROUNDS_MAX];
 };
 
-static struct kiln_key *make_key(uint64_t number)
+static void make_item(struct item *item, uint64_t number)
 {
-	struct kiln_key *key = kiln_key_new();
 	char text[RECORD_BYTES];
 
 	memset(text, 'k', sizeof(text));
 	memcpy(text, &number, sizeof(number));
-	kiln_key_add(key, "source", text, RECORD_BYTES - 18);
-	if (kiln_key_finish(key))
+	item->key = kiln_key_new();
+	kiln_key_add(item->key, "source", text, RECORD_BYTES - 18);
+	if (kiln_key_finish(item->key))
 		bench_fail("no key");
-	return key;
+	item->digest = kiln_key_digest(item->key);
+	item->record = kiln_key_record(item->key, &item->record_size);
+	item->place = (size_t)number;
 }
 
-static struct kiln_key **make_keys(size_t n)
+static struct item *make_items(size_t n)
 {
-	struct kiln_key **keys = calloc(n, sizeof(*keys));
+	struct item *items = calloc(n, sizeof(*items));
 
-	if (!keys)
+	if (!items)
 		bench_fail("no memory");
 	for (size_t i = 0; i < n; i++)
-		keys[i] = make_key(i);
-	return keys;
+		make_item(&items[i], i);
+	return items;
 }
 
-static void free_keys(struct kiln_key **keys, size_t n)
+static void free_items(struct item *items, size_t n)
 {
 	while (n)
-		kiln_key_free(keys[--n]);
-	free(keys);
+		kiln_key_free(items[--n].key);
+	free(items);
 }
 
-static struct kiln *open_kiln(const struct side *side)
+/* Limited if bytes_max is not 0. */
+static void *open_kiln(const struct side *side, unsigned flags)
 {
-	struct kiln_options options;
-	struct kiln *kiln;
-	char url[PATH_BYTES];
-
-	snprintf(url, sizeof(url), "neo:%s", side->directory);
-	kiln_options_init(&options);
-	options.store_url = url;
-	options.store_bytes_max = side->bytes_max;
-	options.flags |= KILN_OPEN_NO_MEMORY;
-	if (kiln_open(&options, &kiln))
-		bench_fail("kiln: cannot open");
-	if (kiln_store_status(kiln))
-		bench_fail("kiln: no store: %s",
-			   kiln_status_name(kiln_store_status(kiln)));
-	return kiln;
+	return peer_kiln_neo.open(side->directory, side->bytes_max,
+				  side->bytes_max ? flags | STORE_EVICTS
+						  : flags);
 }
 
 static void side_open(struct side *side, int is_kiln, uint64_t bytes_max)
@@ -106,31 +99,28 @@ static void side_open(struct side *side, int is_kiln, uint64_t bytes_max)
 	if (mkdir(side->directory, 0700))
 		bench_fail("%s: %s", side->directory, strerror(errno));
 	side->bytes_max = bytes_max;
-	side->kiln = is_kiln ? open_kiln(side) : NULL;
+	side->kiln = is_kiln ? open_kiln(side, 0) : NULL;
 }
 
 static void side_close(struct side *side)
 {
 	if (side->kiln)
-		kiln_close(side->kiln);
+		peer_kiln_neo.close(side->kiln);
 	bench_remove_tree(side->directory);
 }
 
-static void store(struct side *side, struct kiln_key *key, size_t i)
+static void store(struct side *side, const struct item *item)
 {
 	char name[32];
-	int status;
 
-	memcpy(value, &i, sizeof(i));
+	memcpy(value, &item->place, sizeof(item->place));
 	if (side->kiln) {
-		status = kiln_put(side->kiln, key, value, VALUE_BYTES, NULL, 0);
-		if (status)
-			bench_fail("kiln: put: %s", kiln_status_name(status));
+		peer_kiln_neo.put(side->kiln, item, value, VALUE_BYTES);
 		return;
 	}
 	/* Spread as a hash spreads. */
 	snprintf(name, sizeof(name), "%016llx.cl_cache",
-		 (unsigned long long)(i + 1) * 0x9e3779b97f4a7c15u);
+		 (unsigned long long)(item->place + 1) * 0x9e3779b97f4a7c15u);
 	if (original_store(side->directory,
 			   side->bytes_max ? side->bytes_max : UINT64_MAX, name,
 			   value, VALUE_BYTES))
@@ -138,13 +128,13 @@ static void store(struct side *side, struct kiln_key *key, size_t i)
 }
 
 /* Mean and worst of the stores of some items, in ns. */
-static double timed_stores(struct side *side, struct kiln_key **keys,
+static double timed_stores(struct side *side, const struct item *items,
 			   size_t from, size_t to, double *out_worst)
 {
 	uint64_t begin = bench_now_ns(), last = begin, now, worst = 0;
 
 	for (size_t i = from; i < to; i++) {
-		store(side, keys[i], i);
+		store(side, &items[i]);
 		now = bench_now_ns();
 		if (now - last > worst)
 			worst = now - last;
@@ -156,20 +146,17 @@ static double timed_stores(struct side *side, struct kiln_key **keys,
 }
 
 /* How many are there, none of them wrong. */
-static size_t check(struct side *side, struct kiln_key **keys, size_t n)
+static size_t check(struct side *side, const struct item *items, size_t n)
 {
-	size_t found = 0, told;
+	size_t found = 0, told, size;
 
 	for (size_t i = 0; i < n; i++) {
-		struct kiln_blob *blob;
-
-		if (kiln_get(side->kiln, keys[i], &blob))
-			continue;
-		memcpy(&told, kiln_blob_data(blob), sizeof(told));
-		if (told != i || kiln_blob_size(blob) != VALUE_BYTES)
+		size = peer_kiln_neo.get(side->kiln, &items[i], buffer,
+					 VALUE_BYTES);
+		memcpy(&told, buffer, sizeof(told));
+		if (size && (told != i || size != VALUE_BYTES))
 			bench_fail("kiln: a wrong value");
-		kiln_blob_unref(blob);
-		found++;
+		found += size != 0;
 	}
 	return found;
 }
@@ -193,23 +180,23 @@ static void warm(const struct side *side)
 		closedir(dir);
 }
 
-static void ratio_row(const char *name, const struct side *a,
-		      const struct side *b, size_t n_rounds, double bar)
+static void ratio_row(const char *name, const double *a, const double *b,
+		      size_t n_rounds, double bar)
 {
 	double ratios[ROUNDS_MAX];
 
 	for (size_t r = 0; r < n_rounds; r++)
-		ratios[r] = a->turns[r] / b->turns[r];
+		ratios[r] = a[r] / b[r];
 	bench_row_bar(&bench, name, bench_median(ratios, n_rounds), "", bar,
 		      BENCH_LOWER);
 }
 
-static void median_row(const char *name, const struct side *side,
-		       size_t n_rounds, double per, const char *unit)
+static void median_row(const char *name, const double *turns, size_t n_rounds,
+		       double per, const char *unit)
 {
 	double copy[ROUNDS_MAX];
 
-	memcpy(copy, side->turns, sizeof(copy));
+	memcpy(copy, turns, n_rounds * sizeof(*turns));
 	bench_row(&bench, name, bench_median(copy, n_rounds) / per, unit);
 }
 
@@ -225,38 +212,39 @@ static void store_group(void)
 	const size_t n_steps = bench.quick ? 4 : STEPS_MAX;
 	const size_t n_all = BEFORE + n_steps * STEP;
 	const size_t n_rounds = bench.quick ? 1 : 9;
-	struct kiln_key **keys = make_keys(n_all);
+	struct item *items = make_items(n_all);
 	struct side kiln = { 0 }, original = { 0 };
 	double ours[STEPS_MAX], theirs[STEPS_MAX];
 
 	for (size_t r = 0; r < n_rounds; r++) {
 		side_open(&kiln, 1, 0);
 		side_open(&original, 0, 0);
-		(void)timed_stores(&kiln, keys, 0, BEFORE, NULL);
-		(void)timed_stores(&original, keys, 0, BEFORE, NULL);
+		(void)timed_stores(&kiln, items, 0, BEFORE, NULL);
+		(void)timed_stores(&original, items, 0, BEFORE, NULL);
 		for (size_t i = 0; i < n_steps; i++) {
 			const size_t from = BEFORE + i * STEP, to = from + STEP;
 
 			warm(&kiln);
-			ours[i] = timed_stores(&kiln, keys, from, to, NULL);
+			ours[i] = timed_stores(&kiln, items, from, to, NULL);
 			warm(&original);
 			theirs[i] =
-				timed_stores(&original, keys, from, to, NULL);
+				timed_stores(&original, items, from, to, NULL);
 		}
 		kiln.turns[r] = bench_median(ours, n_steps);
 		original.turns[r] = bench_median(theirs, n_steps);
-		if (check(&kiln, keys, n_all) != n_all ||
+		if (check(&kiln, items, n_all) != n_all ||
 		    original_sum(original.directory) != n_all * VALUE_BYTES)
 			bench_fail("not all are there");
 		side_close(&kiln);
 		side_close(&original);
 	}
-	median_row("store of 4 KB, kiln", &kiln, n_rounds, 1e3 * STEP, "us");
-	median_row("store of 4 KB, the original", &original, n_rounds,
+	median_row("store of 4 KB, kiln", kiln.turns, n_rounds, 1e3 * STEP,
+		   "us");
+	median_row("store of 4 KB, the original", original.turns, n_rounds,
 		   1e3 * STEP, "us");
-	ratio_row("store of 4 KB : the original", &kiln, &original, n_rounds,
-		  1.1);
-	free_keys(keys, n_all);
+	ratio_row("store of 4 KB : the original", kiln.turns, original.turns,
+		  n_rounds, 1.1);
+	free_items(items, n_all);
 }
 
 /* ---- Look-ups ------------------------------------------------------------------------ */
@@ -276,39 +264,61 @@ static void bring(const void *data, size_t size)
 		(void)*((const volatile uint8_t *)data + at);
 }
 
-static void bring_key(struct kiln_key *key)
-{
-	const uint8_t *record;
-	size_t size;
+struct target {
+	const struct item *item;
+	char path[PATH_BYTES]; /* of some entry's file */
+};
 
-	bring(key, 64);
-	record = kiln_key_record(key, &size);
-	bring(record, size);
+static void by_view(void *kiln, const struct target *target)
+{
+	if (peer_kiln_neo.view(kiln, target->item) < 0)
+		bench_fail("kiln: no hit");
 }
 
-static void look_up(struct side *side, struct kiln_key *key)
+/* As the layer of OpenCL and the driver of Level Zero ask. */
+static void by_front(void *kiln, const struct target *target)
 {
-	struct kiln_blob *blob;
+	struct kiln_blob *blob, *metadata;
+	enum kiln_counter outcome;
 
-	if (kiln_get(side->kiln, key, &blob) ||
-	    kiln_blob_size(blob) != VALUE_BYTES)
+	if (kiln_find_entry(kiln, target->item->key, &blob, &metadata,
+			    &outcome))
 		bench_fail("kiln: no hit");
+	kiln_count_lookup(kiln, outcome, blob, metadata);
+	bench_use((void *)(uintptr_t)peer_touch(kiln_blob_data(blob),
+						kiln_blob_size(blob)));
+	kiln_blob_unref(metadata);
 	kiln_blob_unref(blob);
 }
 
-static void read_file(const char *path)
+static void by_reading(void *kiln, const struct target *target)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(target->path, O_RDONLY | O_CLOEXEC);
 
+	(void)kiln;
 	if (fd < 0 || read(fd, buffer, VALUE_BYTES) != VALUE_BYTES)
-		bench_fail("%s: %s", path, strerror(errno));
+		bench_fail("%s: %s", target->path, strerror(errno));
 	close(fd);
+	bench_use((void *)(uintptr_t)peer_touch(buffer, VALUE_BYTES));
 }
 
-/* ns of a look-up, as the median of some at a time; without kiln, of reading a
-   file. */
-static double timed_lookups(struct side *side, struct kiln_key **keys,
-			    char **paths, size_t n, size_t n_times)
+static struct way {
+	const char *name;
+	void (*look_up)(void *kiln, const struct target *target);
+	unsigned flags;
+	void *kiln;
+	double turns[ROUNDS_MAX];
+} ways[] = {
+	{ "open + read + close of the file", by_reading, 0, NULL, { 0 } },
+	{ "lookup, verified", by_view, 0, NULL, { 0 } },
+	{ "lookup, verified, by a guest", by_view, STORE_GUEST, NULL, { 0 } },
+	{ "lookup, verified, by a front", by_front, STORE_GUEST, NULL, { 0 } },
+};
+#define N_WAYS (sizeof(ways) / sizeof(*ways))
+
+/* ns of a look-up, as the median of some at a time. */
+static double timed_lookups(const struct way *way, const struct target *targets,
+			    size_t n, size_t n_times)
 {
 	uint64_t state = 7, start;
 	size_t chosen[AT_A_TIME], i;
@@ -316,22 +326,20 @@ static double timed_lookups(struct side *side, struct kiln_key **keys,
 
 	if (!ns)
 		bench_fail("no memory");
-	warm(side);
 	for (size_t time = 0; time < n_times; time++) {
 		for (i = 0; i < AT_A_TIME; i++) {
+			const struct target *target;
+
 			chosen[i] = next_random(&state) % n;
-			if (keys)
-				bring_key(keys[chosen[i]]);
-			else
-				bring(paths[chosen[i]], PATH_BYTES / 4);
+			target = &targets[chosen[i]];
+			bring(target, strlen(target->path));
+			bring(target->item, sizeof(*target->item));
+			bring(target->item->key, 64);
+			bring(target->item->record, target->item->record_size);
 		}
 		start = bench_now_ns();
-		for (i = 0; i < AT_A_TIME; i++) {
-			if (keys)
-				look_up(side, keys[chosen[i]]);
-			else
-				read_file(paths[chosen[i]]);
-		}
+		for (i = 0; i < AT_A_TIME; i++)
+			way->look_up(way->kiln, &targets[chosen[i]]);
 		ns[time] = (double)(bench_now_ns() - start) / AT_A_TIME;
 	}
 	result = bench_median(ns, n_times);
@@ -339,27 +347,42 @@ static double timed_lookups(struct side *side, struct kiln_key **keys,
 	return result;
 }
 
-/* The files of the entries, in whatever order. */
-static char **list_files(const struct side *side, size_t n)
+/* The files of the entries are in whatever order. */
+static struct target *make_targets(const struct side *side,
+				   const struct item *items, size_t n)
 {
-	char **paths = calloc(n, sizeof(*paths));
+	struct target *targets = calloc(n, sizeof(*targets));
 	DIR *dir = opendir(side->directory);
 	struct dirent *entry;
 	size_t i = 0;
 
-	while (paths && dir && i < n && (entry = readdir(dir))) {
+	while (targets && dir && i < n && (entry = readdir(dir))) {
 		if (!strstr(entry->d_name, ".cl_cache"))
 			continue;
-		paths[i] = calloc(1, PATH_BYTES);
-		if (!paths[i])
-			bench_fail("no memory");
-		snprintf(paths[i++], PATH_BYTES, "%s/%.200s", side->directory,
-			 entry->d_name);
+		snprintf(targets[i].path, sizeof(targets[i].path), "%s/%.40s",
+			 side->directory, entry->d_name);
+		targets[i].item = &items[i];
+		i++;
 	}
 	if (i != n)
 		bench_fail("not all are there");
 	closedir(dir);
-	return paths;
+	return targets;
+}
+
+/* The first of these ways is what the others are measured by. */
+static void lookup_rows(size_t n_rounds)
+{
+	for (size_t w = 0; w < N_WAYS; w++) {
+		char name[96];
+
+		median_row(ways[w].name, ways[w].turns, n_rounds, 1, "ns");
+		snprintf(name, sizeof(name), "%s : open + read + close",
+			 ways[w].name);
+		if (w)
+			ratio_row(name, ways[w].turns, ways[0].turns, n_rounds,
+				  1.25);
+	}
 }
 
 static void lookup_group(void)
@@ -367,29 +390,30 @@ static void lookup_group(void)
 	const size_t n = bench.quick ? 500 : 10000;
 	const size_t n_times = bench.quick ? 100 : 1000;
 	const size_t n_rounds = bench.quick ? 1 : 9;
-	struct kiln_key **keys = make_keys(n);
-	struct side kiln = { 0 }, bare;
-	char **paths;
+	struct item *items = make_items(n);
+	struct target *targets;
+	struct side side = { 0 };
 
-	side_open(&kiln, 1, 0);
-	(void)timed_stores(&kiln, keys, 0, n, NULL);
-	if (check(&kiln, keys, n) != n)
+	side_open(&side, 1, 0);
+	(void)timed_stores(&side, items, 0, n, NULL);
+	if (check(&side, items, n) != n)
 		bench_fail("not all are there");
-	paths = list_files(&kiln, n);
-	bare = kiln;
+	targets = make_targets(&side, items, n);
+	for (size_t w = 1; w < N_WAYS; w++)
+		ways[w].kiln = open_kiln(&side, ways[w].flags);
 	for (size_t r = 0; r < n_rounds; r++) {
-		kiln.turns[r] = timed_lookups(&kiln, keys, NULL, n, n_times);
-		bare.turns[r] = timed_lookups(&bare, NULL, paths, n, n_times);
+		for (size_t w = 0; w < N_WAYS; w++) {
+			warm(&side);
+			ways[w].turns[r] =
+				timed_lookups(&ways[w], targets, n, n_times);
+		}
 	}
-	median_row("lookup, verified, kiln", &kiln, n_rounds, 1, "ns");
-	median_row("open + read + close of the file", &bare, n_rounds, 1, "ns");
-	ratio_row("lookup, verified : open + read + close", &kiln, &bare,
-		  n_rounds, 1.25);
-	for (size_t i = 0; i < n; i++)
-		free(paths[i]);
-	free(paths);
-	free_keys(keys, n);
-	side_close(&kiln);
+	lookup_rows(n_rounds);
+	for (size_t w = 1; w < N_WAYS; w++)
+		peer_kiln_neo.close(ways[w].kiln);
+	free(targets);
+	free_items(items, n);
+	side_close(&side);
 }
 
 /* ---- The worst single store ------------------------------------------------------------ */
@@ -405,39 +429,39 @@ static void worst_group(void)
 	const size_t n_rounds = bench.quick ? 1 : 3, step = n / 3 + 2;
 	const size_t n_all = n + n_rounds * step;
 	const uint64_t record_bytes = (96 + 25 + RECORD_BYTES + 7) & ~7u;
-	struct kiln_key **keys = make_keys(n_all);
+	struct item *items = make_items(n_all);
 	struct side kiln = { 0 }, original = { 0 };
 
 	/* Room for the records is kept twice. */
 	side_open(&kiln, 1, n * (VALUE_BYTES + 2 * record_bytes) + 128);
 	side_open(&original, 0, n * VALUE_BYTES);
-	(void)timed_stores(&kiln, keys, 0, n, NULL);
-	(void)timed_stores(&original, keys, 0, n, NULL);
-	if (check(&kiln, keys, n) < n - 1)
+	(void)timed_stores(&kiln, items, 0, n, NULL);
+	(void)timed_stores(&original, items, 0, n, NULL);
+	if (check(&kiln, items, n) < n - 1)
 		bench_fail("kiln: not all are there");
 	for (size_t r = 0; r < n_rounds; r++) {
 		const size_t from = n + r * step;
 
 		warm(&kiln);
-		(void)timed_stores(&kiln, keys, from, from + step,
+		(void)timed_stores(&kiln, items, from, from + step,
 				   &kiln.turns[r]);
 		warm(&original);
-		(void)timed_stores(&original, keys, from, from + step,
+		(void)timed_stores(&original, items, from, from + step,
 				   &original.turns[r]);
 		if (original_sum(original.directory) > original.bytes_max)
 			bench_fail("the original is over its limit");
 	}
-	if (check(&kiln, keys, n_all) < n / 2)
+	if (check(&kiln, items, n_all) < n / 2)
 		bench_fail("kiln: too few are there");
-	median_row("worst store at 100k entries, kiln", &kiln, n_rounds, 1e6,
-		   "ms");
-	median_row("evicting store at 100k entries, the original", &original,
-		   n_rounds, 1e6, "ms");
+	median_row("worst store at 100k entries, kiln", kiln.turns, n_rounds,
+		   1e6, "ms");
+	median_row("evicting store at 100k entries, the original",
+		   original.turns, n_rounds, 1e6, "ms");
 	ratio_row("worst store at 100k entries : the original's evicting one",
-		  &kiln, &original, n_rounds, 0.1);
+		  kiln.turns, original.turns, n_rounds, 0.1);
 	side_close(&kiln);
 	side_close(&original);
-	free_keys(keys, n_all);
+	free_items(items, n_all);
 }
 
 /* ---- Level Zero -------------------------------------------------------------------------- */
@@ -515,11 +539,13 @@ static void levelzero_group(void)
 		cold.turns[r] = create_modules(BENCH_ZE_PROXY, url, spirv);
 		warmed.turns[r] = create_modules(BENCH_ZE_PROXY, url, spirv);
 	}
-	median_row("Level Zero module, warm", &warmed, n_rounds, 1e3, "us");
-	median_row("Level Zero module, cold", &cold, n_rounds, 1e3, "us");
-	median_row("Level Zero module, native", &native, n_rounds, 1e3, "us");
-	ratio_row("Level Zero module, warm : cold", &warmed, &cold, n_rounds,
-		  0.05);
+	median_row("Level Zero module, warm", warmed.turns, n_rounds, 1e3,
+		   "us");
+	median_row("Level Zero module, cold", cold.turns, n_rounds, 1e3, "us");
+	median_row("Level Zero module, native", native.turns, n_rounds, 1e3,
+		   "us");
+	ratio_row("Level Zero module, warm : cold", warmed.turns, cold.turns,
+		  n_rounds, 0.05);
 }
 
 #else

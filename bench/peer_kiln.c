@@ -12,14 +12,14 @@
 #include "bench.h"
 #include "peers.h"
 
-static void *open_kiln(const char *directory, uint64_t bytes_max,
-		       unsigned flags)
+static void *open_kiln(const char *kind, const char *directory,
+		       uint64_t bytes_max, unsigned flags)
 {
 	struct kiln_options options;
 	struct kiln *kiln;
 	char url[4096];
 
-	snprintf(url, sizeof(url), "log:%s", directory);
+	snprintf(url, sizeof(url), "%s:%s", kind, directory);
 	kiln_options_init(&options);
 	options.store_url = url;
 	options.store_bytes_max = flags & STORE_EVICTS ? bytes_max : 0;
@@ -27,12 +27,24 @@ static void *open_kiln(const char *directory, uint64_t bytes_max,
 		options.flags |= KILN_OPEN_NO_MEMORY;
 	if (flags & STORE_READS)
 		options.flags |= KILN_OPEN_COPY;
+	if (flags & STORE_GUEST)
+		options.flags |= KILN_OPEN_GUEST;
 	if (kiln_open(&options, &kiln))
 		bench_fail("kiln: cannot open");
 	if (kiln_store_status(kiln))
 		bench_fail("kiln: no store: %s",
 			   kiln_status_name(kiln_store_status(kiln)));
 	return kiln;
+}
+
+static void *open_log(const char *directory, uint64_t bytes_max, unsigned flags)
+{
+	return open_kiln("log", directory, bytes_max, flags);
+}
+
+static void *open_neo(const char *directory, uint64_t bytes_max, unsigned flags)
+{
+	return open_kiln("neo", directory, bytes_max, flags);
 }
 
 static void close_kiln(void *store)
@@ -79,5 +91,9 @@ static int64_t view(void *store, const struct item *item)
 }
 
 const struct peer peer_kiln = {
-	"kiln", 0, open_kiln, close_kiln, put, get, view
+	"kiln", 0, open_log, close_kiln, put, get, view
 };
+
+/* In a directory of Intel's. */
+const struct peer peer_kiln_neo = { "kiln, neo", 0,   open_neo, close_kiln,
+				    put,	 get, view };

@@ -27,6 +27,7 @@ struct item {
 #define STORE_EVICTS (1u << 0) /* at bytes_max; else it holds everything */
 #define STORE_READS  (1u << 1) /* values are read, never mapped */
 #define STORE_MEMORY (1u << 2) /* kiln's memory tier in front, as by default */
+#define STORE_GUEST  (1u << 3) /* kiln in a program that did not ask for it */
 
 struct peer {
 	const char *name;
@@ -45,8 +46,8 @@ struct peer {
 	int64_t (*view)(void *store, const struct item *item);
 };
 
-extern const struct peer peer_kiln, peer_lmdb, peer_sqlite, peer_rocksdb,
-	peer_tkrzw, peer_plain, peer_neo, peer_sycl, peer_bare;
+extern const struct peer peer_kiln, peer_kiln_neo, peer_lmdb, peer_sqlite,
+	peer_rocksdb, peer_tkrzw, peer_plain, peer_neo, peer_sycl, peer_bare;
 
 /* What a view reads. */
 static inline int64_t peer_touch(const void *data, size_t size)
