@@ -290,6 +290,8 @@ enum kiln_failure_policy {
 /*
  * Inside a program that did not ask for us: values are copied and verified on
  * every hit, no descriptor outlives a call, the memory tier holds no values.
+ * It need not be closed: what it counts is the store's at once or, of hits, after
+ * a second, 256 of them, or exit(); a program that is killed may take these along.
  */
 #define KILN_OPEN_GUEST (1u << 7)
 /*

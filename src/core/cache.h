@@ -32,6 +32,7 @@ struct kiln {
 	uint64_t fork_counter;
 	uint32_t flags;
 	uint32_t lock_timeout_ms;
+	int is_expected; /* at exit: a guest */
 	int glances; /* values are looked for in tiers[0] from within a pin */
 	uint64_t memory_bytes_max;
 	char *name_space;  /* or NULL */
@@ -47,6 +48,9 @@ struct kiln {
 	_Alignas(64) _Atomic uint64_t calls; /* in progress, off the hot path */
 	_Atomic uint64_t next_tick_ns;
 	_Atomic uint64_t next_halving_ns;
+	_Atomic uint64_t n_waiting; /* a guest's calls since it flushed */
+	_Atomic int is_patient;	    /* its hits may wait for that */
+	_Atomic int is_urgent; /* something has been counted that may not */
 	struct ki_stripe stripes[KI_STRIPES];
 	/* Under mutex. */
 	struct ki_mutex mutex;
@@ -91,6 +95,13 @@ void ki_kiln_tick(struct kiln *kiln);
 void ki_kiln_flush(struct kiln *kiln);
 /* So much of the memory that there may be is in use. */
 void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now);
+
+/* ---- exit.c ---------------------------------------------------------------- */
+
+/* Whether a guest will be flushed at exit. */
+int ki_exit_expect(struct kiln *kiln);
+/* Not any more.  0: that is being done, and the kiln stays as it is. */
+int ki_exit_withdraw(struct kiln *kiln);
 
 /* ---- cache.c --------------------------------------------------------------- */
 

@@ -310,8 +310,10 @@ static struct kiln *new_kiln(const struct kiln_options *options)
 	kiln->memory_bytes_max = options->memory_bytes_max;
 	kiln->log = options->log;
 	kiln->log_arg = options->log_arg;
-	kiln->next_tick_ns =
-		ki_sys_posix.monotonic_ns(&ki_sys_posix) + KI_TICK_NS;
+	/* A guest's first hit is told at once: many a program has but a few. */
+	if (!(options->flags & KILN_OPEN_GUEST))
+		kiln->next_tick_ns =
+			ki_sys_posix.monotonic_ns(&ki_sys_posix) + KI_TICK_NS;
 	ki_kiln_calm(kiln);
 	if (open_memory(kiln, options) || !copy_names(kiln, options)) {
 		free_kiln(kiln);
@@ -388,6 +390,10 @@ static enum kiln_status open_kiln(struct kiln_options *options,
 			!(kiln->flags & KILN_OPEN_GUEST) &&
 			kiln->n_tiers == 1 && kiln->tiers[0]->ops->glance &&
 			ki_memory_counts_looks(kiln->memory);
+	if (kiln->flags & KILN_OPEN_GUEST) {
+		kiln->is_expected = ki_exit_expect(kiln);
+		atomic_store(&kiln->is_patient, kiln->is_expected);
+	}
 	*out_kiln = kiln;
 	return KILN_OK;
 }
@@ -431,6 +437,8 @@ static void wait_for_calls(struct kiln *kiln)
 void kiln_close(struct kiln *kiln)
 {
 	if (!kiln)
+		return;
+	if (kiln->is_expected && !ki_exit_withdraw(kiln))
 		return;
 	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
 		wait_for_calls(kiln);

@@ -6,8 +6,11 @@
  * Events are counted in stripes, so that threads rarely meet on a line; hits
  * in memory are counted by the memory tier, in each thread's slot.  What was
  * counted since the last flush goes to the store's counters at most once a
- * second, and at closing.  A guest may end at any moment, and builds take
- * milliseconds: it flushes at every call that counted anything.
+ * second, and at closing.
+ *
+ * A guest is never closed, and its program may be killed at any moment.  Builds
+ * take milliseconds, so whatever comes with one is flushed by the call that
+ * counted it; hits are for a second, or 256 of them, or exit() (exit.c).
  *
  * Memory.  If the cgroup's memory in use passes 90 percent of its limit, the
  * memory tier is halved, at most once in 10 s, and never below an eighth of
@@ -23,6 +26,14 @@
 #define PERCENT_MAX 90
 #define HALVING_NS  ((uint64_t)10 * 1000000000)
 #define UNBOUNDED   ((uint64_t)64 << 20) /* stands for no bound */
+#define WAITING_MAX 256			 /* calls of a guest */
+
+/* What is counted with a hit. */
+#define OF_HITS                                                                \
+	((uint64_t)1 << KILN_COUNT_HITS_MEMORY |                               \
+	 (uint64_t)1 << KILN_COUNT_HITS_STORE |                                \
+	 (uint64_t)1 << KILN_COUNT_BYTES_READ |                                \
+	 (uint64_t)1 << KILN_COUNT_SAVED_NS)
 
 static const char *const names[KILN_N_COUNTERS] = {
 #define NAME(name, json, words) [KILN_COUNT_##name] = json,
@@ -52,10 +63,13 @@ void ki_kiln_count(struct kiln *kiln, enum kiln_counter counter, uint64_t n)
 	uint64_t place =
 		(uint64_t)(uintptr_t)ki_slot_get() * 0x9e3779b97f4a7c15u >> 61;
 
-	if (n)
-		atomic_fetch_add_explicit(
-			&kiln->stripes[place % KI_STRIPES].counters[counter], n,
-			memory_order_relaxed);
+	if (!n)
+		return;
+	atomic_fetch_add_explicit(
+		&kiln->stripes[place % KI_STRIPES].counters[counter], n,
+		memory_order_relaxed);
+	if ((kiln->flags & KILN_OPEN_GUEST) && !(OF_HITS >> counter & 1))
+		atomic_store(&kiln->is_urgent, 1);
 }
 
 static void sum(struct kiln *kiln, uint64_t out[KILN_N_COUNTERS])
@@ -78,13 +92,14 @@ static void sum(struct kiln *kiln, uint64_t out[KILN_N_COUNTERS])
 	out[KILN_COUNT_WAITED] += ki_memory_waited(kiln->memory);
 }
 
-/* They count as not flushed: the next flush brings them. */
+/* They count as not flushed: the next flush brings them, soon. */
 static void keep(struct kiln *kiln, const uint64_t deltas[KILN_N_COUNTERS])
 {
 	ki_mutex_lock(&kiln->stats_mutex);
 	for (size_t c = 0; c < KILN_N_COUNTERS; c++)
 		kiln->flushed[c] -= deltas[c];
 	ki_mutex_unlock(&kiln->stats_mutex);
+	atomic_store(&kiln->is_urgent, 1);
 }
 
 void ki_kiln_flush(struct kiln *kiln)
@@ -113,6 +128,19 @@ static int claim(_Atomic uint64_t *next, uint64_t now, uint64_t period)
 
 	return now >= due &&
 	       atomic_compare_exchange_strong(next, &due, now + period);
+}
+
+static void tick_as_guest(struct kiln *kiln)
+{
+	const uint64_t now = ki_sys_posix.coarse_ns(&ki_sys_posix);
+
+	if (!claim(&kiln->next_tick_ns, now, KI_TICK_NS) &&
+	    !atomic_load(&kiln->is_urgent) && atomic_load(&kiln->is_patient) &&
+	    atomic_fetch_add(&kiln->n_waiting, 1) < WAITING_MAX - 1)
+		return;
+	atomic_store(&kiln->n_waiting, 0);
+	atomic_store(&kiln->is_urgent, 0);
+	ki_kiln_flush(kiln);
 }
 
 void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now)
@@ -146,7 +174,7 @@ void ki_kiln_tick(struct kiln *kiln)
 	uint64_t now;
 
 	if (kiln->flags & KILN_OPEN_GUEST) {
-		ki_kiln_flush(kiln);
+		tick_as_guest(kiln);
 		return;
 	}
 	if (atomic_load_explicit(&kiln->attention, memory_order_relaxed))

@@ -2,8 +2,9 @@
 
 /*
  * The kiln inside a program that did not ask for one.  It is opened at the
- * first use and never closed: nothing runs at exit.  Whatever is wrong costs
- * the program its cache, and the log one line.
+ * first use and never closed: at exit the library counts what it had not yet
+ * (core/exit.c), and that is all.  Whatever is wrong costs the program its cache,
+ * and the log one line.
  */
 
 #include "front/guest.h"

@@ -12,6 +12,7 @@
 
 #include "store/neo/neo.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -106,17 +107,29 @@ static int has_place(const struct ki_neo *neo)
 
 #define QUICK_FLAGS (KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME)
 
+/* Where the directory's descriptor is kept without a walk along its path. */
+static int open_quickly(const struct ki_neo *neo, const char *name)
+{
+	const struct ki_sys *sys = neo->sys;
+	char path[KI_PATH_MAX];
+
+	if (has_place(neo))
+		return sys->open_in(sys, neo->place_fd, name, QUICK_FLAGS, 0);
+	return ki_neo_path(neo, name, path)
+		       ? -ENAMETOOLONG
+		       : sys->open(sys, path, QUICK_FLAGS, 0);
+}
+
 void ki_neo_open_ahead(const struct ki_neo *neo, const struct kiln_key *key,
 		       struct ki_neo_ahead *ahead)
 {
 	uint64_t trusted_ns;
 
 	ahead->fd = -1;
-	if (!ki_neo_is_readonly(neo) && has_place(neo) &&
+	if (!ki_neo_is_readonly(neo) &&
 	    ki_records_glance(neo->records, key, ahead->name, &trusted_ns) &&
 	    is_trusted(neo, trusted_ns))
-		ahead->fd = neo->sys->open_in(neo->sys, neo->place_fd,
-					      ahead->name, QUICK_FLAGS, 0);
+		ahead->fd = open_quickly(neo, ahead->name);
 }
 
 void ki_neo_close_ahead(const struct ki_neo *neo, struct ki_neo_ahead *ahead)
@@ -126,33 +139,25 @@ void ki_neo_close_ahead(const struct ki_neo *neo, struct ki_neo_ahead *ahead)
 	ahead->fd = -1;
 }
 
-/*
- * With no look at the file itself, and where the directory's descriptor is kept
- * without a walk along its path.  Any doubt is left to the long way.
- */
+/* With no look at the file itself.  Any doubt is left to the long way. */
 static int load_quickly(const struct ki_neo *neo,
 			const struct ki_record_found *found,
 			struct ki_neo_ahead *ahead,
 			struct kiln_blob **out_value)
 {
-	const struct ki_sys *sys = neo->sys;
 	enum kiln_status status;
-	char path[KI_PATH_MAX];
-	int fd = -ENOENT;
+	int fd;
 
 	if (ahead && ahead->fd >= 0 && !strcmp(ahead->name, found->name)) {
 		fd = ahead->fd;
 		ahead->fd = -1;
-	} else if (has_place(neo)) {
-		fd = sys->open_in(sys, neo->place_fd, found->name, QUICK_FLAGS,
-				  0);
-	} else if (!ki_neo_path(neo, found->name, path)) {
-		fd = sys->open(sys, path, QUICK_FLAGS, 0);
+	} else {
+		fd = open_quickly(neo, found->name);
 	}
 	if (fd < 0)
 		return 0;
 	status = read_value(neo, fd, found, out_value);
-	(void)sys->close(sys, fd);
+	(void)neo->sys->close(neo->sys, fd);
 	return !status;
 }
 
