@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness/harness.h"
@@ -478,6 +479,119 @@ static void who_made_config_file_counts_whoever_locks_it_first(void **state)
 	free(directory);
 }
 
+/* ---- Whoever dies ------------------------------------------------------------- */
+
+static unsigned n_left; /* calls to live */
+
+static void live_on(void)
+{
+	if (n_left && !--n_left)
+		_exit(9);
+}
+
+static ssize_t mortal_pwritev(const struct ki_sys *sys, int fd,
+			      const struct ki_piece *pieces, int n_pieces,
+			      uint64_t offset)
+{
+	live_on();
+	return real->pwritev(real, fd, pieces, n_pieces, offset);
+}
+
+static int mortal_rename(const struct ki_sys *sys, const char *from,
+			 const char *to)
+{
+	live_on();
+	return real->rename(real, from, to);
+}
+
+static int mortal_rename_new(const struct ki_sys *sys, const char *from,
+			     const char *to)
+{
+	live_on();
+	return real->rename_new(real, from, to);
+}
+
+static int mortal_unlink(const struct ki_sys *sys, const char *path)
+{
+	live_on();
+	return real->unlink(real, path);
+}
+
+static enum kiln_status put_larger_in_place(struct kiln_tier *tier)
+{
+	return put_flags(tier, 0, 9000, KILN_PUT_REPLACE);
+}
+
+static enum kiln_status put_and_evict(struct kiln_tier *tier)
+{
+	neo_of(tier)->bytes_max = 75000;
+	return put(tier, 6, 8000);
+}
+
+/* 1 if it died at its n-th call. */
+static int dies(struct kiln_tier *tier, const struct operation *operation,
+		unsigned n)
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		n_left = n;
+		_exit(operation->run(tier) == operation->status ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_in_set(WEXITSTATUS(status), ((LargestIntegralType[]){ 0, 9 }),
+		      2);
+	return WEXITSTATUS(status) == 9;
+}
+
+/* S11 */
+static void whoever_dies_leaves_a_sum_that_is_not_too_low(void **state)
+{
+	static const struct operation rows[] = {
+		{ "put", put_another, KILN_OK },
+		{ "put over a torn file", put_over_torn, KILN_OK },
+		{ "put over the same bytes", put_over_same, KILN_OK },
+		{ "replace, smaller", put_in_place, KILN_OK },
+		{ "replace, larger", put_larger_in_place, KILN_OK },
+		{ "evict", put_and_evict, KILN_OK },
+		{ "remove", remove_own, KILN_OK },
+		{ "remove a driver's", remove_a_drivers, KILN_OK },
+	};
+	unsigned n_deaths = 0;
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		int died = 1;
+
+		for (unsigned n = 1; died; n++) {
+			char *directory = harness_directory();
+			struct ki_sys sys = ki_sys_posix;
+			struct kiln_tier *tier;
+
+			INTERPOSE(&sys, mortal, pwritev);
+			INTERPOSE(&sys, mortal, rename);
+			INTERPOSE(&sys, mortal, rename_new);
+			INTERPOSE(&sys, mortal, unlink);
+			n_left = 0;
+			tier = open_peopled(&sys, directory);
+			set_sum(directory, sum_there(directory));
+			died = dies(tier, &rows[i], n);
+			n_deaths += (unsigned)died;
+			if (sum_of(directory) < sum_there(directory))
+				fail_msg("%s, call %u: sum %llu of %llu",
+					 rows[i].name, n,
+					 (unsigned long long)sum_of(directory),
+					 (unsigned long long)sum_there(
+						 directory));
+			tier->ops->close(tier);
+			free(directory);
+		}
+	}
+	assert_true(n_deaths > 24);
+}
+
 /* With the lock in another's hand. */
 static void what_can_never_fit_is_refused_before_the_lock(void **state)
 {
@@ -511,6 +625,7 @@ int main(void)
 			where_no_sum_can_be_left_there_is_no_config_file),
 		cmocka_unit_test(
 			who_made_config_file_counts_whoever_locks_it_first),
+		cmocka_unit_test(whoever_dies_leaves_a_sum_that_is_not_too_low),
 		cmocka_unit_test(what_can_never_fit_is_refused_before_the_lock),
 	};
 

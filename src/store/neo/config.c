@@ -9,7 +9,10 @@
  * The originals believe what they read, and count only if they have made the
  * file.  Here a sum is doubted, and the directory counted, if the file is new or
  * short, if the sum cannot be one, if it passes the limit, or if it is less than
- * what kiln.records knows of: who dies between rename and sum leaves that.
+ * what kiln.records knows of: who dies between rename and sum leaves that.  Where
+ * the sum has a driver's entries in it, which would hide the difference, it is
+ * raised before the rename; a sum that is too high passes no limit, and the next
+ * count puts it right.
  *
  * An original that finds 0 bytes reads 0 in them and goes on from there.  So
  * whoever makes the file counts, as the originals do, even if all he wanted was
@@ -192,15 +195,32 @@ static int is_to_be_written(const struct ki_neo_account *account)
 	return account->must_be || account->total != account->noted;
 }
 
-static int write_sum(struct ki_neo *neo, const struct ki_neo_account *account)
+static int write_total(const struct ki_neo *neo,
+		       const struct ki_neo_account *account, uint64_t total)
 {
 	uint8_t bytes[CONFIG_BYTES];
+
+	ki_put_u64(bytes, total);
+	return ki_pwrite_all(neo->sys, account->fd, bytes, sizeof(bytes), 0);
+}
+
+void ki_neo_account_raise(struct ki_neo *neo, struct ki_neo_account *account,
+			  uint64_t total)
+{
+	const int is_new = account->noted == UINT64_MAX;
+
+	if (!account->is_sure || (!is_new && total <= account->noted))
+		return;
+	/* Who cannot write it now tries, and fails, at the end. */
+	account->noted = write_total(neo, account, total) ? UINT64_MAX : total;
+}
+
+static int write_sum(struct ki_neo *neo, const struct ki_neo_account *account)
+{
 	int err = account->is_sure ? 0 : -EIO;
 
-	ki_put_u64(bytes, account->total);
 	if (!err && account->total != account->noted)
-		err = ki_pwrite_all(neo->sys, account->fd, bytes, sizeof(bytes),
-				    0);
+		err = write_total(neo, account, account->total);
 	ki_neo_failed(neo, "Write to config file", err);
 	if (err)
 		(void)neo->sys->unlink(neo->sys, neo->config_path);

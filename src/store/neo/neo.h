@@ -248,6 +248,9 @@ static inline void ki_neo_account_doubt(struct ki_neo_account *account)
 	account->is_sure = 0;
 	account->must_be = 1;
 }
+/* Have config.file say at least this much from now on, whoever dies. */
+void ki_neo_account_raise(struct ki_neo *neo, struct ki_neo_account *account,
+			  uint64_t total);
 enum kiln_status ki_neo_account_end(struct ki_neo *neo,
 				    struct ki_neo_account *account)
 	KI_RELEASE(neo->writer) KI_NO_ANALYSIS;

@@ -12,7 +12,8 @@
  *	7  write the sum, let go
  *
  * Who dies after 5 leaves a record without a file, which is a miss; after 6 a
- * sum that is too low, which the next one doubts (config.c).  In a replacement
+ * sum that is too low, which the next one doubts (config.c); where he could not,
+ * 7 comes before 6, and the sum is too high.  In a replacement
  * between 5 and 6 the record before is the true one (entry.c).
  *
  * A name is taken if another key's entry has it, or a file that no record of
@@ -336,6 +337,13 @@ static enum kiln_status name_again(struct put *put)
 	return judge_new_name(put);
 }
 
+/* In the sum, of which kiln.records does not know. */
+static int has_others(const struct put *put)
+{
+	return put->account->total >
+	       ki_records_totals(put->neo->records).bytes_files;
+}
+
 static enum kiln_status store_locked(struct put *put)
 {
 	struct ki_neo *neo = put->neo;
@@ -344,7 +352,8 @@ static enum kiln_status store_locked(struct put *put)
 	struct ki_file_info info;
 	enum kiln_status status =
 		ki_neo_make_room(neo, account, need_of(put), &report);
-	int err;
+	uint64_t total;
+	int err, is_mixed;
 
 	if (status)
 		return status;
@@ -367,17 +376,21 @@ static enum kiln_status store_locked(struct put *put)
 	if (err)
 		return ki_status_from_errno(err);
 	put->record.name = put->name;
+	is_mixed = has_others(put);
 	status = ki_records_append(neo->records, &put->record);
 	if (status) {
 		(void)neo->sys->unlink(neo->sys, put->temporary);
 		return status;
 	}
+	total = ki_neo_less(account->total, put->old_size) +
+		put->record.file_size;
+	if (is_mixed)
+		ki_neo_account_raise(neo, account, total);
 	status = publish_or_judge(put);
 	if (status == KILN_EXISTS)
 		return KILN_OK;
 	if (!status)
-		account->total = ki_neo_less(account->total, put->old_size) +
-				 put->record.file_size;
+		account->total = total;
 	return status;
 }
 
