@@ -17,7 +17,7 @@
 	X(VERSION, "version", 'V', NULL, "show the version")                   \
 	X(JSON, "json", 0, NULL, "print one JSON object")                      \
 	X(STORE, "store", 0, "URL",                                            \
-	  "use this store: log:DIR[#NAME], file:DIR, neo:[DIR]")               \
+	  "use this store: log:DIR[#NAME], {file,neo,sycl}:DIR")               \
 	X(ALL, "all", 'a', NULL, "show kiln's own bookkeeping, too")           \
 	X(WAIT, "wait", 'w', NULL,                                             \
 	  "return when the jobs of the program are done")                      \

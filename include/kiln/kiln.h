@@ -303,7 +303,8 @@ enum kiln_failure_policy {
 struct kiln_options {
 	size_t size;		     /* set by kiln_options_init() */
 	const char *store_url;	     /* "log:DIR[#NAME]", "file:DIR",
-					"neo:[DIR][#WORD,...]";
+					"neo:[DIR][#WORD,...]",
+					"sycl:DIR";
 					NULL: no store */
 	uint64_t store_bytes_max;    /* of a store made now; 0: no bound */
 	uint64_t store_age_max_s;    /* entries unused longer go; 0: none */

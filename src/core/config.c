@@ -182,7 +182,7 @@ static int is_store(const char *text)
 	const char *directory = strchr(text, ':');
 
 	return (!strncmp(text, "log:", 4) || !strncmp(text, "file:", 5) ||
-		is_neo(text)) &&
+		!strncmp(text, "sycl:", 5) || is_neo(text)) &&
 	       (is_rooted(directory + 1) || names_no_directory(text));
 }
 
@@ -223,8 +223,9 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 	case STORE:
 		return is_store(text) ? NULL
 				      : "is not a store; use log:DIR, "
-					"log:DIR#NAME, file:DIR or neo:DIR, "
-					"with DIR from the root, or neo:";
+					"log:DIR#NAME, file:DIR, neo:DIR or "
+					"sycl:DIR, with DIR from the root, or "
+					"neo:";
 	}
 	return NULL;
 }
@@ -520,8 +521,9 @@ static void choose_from_url(struct kiln_config *config)
 {
 	const char *url = config->values[KILN_SET_STORE].text;
 	const char *directory = strchr(url, ':') + 1;
-	const char *name =
-		strncmp(url, "file:", 5) ? strrchr(directory, '#') : NULL;
+	const int has_name =
+		strncmp(url, "file:", 5) != 0 && strncmp(url, "sycl:", 5) != 0;
+	const char *name = has_name ? strrchr(directory, '#') : NULL;
 
 	if (name && strchr(name, '/'))
 		name = NULL;

@@ -38,6 +38,7 @@ static const struct kind kinds[] = {
 	{ "log:", ki_store_log_open, 1, 1, 0 },
 	{ "file:", ki_store_file_open, 0, 0, 0 },
 	{ "neo:", ki_store_neo_open, 0, 1, 1 },
+	{ "sycl:", ki_store_sycl_open, 0, 0, 0 },
 	{ NULL, NULL, 0, 0, 0 },
 };
 
@@ -134,8 +135,8 @@ static const char *parse_url(const char *url, struct place *out_place)
 
 	out_place->kind = find_kind(url);
 	if (!out_place->kind)
-		return "expected log:DIR[#NAME], file:DIR or "
-		       "neo:[DIR][#WORD,...]";
+		return "expected log:DIR[#NAME], file:DIR, "
+		       "neo:[DIR][#WORD,...] or sycl:DIR";
 	directory = url + strlen(out_place->kind->prefix);
 	if (out_place->kind->has_name)
 		name = strrchr(directory, '#');

@@ -40,6 +40,9 @@ enum kiln_status ki_store_file_open(const struct ki_store_options *options,
 enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 				   struct kiln_tier **out_tier);
 
+enum kiln_status ki_store_sycl_open(const struct ki_store_options *options,
+				    struct kiln_tier **out_tier);
+
 /* ---- Shared parts ------------------------------------------------------------ */
 
 /*

@@ -12,6 +12,7 @@
 #include "harness/harness.h"
 #include "store/log/log.h"
 #include "store/neo/neo.h"
+#include "store/sycl/sycl.h"
 
 static uint64_t log_rolls(struct kiln_tier *tier)
 {
@@ -93,6 +94,78 @@ static const char *check_sum(const char *directory, int is_exact)
 	return NULL;
 }
 
+/* ---- SYCL ---------------------------------------------------------------- */
+
+static struct {
+	uint64_t entries;
+	uint64_t uses; /* which a count has and additions have not */
+	uint64_t records;
+} sycl_bytes; /* of a walk */
+
+static int ends_in(const char *base, const char *suffix)
+{
+	const size_t size = strlen(base), suffix_size = strlen(suffix);
+
+	return size > suffix_size && !strcmp(base + size - suffix_size, suffix);
+}
+
+static int is_sycl_entry(const char *base)
+{
+	return ends_in(base, ".bin");
+}
+
+static int add_sycl_size(const char *path, const struct stat *st, int type,
+			 struct FTW *place)
+{
+	const char *base = path + place->base;
+
+	if (type != FTW_F)
+		return 0;
+	if (is_sycl_entry(base) || ends_in(base, ".src"))
+		sycl_bytes.entries += (uint64_t)st->st_size;
+	else if (ends_in(base, "_access_time.txt"))
+		sycl_bytes.uses += (uint64_t)st->st_size;
+	else if (!strncmp(base, "kiln.records", sizeof("kiln.records") - 1))
+		sycl_bytes.records += (uint64_t)st->st_size;
+	return 0;
+}
+
+static uint64_t sycl_disk_bytes(const char *directory)
+{
+	memset(&sycl_bytes, 0, sizeof(sycl_bytes));
+	if (nftw(directory, add_sycl_size, 16, FTW_PHYS))
+		abort();
+	return sycl_bytes.entries + sycl_bytes.records;
+}
+
+static void hurry_sycl(struct kiln_tier *tier)
+{
+	((struct ki_sycl *)tier)->wait_max_ns = 2000000;
+}
+
+static const char *check_cache_size(const char *directory, int is_exact)
+{
+	char path[4096];
+	unsigned long long sum;
+	FILE *file;
+	int n;
+
+	snprintf(path, sizeof(path), "%s/cache_size.txt", directory);
+	file = fopen(path, "rb");
+	if (!file)
+		return "there is no cache_size.txt";
+	n = fscanf(file, "%llu", &sum);
+	fclose(file);
+	if (n != 1)
+		return "cache_size.txt is no number";
+	(void)sycl_disk_bytes(directory);
+	if (sum < sycl_bytes.entries)
+		return "cache_size.txt says less than there is";
+	if (is_exact && sum > sycl_bytes.entries + sycl_bytes.uses)
+		return "cache_size.txt says more than there is";
+	return NULL;
+}
+
 static enum kiln_status open_tree(const struct ki_store_options *options,
 				  struct kiln_tier **out_tier)
 {
@@ -139,6 +212,15 @@ const struct kind kinds[] = {
 	  .has_files_clock = 1,
 	  .hurry = hurry_neo,
 	  .check_account = check_sum },
+	{ .name = "sycl",
+	  .open = ki_store_sycl_open,
+	  .persists = 1,
+	  .disk_bytes = sycl_disk_bytes,
+	  .is_alone = 1,
+	  .evicts = 2,
+	  .is_named_by_inode = is_sycl_entry,
+	  .hurry = hurry_sycl,
+	  .check_account = check_cache_size },
 	{ .name = "double", .open = double_open },
 	{ .name = NULL },
 };

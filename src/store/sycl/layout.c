@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Where an entry lies: four directories, each named by a hash in decimal, and a
+ * number in the last of them.  Nothing else of kiln's is looked for by these
+ * hashes, so it has two: the device's, and one of 64 by its digest.  (Three more
+ * for each entry cost more than all the rest of a store.)
+ *
+ * The hash is what libstdc++ has for std::hash<std::string>, Murmur's of 64 bits
+ * with one seed.  Nothing depends on it but finding: an entry is told by its
+ * .src, and kiln's own by kiln.records.
+ *
+ * A key that says device, options, constants and image by their bytes lives where
+ * DPC++ looks for them, and may say more by fields whose labels begin with
+ * "sycl.".  Every other key lives under the device "kiln"; its .src has its record
+ * for the image.  No device of DPC++'s is called so: theirs have three slashes.
+ */
+
+#include "store/sycl/sycl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "key/key.h"
+
+/* ---- The hash --------------------------------------------------------------------- */
+
+#define MURMUR_SEED  0xc70f6907u
+#define MURMUR_TIMES 0xc6a4a7935bd1e995u
+#define MURMUR_SHIFT 47
+
+/* Numbers of kiln's places: of nine digits at most, with some to spare. */
+#define NUMBERS_MAX 900000000u
+
+static uint64_t mix(uint64_t x)
+{
+	return x ^ x >> MURMUR_SHIFT;
+}
+
+uint64_t ki_sycl_hash(const void *data, size_t size)
+{
+	const uint8_t *bytes = data;
+	uint64_t hash = MURMUR_SEED ^ size * MURMUR_TIMES;
+
+	for (; size >= 8; size -= 8, bytes += 8)
+		hash = (hash ^
+			mix(ki_get_u64(bytes) * MURMUR_TIMES) * MURMUR_TIMES) *
+		       MURMUR_TIMES;
+	if (size) {
+		uint64_t rest = 0;
+
+		while (size--)
+			rest = rest << 8 | bytes[size];
+		hash = (hash ^ rest) * MURMUR_TIMES;
+	}
+	return mix(mix(hash) * MURMUR_TIMES);
+}
+
+/* ---- Fields ------------------------------------------------------------------------ */
+
+static const char prefix[] = "sycl.";
+
+static const char *const labels[KI_SYCL_N_FIELDS] = {
+	[KI_SYCL_DEVICE] = "sycl.device",
+	[KI_SYCL_OPTIONS] = "sycl.options",
+	[KI_SYCL_SPEC] = "sycl.spec",
+	[KI_SYCL_IMAGE] = "sycl.image",
+};
+
+static int is_label(const struct kiln_field *field, const char *label)
+{
+	return field->label_size == strlen(label) &&
+	       !memcmp(field->label, label, field->label_size);
+}
+
+/* All four by their bytes and once, and no stranger beside them. */
+static int is_shared(const struct kiln_key *key, struct ki_sycl_fields *fields)
+{
+	unsigned n_seen[KI_SYCL_N_FIELDS] = { 0 };
+	struct kiln_field field;
+	size_t position = 0;
+
+	while (!kiln_record_next(key->record.data, key->record.size, &position,
+				 &field)) {
+		if (field.label_size < sizeof(prefix) ||
+		    memcmp(field.label, prefix, sizeof(prefix) - 1) != 0)
+			return 0;
+		for (unsigned i = 0; i < KI_SYCL_N_FIELDS; i++) {
+			if (!is_label(&field, labels[i]))
+				continue;
+			if (field.kind != KILN_FIELD_BYTES || n_seen[i]++)
+				return 0;
+			fields->of[i] =
+				(struct ki_piece){ field.data, field.size };
+		}
+	}
+	for (unsigned i = 0; i < KI_SYCL_N_FIELDS; i++)
+		if (!n_seen[i])
+			return 0;
+	return fields->of[KI_SYCL_DEVICE].size != 4 ||
+	       memcmp(fields->of[KI_SYCL_DEVICE].data, "kiln", 4) != 0;
+}
+
+void ki_sycl_fields_of(const struct kiln_key *key,
+		       struct ki_sycl_fields *out_fields)
+{
+	out_fields->is_shared = is_shared(key, out_fields);
+	if (out_fields->is_shared)
+		return;
+	out_fields->of[KI_SYCL_DEVICE] = (struct ki_piece){ "kiln", 4 };
+	out_fields->of[KI_SYCL_OPTIONS] = (struct ki_piece){ "", 0 };
+	out_fields->of[KI_SYCL_SPEC] = (struct ki_piece){ "", 0 };
+	out_fields->of[KI_SYCL_IMAGE] =
+		(struct ki_piece){ key->record.data, key->record.size };
+}
+
+static unsigned long long hash_of(const struct ki_sycl_fields *fields,
+				  enum ki_sycl_field field)
+{
+	return ki_sycl_hash(fields->of[field].data, fields->of[field].size);
+}
+
+void ki_sycl_place(const struct kiln_key *key,
+		   const struct ki_sycl_fields *fields,
+		   char out[KI_SYCL_PLACE_BYTES])
+{
+	if (!fields->is_shared) {
+		snprintf(out, KI_SYCL_PLACE_BYTES, "%s/%u", KI_SYCL_OWN,
+			 (unsigned)(key->digest_high % KI_SYCL_N_FANS));
+		return;
+	}
+	snprintf(out, KI_SYCL_PLACE_BYTES, "%llu/%llu/%llu/%llu",
+		 hash_of(fields, KI_SYCL_DEVICE),
+		 hash_of(fields, KI_SYCL_IMAGE), hash_of(fields, KI_SYCL_SPEC),
+		 hash_of(fields, KI_SYCL_OPTIONS));
+}
+
+uint32_t ki_sycl_first_number(const struct kiln_key *key)
+{
+	return (uint32_t)(key->digest_low % NUMBERS_MAX);
+}
+
+/* ---- Paths -------------------------------------------------------------------------- */
+
+int ki_sycl_path(const struct ki_sycl *sycl, const char *name,
+		 char out[KI_PATH_MAX])
+{
+	return ki_path_join(out, sycl->directory, name);
+}
+
+int ki_sycl_path_of(const struct ki_sycl *sycl, const char *name,
+		    const char *suffix, char out[KI_PATH_MAX])
+{
+	int err = ki_path_join(out, sycl->directory, name);
+	size_t size;
+
+	if (err)
+		return err;
+	size = strlen(out);
+	if (size + strlen(suffix) >= KI_PATH_MAX)
+		return -ENAMETOOLONG;
+	memcpy(out + size, suffix, strlen(suffix) + 1);
+	return 0;
+}
+
+static size_t n_digits(const char *name)
+{
+	return strspn(name, "0123456789");
+}
+
+/* As a count is printed: no zeros before it, and not above a billion. */
+static size_t read_number(const char *name, uint32_t *out_n)
+{
+	const size_t n = n_digits(name);
+
+	if (!n || n > 9 || (n > 1 && *name == '0'))
+		return 0;
+	*out_n = (uint32_t)strtoul(name, NULL, 10);
+	return n;
+}
+
+unsigned ki_sycl_part(const char *base, uint32_t *out_n)
+{
+	static const struct {
+		const char *suffix;
+		unsigned part;
+	} parts[] = { { ".bin", KI_SYCL_BIN },
+		      { ".src", KI_SYCL_SRC },
+		      { "_access_time.txt", KI_SYCL_ACCESS },
+		      { ".lock", KI_SYCL_LOCK } };
+	const size_t n = read_number(base, out_n);
+
+	for (size_t i = 0; n && i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (!strcmp(base + n, parts[i].suffix))
+			return parts[i].part;
+	return 0;
+}
+
+int ki_sycl_is_name(const char *name)
+{
+	const int is_own = !strncmp(name, KI_SYCL_OWN "/", sizeof(KI_SYCL_OWN));
+	uint32_t number;
+
+	for (unsigned i = 0; i < (is_own ? 2 : 4); i++) {
+		const size_t n = n_digits(name);
+
+		if (!n || n > 20 || name[n] != '/')
+			return 0;
+		name += n + 1;
+	}
+	return ki_sycl_part(name, &number) == KI_SYCL_BIN;
+}
+
+void ki_sycl_stem(const char *name, char out[KI_SYCL_NAME_BYTES])
+{
+	snprintf(out, KI_SYCL_NAME_BYTES, "%.*s", (int)(strlen(name) - 4),
+		 name);
+}
+
+int ki_sycl_look(const struct ki_sycl *sycl, const char *name,
+		 const char *suffix, struct ki_file_info *out_info)
+{
+	char path[KI_PATH_MAX];
+	int err = ki_sycl_path_of(sycl, name, suffix, path);
+
+	if (!err)
+		err = sycl->sys->lstat(sycl->sys, path, out_info);
+	if (err == -ENOTDIR || (!err && !S_ISREG(out_info->mode)))
+		err = -ENOENT;
+	return err;
+}
+
+/* ---- Directories ---------------------------------------------------------------------- */
+
+static int make_directory(const struct ki_sycl *sycl, const char *path)
+{
+	const struct ki_sys *sys = sycl->sys;
+	int err = sys->mkdir(sys, path, 0775);
+
+	if (!err && (sycl->flags & KILN_OPEN_SHARED))
+		err = sys->chmod(sys, path, 02770);
+	return err == -EEXIST ? 0 : err;
+}
+
+int ki_sycl_make_place(const struct ki_sycl *sycl, const char *place)
+{
+	char path[KI_PATH_MAX];
+	const char *why = NULL;
+	int err;
+
+	if (ki_directory_check(sycl->sys, sycl->directory, sycl->flags, 1,
+			       &why))
+		return -EACCES;
+	err = ki_sycl_path_of(sycl, place, "/", path);
+	for (size_t i = sycl->directory_size + 1; !err && path[i]; i++) {
+		if (path[i] != '/')
+			continue;
+		path[i] = '\0';
+		err = make_directory(sycl, path);
+		path[i] = '/';
+	}
+	return err;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Two kinds of locks.
+ *
+ * Among kilns: a byte of kiln.lock, which the kernel frees.  Whoever has it has
+ * the turn; nobody else of kiln's writes meanwhile.
+ *
+ * Towards DPC++, which knows nothing but its lock files: these are made and removed
+ * for each step, within the turn.  They are links to one file, kiln.held, which
+ * nobody opens.  So a kiln's lock file is told by its inode, and the dead one's
+ * by the turn: whoever has it and has made no lock file yet knows that all links
+ * to kiln.held but its name are leftovers.  Their number says whether there are
+ * any: one lstat in each turn, and a search only after a death.
+ *
+ * A lock file that is no link to kiln.held is somebody else's.  It has no
+ * content, no owner and no age to go by (clocks jump), so it is watched: if the
+ * same inode has stood for ten seconds of this process's monotonic clock,
+ * whoever made it is gone.  Putting passes over such an entry, evicting too;
+ * what has to wait waits no longer than that.
+ *
+ * Where there are no links the lock files are made as DPC++ makes them, and a dead
+ * kiln's is a stranger's.
+ */
+
+#include "store/sycl/sycl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#define TURN_BYTE    0
+#define TRIES_MAX    4
+#define REFUSED_NS   ((uint64_t)10 * 1000000000)
+#define RETRY_NS     ((uint64_t)5 * 1000000)
+#define PAUSE_MIN_NS ((uint64_t)1000000)
+#define PAUSE_MAX_NS ((uint64_t)50 * 1000000)
+
+static int lock_path_of(const char *path, char out[KI_PATH_MAX])
+{
+	const size_t size = strlen(path);
+
+	if (size + sizeof(".lock") > KI_PATH_MAX)
+		return -ENAMETOOLONG;
+	memcpy(out, path, size);
+	memcpy(out + size, ".lock", sizeof(".lock"));
+	return 0;
+}
+
+/* ---- kiln.held ----------------------------------------------------------------------- */
+
+static int make_held(const struct ki_sycl *sycl)
+{
+	const struct ki_sys *sys = sycl->sys;
+	int fd = sys->open(sys, sycl->held_path,
+			   KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_EXCLUSIVE |
+				   KI_OPEN_NOFOLLOW,
+			   0600);
+
+	if (fd < 0)
+		return fd;
+	/* Who may not write into a file may not link to it either. */
+	if (sycl->flags & KILN_OPEN_SHARED)
+		(void)sys->chmod(sys, sycl->held_path, 0660);
+	return sys->close(sys, fd);
+}
+
+/* How many lock files there are, and -1 if there can be none of ours. */
+static int look_at_held(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	const struct ki_sys *sys = sycl->sys;
+	struct ki_file_info info;
+	int err = sys->lstat(sys, sycl->held_path, &info);
+
+	if (err == -ENOENT && !make_held(sycl))
+		err = sys->lstat(sys, sycl->held_path, &info);
+	turn->held_device = turn->held_inode = 0;
+	if (err || !S_ISREG(info.mode))
+		return -1;
+	turn->held_device = info.device;
+	turn->held_inode = info.inode;
+	return info.n_links > 1;
+}
+
+static int is_held(const struct ki_sycl_turn *turn,
+		   const struct ki_file_info *info)
+{
+	return turn->held_inode && info->inode == turn->held_inode &&
+	       info->device == turn->held_device;
+}
+
+int ki_sycl_drop_dead_lock(const struct ki_sycl *sycl,
+			   const struct ki_sycl_turn *turn, const char *path)
+{
+	const struct ki_sys *sys = sycl->sys;
+	char lock_path[KI_PATH_MAX];
+	struct ki_file_info info;
+
+	return !lock_path_of(path, lock_path) &&
+	       !sys->lstat(sys, lock_path, &info) && is_held(turn, &info) &&
+	       !sys->unlink(sys, lock_path);
+}
+
+int ki_sycl_is_locked(const struct ki_sycl *sycl, const char *stem)
+{
+	const struct ki_sys *sys = sycl->sys;
+	struct ki_file_info info, held;
+	char path[KI_PATH_MAX];
+
+	if (ki_sycl_path_of(sycl, stem, ".lock", path) ||
+	    sys->lstat(sys, path, &info))
+		return 0;
+	return sys->lstat(sys, sycl->held_path, &held) ||
+	       held.inode != info.inode || held.device != info.device;
+}
+
+/* ---- Somebody else's ------------------------------------------------------------------- */
+
+static struct ki_sycl_sighting *sighting_of(struct ki_sycl *sycl, uint64_t path)
+{
+	struct ki_sycl_sighting *oldest = &sycl->sightings[0];
+
+	for (size_t i = 0; i < KI_SYCL_SIGHTINGS; i++) {
+		struct ki_sycl_sighting *sighting = &sycl->sightings[i];
+
+		if (sighting->path == path)
+			return sighting;
+		if (sighting->first_ns < oldest->first_ns)
+			oldest = sighting;
+	}
+	return oldest;
+}
+
+/* Whether this inode has stood there for long. */
+static int is_stale(struct ki_sycl *sycl, const char *lock_path, uint64_t inode)
+{
+	const uint64_t path = ki_xxh3_64(lock_path, strlen(lock_path)) | 1;
+	const uint64_t now_ns = sycl->sys->monotonic_ns(sycl->sys);
+	struct ki_sycl_sighting *sighting = sighting_of(sycl, path);
+
+	if (sighting->path == path && sighting->inode == inode)
+		return now_ns - sighting->first_ns >= sycl->stale_ns;
+	*sighting = (struct ki_sycl_sighting){ path, inode, now_ns };
+	return 0;
+}
+
+/* It, and nothing that has come in its place meanwhile. */
+static int take_away(const struct ki_sycl *sycl, const char *lock_path,
+		     uint64_t inode)
+{
+	const struct ki_sys *sys = sycl->sys;
+	struct ki_file_info info;
+	char aside[KI_PATH_MAX];
+	int err = ki_sycl_path(sycl, "kiln.stale.tmp", aside);
+
+	if (!err)
+		err = sys->rename(sys, lock_path, aside);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	if (!sys->lstat(sys, aside, &info) && info.inode != inode)
+		(void)sys->rename_new(sys, aside, lock_path);
+	(void)sys->unlink(sys, aside);
+	ki_sycl_say(sycl, KILN_LOG_WARNING, lock_path,
+		    "left by somebody who is gone, removed");
+	return 0;
+}
+
+/* What stands in the way goes, if it has no owner: 0, -EAGAIN. */
+static int clear(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
+		 const char *lock_path)
+{
+	const struct ki_sys *sys = sycl->sys;
+	struct ki_file_info info;
+	int err = sys->lstat(sys, lock_path, &info);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	if (is_held(turn, &info)) {
+		err = sys->unlink(sys, lock_path);
+		return err == -ENOENT ? 0 : err;
+	}
+	if (!is_stale(sycl, lock_path, info.inode))
+		return -EAGAIN;
+	return take_away(sycl, lock_path, info.inode) ? -EAGAIN : 0;
+}
+
+/* ---- Making one -------------------------------------------------------------------------- */
+
+static int make_lock_file(const struct ki_sycl *sycl,
+			  const struct ki_sycl_turn *turn,
+			  const char *lock_path)
+{
+	const struct ki_sys *sys = sycl->sys;
+	int fd, err = turn->held_inode
+			      ? sys->link(sys, sycl->held_path, lock_path)
+			      : -ENOSYS;
+
+	switch (-err) {
+	case EPERM:
+	case EACCES:
+	case EXDEV:
+	case ENOSYS:
+	case EOPNOTSUPP:
+	case EMLINK:
+		break;
+	default:
+		return err;
+	}
+	fd = sys->open(sys, lock_path,
+		       KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_EXCLUSIVE |
+			       KI_OPEN_NOFOLLOW,
+		       0200);
+	return fd < 0 ? fd : sys->close(sys, fd);
+}
+
+static int try_lock(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
+		    const char *lock_path)
+{
+	int err = -EAGAIN;
+
+	for (int tries = 0; tries < TRIES_MAX; tries++) {
+		err = make_lock_file(sycl, turn, lock_path);
+		if (err != -EEXIST)
+			return err;
+		err = clear(sycl, turn, lock_path);
+		if (err)
+			return err;
+	}
+	return -EAGAIN;
+}
+
+int ki_sycl_lock(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+		 const char *path, int waits)
+{
+	const struct ki_sys *sys = sycl->sys;
+	uint64_t pause_ns = PAUSE_MIN_NS;
+	char lock_path[KI_PATH_MAX];
+	int err = lock_path_of(path, lock_path);
+
+	while (!err) {
+		uint64_t now_ns;
+
+		err = try_lock(sycl, turn, lock_path);
+		now_ns = sys->monotonic_ns(sys);
+		if (err != -EAGAIN || !waits || now_ns >= turn->deadline_ns)
+			return err;
+		sys->sleep_ns(sys, pause_ns);
+		pause_ns = pause_ns * 2 < PAUSE_MAX_NS ? pause_ns * 2
+						       : PAUSE_MAX_NS;
+		err = 0;
+	}
+	return err;
+}
+
+void ki_sycl_unlock(const struct ki_sycl *sycl, const char *path)
+{
+	char lock_path[KI_PATH_MAX];
+
+	if (!lock_path_of(path, lock_path))
+		(void)sycl->sys->unlink(sycl->sys, lock_path);
+}
+
+/* ---- What the dead left --------------------------------------------------------------------- */
+
+struct search {
+	const struct ki_sycl *sycl;
+	const struct ki_sycl_turn *turn;
+};
+
+static int drop_lock_of(void *arg, const char *stem, unsigned has)
+{
+	const struct search *search = arg;
+	char path[KI_PATH_MAX];
+
+	if ((has & KI_SYCL_LOCK) && !ki_sycl_path(search->sycl, stem, path))
+		(void)ki_sycl_drop_dead_lock(search->sycl, search->turn, path);
+	return 0;
+}
+
+/* The two that have one place, then wherever they are. */
+static void recover(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	struct search search = { sycl, turn };
+
+	(void)ki_sycl_drop_dead_lock(sycl, turn, sycl->size_path);
+	(void)ki_sycl_drop_dead_lock(sycl, turn, sycl->evict_path);
+	if (look_at_held(sycl, turn) > 0)
+		(void)ki_sycl_walk(sycl, drop_lock_of, &search);
+}
+
+/* ---- The turn ------------------------------------------------------------------------------- */
+
+/* A holder for whom we waited in vain may be stopped: for a while he is not waited
+   for again, or each store of a program would take as long. */
+static uint64_t patience(const struct ki_sycl *sycl, uint64_t now_ns,
+			 uint64_t wait_ns)
+{
+	const uint64_t refused_ns =
+		__atomic_load_n(&sycl->refused_ns, __ATOMIC_RELAXED);
+	uint64_t most_ns = sycl->wait_max_ns;
+
+	if (refused_ns && now_ns - refused_ns < REFUSED_NS &&
+	    most_ns > RETRY_NS)
+		most_ns = RETRY_NS;
+	return wait_ns < most_ns ? wait_ns : most_ns;
+}
+
+static int is_plausible(struct ki_sycl *sycl, uint64_t total)
+{
+	const uint64_t limit = ki_sycl_limit(sycl);
+
+	return (!limit || total <= limit) &&
+	       total >= ki_records_totals(sycl->records).bytes_files;
+}
+
+static void read_account(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	const int err = ki_sycl_read_sum(sycl, &turn->noted);
+
+	turn->has_size = err != -ENOENT || ki_sycl_limit(sycl) != 0;
+	if (err)
+		turn->noted = UINT64_MAX;
+	turn->total = err ? 0 : turn->noted;
+	turn->is_sure = !err && is_plausible(sycl, turn->total);
+	turn->total = ki_sycl_less(turn->total + sycl->owed_added,
+				   sycl->owed_removed);
+}
+
+enum kiln_status ki_sycl_turn_begin(struct ki_sycl *sycl, uint64_t wait_ns,
+				    struct ki_sycl_turn *turn)
+{
+	const struct ki_sys *sys = sycl->sys;
+	const uint64_t begun_ns = sys->monotonic_ns(sys);
+	const uint64_t patience_ns = patience(sycl, begun_ns, wait_ns);
+	int err;
+
+	*turn = (struct ki_sycl_turn){ .lock = { .fd = -1 } };
+	/* Who comes late has used up its time here, and tries once. */
+	ki_mutex_lock(&sycl->writer);
+	err = ki_lock_byte(&sycl->locks, TURN_BYTE, begun_ns + patience_ns,
+			   &turn->lock);
+	__atomic_store_n(&sycl->refused_ns, err == -ETIMEDOUT ? begun_ns : 0,
+			 __ATOMIC_RELAXED);
+	if (!err) {
+		err = ki_records_begin(sycl->records);
+		ki_sycl_note_generation(sycl);
+		if (err >= 0)
+			goto begun;
+		ki_unlock(sys, &turn->lock);
+	}
+	ki_mutex_unlock(&sycl->writer);
+	return ki_status_from_errno(err);
+begun:
+	/* Tools see a lock file of the dead to its end. */
+	turn->deadline_ns = begun_ns + (wait_ns < KI_SYCL_TOOL_NS
+						? patience_ns
+						: sycl->stale_ns + RETRY_NS);
+	turn->now_ns = (int64_t)sys->realtime_ns(sys);
+	if (look_at_held(sycl, turn) > 0)
+		recover(sycl, turn);
+	read_account(sycl, turn);
+	return KILN_OK;
+}
+
+enum kiln_status ki_sycl_turn_end(struct ki_sycl *sycl,
+				  struct ki_sycl_turn *turn)
+{
+	ki_sycl_settle(sycl, turn);
+	ki_records_end(sycl->records);
+	ki_unlock(sycl->sys, &turn->lock);
+	ki_sycl_note_generation(sycl);
+	ki_mutex_unlock(&sycl->writer);
+	return KILN_OK;
+}

@@ -1,0 +1,710 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Storing, with one turn among kilns around it all:
+ *
+ *	1  is it there?  By its record; where DPC++ looks, by every .src as well
+ *	2  make room
+ *	3  write .bin and .src as temporaries in the root, all of them
+ *	4  take the lock file of the lowest n of which nothing is there
+ *	5  append the record, which names the temporary's inode
+ *	6  give .bin its name, then .src; never over what is there
+ *	7  the time of access; remove the lock file
+ *	8  the sum
+ *
+ * Who dies after 5 leaves a record without a file, after 6 a .bin without a .src:
+ * misses.  A replacement renames another .bin over the key's own; its .src stays.
+ *
+ * A lock file in the way is no reason to wait: there are other numbers.
+ */
+
+#include "store/sycl/sycl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "key/key.h"
+
+#define TRIES_MAX 1000 /* of numbers */
+
+struct put {
+	struct ki_sycl *sycl;
+	struct ki_sycl_turn *turn;
+	const struct kiln_key *key;
+	struct ki_sycl_fields fields;
+	struct ki_record record;
+	const void *value;
+	char place[KI_SYCL_PLACE_BYTES];
+	char stem[KI_SYCL_NAME_BYTES];
+	char name[KI_SYCL_NAME_BYTES + 4];	 /* with .bin */
+	char bin[KI_PATH_MAX], src[KI_PATH_MAX]; /* temporaries */
+	int replaces;
+	uint64_t old_size; /* of what is replaced */
+};
+
+/* ---- Records -------------------------------------------------------------------------- */
+
+static void drop_digest(struct ki_sycl *sycl, const uint8_t *digest)
+{
+	uint8_t digests[1][KILN_DIGEST_BYTES];
+
+	memcpy(digests[0], digest, KILN_DIGEST_BYTES);
+	(void)ki_records_drop(sycl->records,
+			      (const uint8_t(*)[KILN_DIGEST_BYTES])digests, 1);
+}
+
+/* The living record of an entry: KILN_OK, KILN_MISS. */
+static enum kiln_status record_of(struct ki_sycl *sycl, const char *stem,
+				  struct ki_record_found *out_found)
+{
+	char name[KI_SYCL_NAME_BYTES + 4];
+	struct ki_file_info info;
+	enum kiln_status status;
+
+	strcpy(name, stem);
+	strcat(name, ".bin");
+	if (ki_sycl_look(sycl, name, "", &info))
+		return KILN_MISS;
+	status = ki_records_by_file(sycl->records, name, info.inode, out_found);
+	if (!status && ki_sycl_compare(out_found, &info) != KI_SYCL_THERE)
+		status = KILN_MISS;
+	return status;
+}
+
+/* ---- Removing an entry ------------------------------------------------------------------ */
+
+static int unlink_part(const struct ki_sycl *sycl, const char *stem,
+		       const char *suffix)
+{
+	char path[KI_PATH_MAX];
+	int err = ki_sycl_path_of(sycl, stem, suffix, path);
+
+	if (!err)
+		err = sycl->sys->unlink(sycl->sys, path);
+	return err == -ENOENT || err == -ENOTDIR ? 0 : err;
+}
+
+int ki_sycl_remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			 const char *stem)
+{
+	struct ki_file_info bin = { 0 }, src = { 0 };
+	char path[KI_PATH_MAX];
+	int err = ki_sycl_path(sycl, stem, path);
+
+	if (!err)
+		err = ki_sycl_lock(sycl, turn, path, 0);
+	if (err)
+		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
+	if (ki_sycl_look(sycl, stem, ".bin", &bin))
+		bin.size = 0;
+	if (ki_sycl_look(sycl, stem, ".src", &src))
+		src.size = 0;
+	err = unlink_part(sycl, stem, ".src");
+	if (!err)
+		ki_sycl_take(turn, src.size);
+	if (!err)
+		err = unlink_part(sycl, stem, ".bin");
+	if (!err)
+		ki_sycl_take(turn, bin.size);
+	if (!err)
+		(void)unlink_part(sycl, stem, "_access_time.txt");
+	ki_sycl_unlock(sycl, path);
+	return err;
+}
+
+/* ---- Is it there? -------------------------------------------------------------------------- */
+
+static enum kiln_status judge(struct put *put, unsigned flags)
+{
+	struct ki_sycl *sycl = put->sycl;
+	struct ki_record_found found;
+	enum ki_sycl_state state;
+	struct kiln_blob *value;
+	enum kiln_status status =
+		ki_sycl_find_present(sycl, put->key, &found, &state);
+
+	if (status == KILN_OK) {
+		if (!(flags & KILN_PUT_REPLACE))
+			return KILN_EXISTS;
+		strcpy(put->name, found.name);
+		ki_sycl_stem(found.name, put->stem);
+		put->replaces = 1;
+		put->old_size = found.file_size;
+		return KILN_MISS;
+	}
+	if (status != KILN_MISS || !put->fields.is_shared ||
+	    (flags & KILN_PUT_REPLACE))
+		return status;
+	status = ki_sycl_find_foreign(sycl, put->key, &put->fields, put->stem,
+				      &value);
+	if (status)
+		return status;
+	kiln_blob_unref(value);
+	return KILN_EXISTS;
+}
+
+/* ---- Temporaries ------------------------------------------------------------------------------ */
+
+static void drop_temporaries(const struct put *put)
+{
+	const struct ki_sys *sys = put->sycl->sys;
+
+	(void)sys->unlink(sys, put->bin);
+	if (!put->replaces)
+		(void)sys->unlink(sys, put->src);
+}
+
+static int write_temporaries(struct put *put)
+{
+	const struct ki_sycl *sycl = put->sycl;
+	struct ki_file_info info = { 0 };
+	int err = ki_sycl_write_bin(sycl, put->bin, put->value,
+				    (size_t)put->record.value_size, &info);
+
+	if (err)
+		return err;
+	put->record.inode = info.inode;
+	put->record.file_size = info.size;
+	put->record.mtime_ns = info.mtime_ns;
+	if (!put->replaces)
+		err = ki_sycl_write_src(sycl, put->src, &put->fields);
+	if (err)
+		(void)sycl->sys->unlink(sycl->sys, put->bin);
+	return err;
+}
+
+/* ---- A number ----------------------------------------------------------------------------------- */
+
+static void set_number(struct put *put, uint32_t n)
+{
+	snprintf(put->stem, sizeof(put->stem), "%s/%u", put->place,
+		 (unsigned)n);
+	snprintf(put->name, sizeof(put->name), "%s.bin", put->stem);
+}
+
+/* With the place made, if it is not there. */
+static int lock_number(struct put *put)
+{
+	char path[KI_PATH_MAX];
+	int err = ki_sycl_path(put->sycl, put->stem, path);
+
+	if (!err)
+		err = ki_sycl_lock(put->sycl, put->turn, path, 0);
+	if (err != -ENOENT)
+		return err;
+	err = ki_sycl_make_place(put->sycl, put->place);
+	return err ? err : ki_sycl_lock(put->sycl, put->turn, path, 0);
+}
+
+static int is_free(const struct put *put)
+{
+	struct ki_file_info info;
+
+	return ki_sycl_look(put->sycl, put->stem, ".bin", &info) &&
+	       ki_sycl_look(put->sycl, put->stem, ".src", &info);
+}
+
+/* In kiln's own places only kilns write, one at a time: what no record is about
+   was left by one that died, or its record was lost. */
+static int is_litter(struct put *put)
+{
+	struct ki_record_found found;
+
+	return record_of(put->sycl, put->stem, &found) == KILN_MISS ||
+	       !memcmp(found.digest, put->record.digest, KILN_DIGEST_BYTES);
+}
+
+static int take_own_number(struct put *put)
+{
+	const uint32_t first = ki_sycl_first_number(put->key);
+	int err = -EAGAIN;
+
+	for (uint32_t n = first; n < first + TRIES_MAX; n++) {
+		set_number(put, n);
+		if (!is_free(put) &&
+		    (!is_litter(put) ||
+		     ki_sycl_remove_entry(put->sycl, put->turn, put->stem)))
+			continue;
+		err = lock_number(put);
+		if (err != -EAGAIN)
+			break;
+	}
+	return err;
+}
+
+/* The lowest of which nothing is there, whatever holes there are. */
+static int take_lowest_number(struct put *put)
+{
+	struct ki_sycl_slots slots;
+	size_t i = 0;
+	int err = ki_sycl_read_place(put->sycl, put->place, &slots);
+
+	if (err)
+		return err;
+	err = -EAGAIN;
+	for (uint32_t n = 0; n < TRIES_MAX + slots.n; n++) {
+		if (i < slots.n && slots.slots[i].n == n &&
+		    (slots.slots[i++].has & (KI_SYCL_BIN | KI_SYCL_SRC)))
+			continue;
+		set_number(put, n);
+		err = lock_number(put);
+		if (!err && !is_free(put)) {
+			char path[KI_PATH_MAX];
+
+			if (!ki_sycl_path(put->sycl, put->stem, path))
+				ki_sycl_unlock(put->sycl, path);
+			err = -EAGAIN;
+		}
+		if (err != -EAGAIN)
+			break;
+	}
+	free(slots.slots);
+	return err;
+}
+
+/* A number and its lock.  0, -EAGAIN if there is none to be had, -errno. */
+static int take_number(struct put *put)
+{
+	return put->fields.is_shared ? take_lowest_number(put)
+				     : take_own_number(put);
+}
+
+/* ---- Publishing ---------------------------------------------------------------------------------- */
+
+static int give_name(const struct put *put, const char *temporary,
+		     const char *suffix)
+{
+	const struct ki_sys *sys = put->sycl->sys;
+	char path[KI_PATH_MAX];
+	int err = ki_sycl_path_of(put->sycl, put->stem, suffix, path);
+
+	if (err)
+		return err;
+	return put->replaces ? sys->rename(sys, temporary, path)
+			     : sys->rename_new(sys, temporary, path);
+}
+
+static int take_name_back(const struct put *put, int err)
+{
+	if (err)
+		(void)unlink_part(put->sycl, put->stem, ".bin");
+	return err;
+}
+
+/* With the entry's lock. */
+static enum kiln_status publish(struct put *put)
+{
+	struct ki_sycl *sycl = put->sycl;
+	enum kiln_status status;
+	int err;
+
+	put->record.name = put->name;
+	status = ki_records_append(sycl->records, &put->record);
+	if (status)
+		return status;
+	err = give_name(put, put->bin, ".bin");
+	if (!err && !put->replaces)
+		err = take_name_back(put, give_name(put, put->src, ".src"));
+	if (err) {
+		/* In a replacement the record before holds as long as its
+		   file. */
+		if (!put->replaces)
+			drop_digest(sycl, put->record.digest);
+		return ki_status_from_errno(err);
+	}
+	(void)ki_sycl_write_use(sycl, put->stem, put->turn->now_ns);
+	if (put->replaces)
+		ki_sycl_take(put->turn, put->old_size);
+	else
+		ki_sycl_add(put->turn, ki_sycl_src_size(&put->fields));
+	ki_sycl_add(put->turn, put->record.file_size);
+	return KILN_OK;
+}
+
+static enum kiln_status publish_locked(struct put *put)
+{
+	char path[KI_PATH_MAX];
+	enum kiln_status status;
+	int err;
+
+	if (put->replaces) {
+		err = ki_sycl_path(put->sycl, put->stem, path);
+		if (!err)
+			err = ki_sycl_lock(put->sycl, put->turn, path, 1);
+	} else {
+		err = take_number(put);
+	}
+	if (err)
+		return err == -EAGAIN ? KILN_E_TIMEOUT
+				      : ki_status_from_errno(err);
+	status = publish(put);
+	if (!ki_sycl_path(put->sycl, put->stem, path))
+		ki_sycl_unlock(put->sycl, path);
+	return status;
+}
+
+/* The record twice, as evict.c says, and the header of a first one. */
+static uint64_t need_of(const struct put *put)
+{
+	uint64_t bytes = ki_records_size(&put->record);
+
+	if (!ki_records_totals(put->sycl->records).bytes)
+		bytes += KI_RECORDS_HEADER_BYTES;
+	return put->record.value_size + KI_SYCL_BIN_HEADER +
+	       ki_sycl_src_size(&put->fields) + 2 * bytes;
+}
+
+static enum kiln_status store(struct put *put)
+{
+	struct ki_sycl *sycl = put->sycl;
+	struct ki_sycl_report report = { 0 };
+	struct ki_file_info info;
+	enum kiln_status status =
+		ki_sycl_make_room(sycl, put->turn, need_of(put), &report);
+	int err;
+
+	if (status)
+		return status;
+	/* The old one may have gone to make room for the new one. */
+	if (put->replaces && report.n_evicted &&
+	    ki_sycl_look(sycl, put->name, "", &info))
+		put->replaces = 0;
+	err = write_temporaries(put);
+	if (err == -ENOENT) {
+		err = ki_sycl_make_place(sycl, put->place);
+		if (!err)
+			err = write_temporaries(put);
+	}
+	if (err)
+		return ki_status_from_errno(err);
+	status = publish_locked(put);
+	if (status)
+		drop_temporaries(put);
+	return status;
+}
+
+/* Of DPC++'s own entries that say the same: a replacement must not leave them to
+   those who come first to them. */
+static void remove_foreign_twins(struct ki_sycl *sycl,
+				 struct ki_sycl_turn *turn,
+				 const struct kiln_key *key,
+				 const struct ki_sycl_fields *fields,
+				 uint64_t *n_removed)
+{
+	char place[KI_SYCL_PLACE_BYTES], stem[KI_SYCL_NAME_BYTES];
+	struct ki_record_found found;
+	struct ki_sycl_slots slots;
+	char path[KI_PATH_MAX];
+
+	ki_sycl_place(key, fields, place);
+	if (ki_sycl_read_place(sycl, place, &slots))
+		return;
+	for (size_t i = 0; i < slots.n; i++) {
+		if (!(slots.slots[i].has & KI_SYCL_SRC))
+			continue;
+		snprintf(stem, sizeof(stem), "%s/%u", place,
+			 (unsigned)slots.slots[i].n);
+		if (!ki_sycl_path_of(sycl, stem, ".src", path) &&
+		    ki_sycl_src_is(sycl->sys, path, fields) == 1 &&
+		    record_of(sycl, stem, &found) == KILN_MISS &&
+		    !ki_sycl_remove_entry(sycl, turn, stem))
+			++*n_removed;
+	}
+	free(slots.slots);
+}
+
+/* Refused before anybody looks at the value. */
+static enum kiln_status check_size(struct ki_sycl *sycl, const struct put *put)
+{
+	const uint64_t limit = ki_sycl_limit(sycl);
+	const uint64_t bytes = ki_records_size(&put->record);
+	const uint64_t value_size = put->record.value_size;
+
+	if (!bytes || value_size > INT64_MAX)
+		return KILN_E_TOO_LARGE;
+	if (limit &&
+	    (value_size > limit ||
+	     2 * (bytes + KI_RECORDS_HEADER_BYTES) + KI_SYCL_BIN_HEADER +
+			     ki_sycl_src_size(&put->fields) >
+		     limit - value_size))
+		return KILN_E_TOO_LARGE;
+	/* To DPC++ an empty binary is a miss that nothing ends. */
+	return put->fields.is_shared && !value_size ? KILN_E_INVALID : KILN_OK;
+}
+
+enum kiln_status ki_sycl_put(struct kiln_tier *tier, const struct kiln_key *key,
+			     const void *metadata, size_t metadata_size,
+			     const void *value, size_t value_size,
+			     unsigned flags)
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	struct ki_sycl_turn turn;
+	struct put put;
+	enum kiln_status status;
+	uint64_t n = 0;
+
+	if (ki_sycl_is_readonly(sycl))
+		return KILN_E_READONLY;
+	/* Not as a whole: its paths are long. */
+	put.sycl = sycl;
+	put.turn = &turn;
+	put.key = key;
+	put.value = value;
+	put.replaces = 0;
+	put.old_size = 0;
+	put.record = (struct ki_record){ .name = put.name,
+					 .record = key->record.data,
+					 .record_size = key->record.size,
+					 .metadata = metadata,
+					 .metadata_size = metadata_size,
+					 .value_size = value_size };
+	memcpy(put.record.digest, key->digest, KILN_DIGEST_BYTES);
+	ki_sycl_fields_of(key, &put.fields);
+	ki_sycl_place(key, &put.fields, put.place);
+	/* As long as a name can be. */
+	set_number(&put, 999999999);
+	if (ki_sycl_path(sycl, "kiln.bin.tmp", put.bin) ||
+	    ki_sycl_path(sycl, "kiln.src.tmp", put.src))
+		return KILN_E_INVALID;
+	status = check_size(sycl, &put);
+	if (status)
+		return status;
+	put.record.value_check = ki_xxh3_64(value, value_size);
+	status = ki_sycl_turn_begin(sycl, KI_SYCL_PUT_NS, &turn);
+	if (status)
+		return status;
+	status = ki_sycl_is_other_version(sycl) ? KILN_E_FORMAT
+						: judge(&put, flags);
+	if (status == KILN_MISS) {
+		status = store(&put);
+		if (!status && put.fields.is_shared &&
+		    (flags & KILN_PUT_REPLACE))
+			remove_foreign_twins(sycl, &turn, key, &put.fields, &n);
+	}
+	(void)ki_sycl_turn_end(sycl, &turn);
+	return status;
+}
+
+/* ---- Removing -------------------------------------------------------------------------------------- */
+
+static enum kiln_status status_of_removal(int err)
+{
+	return err == -EAGAIN ? KILN_E_TIMEOUT : ki_status_from_errno(err);
+}
+
+/* Of kiln's. */
+static enum kiln_status remove_recorded(struct ki_sycl *sycl,
+					struct ki_sycl_turn *turn,
+					const struct kiln_key *key)
+{
+	struct ki_record_found found;
+	char stem[KI_SYCL_NAME_BYTES];
+	enum ki_sycl_state state;
+	enum kiln_status status =
+		ki_sycl_find_present(sycl, key, &found, &state);
+
+	if (status == KILN_E_COLLISION)
+		return KILN_MISS;
+	if (status == KILN_OK ||
+	    (status == KILN_MISS && state == KI_SYCL_LOCKED)) {
+		int err;
+
+		ki_sycl_stem(found.name, stem);
+		err = ki_sycl_remove_entry(sycl, turn, stem);
+		if (err)
+			return status_of_removal(err);
+		status = KILN_OK;
+	}
+	if (status == KILN_OK || status == KILN_MISS)
+		drop_digest(sycl, key->digest);
+	return status;
+}
+
+static enum kiln_status remove_all_of(struct ki_sycl *sycl,
+				      struct ki_sycl_turn *turn,
+				      const struct kiln_key *key, int is_own,
+				      const struct ki_sycl_fields *fields)
+{
+	enum kiln_status status = KILN_MISS;
+	uint64_t n = 0;
+
+	if (ki_sycl_is_other_version(sycl))
+		return KILN_E_FORMAT;
+	if (is_own)
+		status = remove_recorded(sycl, turn, key);
+	if ((status == KILN_OK || status == KILN_MISS) && fields->is_shared)
+		remove_foreign_twins(sycl, turn, key, fields, &n);
+	return n && status == KILN_MISS ? KILN_OK : status;
+}
+
+/* Listed by its name; with .src or without. */
+static enum kiln_status remove_foreign(struct ki_sycl *sycl,
+				       struct ki_sycl_turn *turn,
+				       const char *stem)
+{
+	if (!ki_sycl_is_foreign(sycl, stem))
+		return KILN_MISS;
+	return status_of_removal(ki_sycl_remove_entry(sycl, turn, stem));
+}
+
+enum kiln_status ki_sycl_remove(struct kiln_tier *tier,
+				const struct kiln_key *key)
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	char stem[KI_SYCL_NAME_BYTES];
+	struct ki_sycl_fields fields;
+	struct ki_record_found found;
+	struct ki_sycl_turn turn;
+	enum kiln_status status;
+	int is_own, is_foreign;
+
+	if (ki_sycl_is_readonly(sycl))
+		return KILN_E_READONLY;
+	ki_sycl_fields_of(key, &fields);
+	is_own = ki_sycl_refresh(sycl) < 0 ||
+		 ki_records_find(sycl->records, key, 0, &found, NULL) !=
+			 KILN_MISS;
+	is_foreign = !is_own && ki_sycl_is_foreign_key(sycl, key, stem);
+	if (!is_own && !is_foreign && !fields.is_shared)
+		return KILN_MISS;
+	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+	if (status)
+		return status;
+	status = is_foreign ? remove_foreign(sycl, &turn, stem)
+			    : remove_all_of(sycl, &turn, key, is_own, &fields);
+	(void)ki_sycl_turn_end(sycl, &turn);
+	return status;
+}
+
+void ki_sycl_drop_unusable(struct ki_sycl *sycl, const struct kiln_key *key)
+{
+	struct ki_record_found found;
+	struct ki_sycl_turn turn;
+	struct kiln_blob *value = NULL;
+	struct ki_file_info info;
+	enum ki_sycl_state state;
+	enum kiln_status status;
+
+	if (ki_sycl_is_readonly(sycl) || ki_sycl_turn_begin(sycl, 0, &turn))
+		return;
+	status = ki_sycl_find_present(sycl, key, &found, &state);
+	if (status == KILN_MISS && state == KI_SYCL_TAKEN)
+		drop_digest(sycl, key->digest);
+	if (status == KILN_OK &&
+	    ki_sycl_load(sycl, &found, &state, &value, &info) ==
+		    KILN_E_FORMAT &&
+	    !remove_recorded(sycl, &turn, key))
+		ki_sycl_say(sycl, KILN_LOG_ERROR, found.name,
+			    "damaged, removed");
+	kiln_blob_unref(value);
+	(void)ki_sycl_turn_end(sycl, &turn);
+}
+
+/* ---- Removing all ------------------------------------------------------------------------------------- */
+
+struct wiping {
+	struct ki_sycl *sycl;
+	struct ki_sycl_turn *turn;
+	int err; /* the first */
+};
+
+static int wipe_entry(void *arg, const char *stem, unsigned has)
+{
+	struct wiping *wiping = arg;
+	int err;
+
+	/* Somebody is about to write it. */
+	if (!(has & (KI_SYCL_BIN | KI_SYCL_SRC | KI_SYCL_ACCESS)))
+		return 0;
+	err = ki_sycl_remove_entry(wiping->sycl, wiping->turn, stem);
+	if (err && !wiping->err)
+		wiping->err = err;
+	return 0;
+}
+
+static enum kiln_status reset_records(struct ki_sycl *sycl,
+				      uint32_t user_version)
+{
+	struct ki_records_settings settings =
+		ki_records_settings(sycl->records);
+	enum kiln_status status;
+
+	settings.generation++;
+	settings.user_version = user_version;
+	status = ki_records_reset(sycl->records, &settings);
+	ki_sycl_note_generation(sycl);
+	return status;
+}
+
+enum kiln_status ki_sycl_wipe(struct kiln_tier *tier)
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	struct ki_sycl_turn turn;
+	struct wiping wiping = { sycl, &turn, 0 };
+	struct ki_sycl_report report = { 0 };
+	enum kiln_status status;
+	int err;
+
+	if (ki_sycl_is_readonly(sycl))
+		return KILN_E_READONLY;
+	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+	if (status)
+		return status;
+	status = KILN_E_FORMAT;
+	if (ki_sycl_is_other_version(sycl))
+		goto out;
+	err = ki_sycl_walk(sycl, wipe_entry, &wiping);
+	if (!err)
+		err = wiping.err;
+	status = reset_records(sycl,
+			       ki_records_settings(sycl->records).user_version);
+	if (!status)
+		status = status_of_removal(err);
+	if (!status)
+		status = ki_sycl_count(sycl, &turn, &report);
+	ki_sycl_plan_end(&sycl->plan);
+out:
+	(void)ki_sycl_turn_end(sycl, &turn);
+	return status;
+}
+
+/* Kiln's own: DPC++'s entries have nothing to do with our version. */
+static void remove_own(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	struct ki_record_found found;
+	char stem[KI_SYCL_NAME_BYTES];
+	struct ki_file_info info;
+	enum ki_sycl_state state;
+	uint64_t serial = 0;
+
+	while (!ki_records_next(sycl->records, &serial, &found, NULL, NULL)) {
+		if (ki_sycl_state(sycl, &found, &state, &info) ||
+		    state != KI_SYCL_THERE)
+			continue;
+		ki_sycl_stem(found.name, stem);
+		(void)ki_sycl_remove_entry(sycl, turn, stem);
+	}
+}
+
+enum kiln_status ki_sycl_adopt_user_version(struct ki_sycl *sycl)
+{
+	struct ki_sycl_turn turn;
+	enum kiln_status status;
+
+	if (!sycl->user_version || !ki_sycl_is_other_version(sycl))
+		return KILN_OK;
+	if (ki_sycl_is_readonly(sycl))
+		return KILN_E_READONLY;
+	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+	if (status)
+		return status;
+	if (ki_sycl_is_other_version(sycl)) {
+		remove_own(sycl, &turn);
+		status = reset_records(sycl, sycl->user_version);
+	}
+	(void)ki_sycl_turn_end(sycl, &turn);
+	return status;
+}

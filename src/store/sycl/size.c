@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Two small texts, both a number in decimal and nothing else: cache_size.txt, the
+ * sum of all sizes, and <n>_access_time.txt, when an entry was used last, in
+ * nanoseconds since 1970.
+ *
+ * The sum is kept where it is there already, or where there is a limit.  Who adds
+ * takes its lock, reads, adds and writes: what DPC++ adds meanwhile is not lost.
+ * If the lock is not to be had in time the change is owed, and comes with the
+ * next one.  A sum that is missing or no number is counted anew under the
+ * lock; one that cannot be true is put right by the difference.
+ *
+ * As with DPC++, additions are of .bin and .src alone, and a count is of all
+ * files: the sum may say some bytes too much, never too little.
+ */
+
+#include "store/sycl/sycl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+#define TEXT_BYTES 24
+#define SUM_MAX	   ((uint64_t)INT64_MAX)
+/* So long nobody waits again for a lock that was waited for in vain. */
+#define REFUSED_NS ((uint64_t)10 * 1000000000)
+
+/* The first line, as stoull() reads it: blanks before, anything after. */
+static int parse(const char *text, uint64_t *out_number)
+{
+	uint64_t number = 0;
+	size_t n = 0;
+
+	text += strspn(text, " \t\v\f\r");
+	for (; text[n] >= '0' && text[n] <= '9'; n++) {
+		const unsigned digit = (unsigned)(text[n] - '0');
+
+		if (number > (SUM_MAX - digit) / 10)
+			return -EINVAL;
+		number = number * 10 + digit;
+	}
+	*out_number = number;
+	return n ? 0 : -EINVAL;
+}
+
+static int read_number(const struct ki_sys *sys, const char *path,
+		       uint64_t *out_number, size_t *out_size)
+{
+	char text[TEXT_BYTES + 1] = "";
+	ssize_t n;
+	int fd = sys->open(sys, path,
+			   KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME,
+			   0);
+
+	if (fd < 0)
+		return fd;
+	n = sys->pread(sys, fd, text, TEXT_BYTES, 0);
+	(void)sys->close(sys, fd);
+	if (n < 0)
+		return (int)n;
+	*out_size = (size_t)n;
+	return parse(text, out_number);
+}
+
+/* ---- The sum ---------------------------------------------------------------------- */
+
+int ki_sycl_read_sum(const struct ki_sycl *sycl, uint64_t *out_sum)
+{
+	size_t size;
+
+	return read_number(sycl->sys, sycl->size_path, out_sum, &size);
+}
+
+/* Over what is there, if that is as long: nobody sees half of it. */
+static int write_over(const struct ki_sys *sys, const char *path,
+		      const char *text, size_t size)
+{
+	int err, fd = sys->open(sys, path, KI_OPEN_WRITE | KI_OPEN_NOFOLLOW, 0);
+
+	if (fd < 0)
+		return fd;
+	err = ki_pwrite_all(sys, fd, text, size, 0);
+	(void)sys->close(sys, fd);
+	return err;
+}
+
+static int write_anew(const struct ki_sycl *sycl, const char *path,
+		      const char *text, size_t size)
+{
+	const struct ki_sys *sys = sycl->sys;
+	char temporary[KI_PATH_MAX];
+	int err = ki_sycl_path(sycl, "kiln.size.tmp", temporary);
+	int fd;
+
+	if (err)
+		return err;
+	(void)sys->unlink(sys, temporary);
+	fd = sys->open(sys, temporary,
+		       KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_EXCLUSIVE |
+			       KI_OPEN_NOFOLLOW,
+		       0600);
+	if (fd < 0)
+		return fd;
+	err = ki_pwrite_all(sys, fd, text, size, 0);
+	if (!err && (sycl->flags & KILN_OPEN_SHARED))
+		err = sys->chmod(sys, temporary, 0660);
+	if (!err)
+		err = sys->close(sys, fd);
+	else
+		(void)sys->close(sys, fd);
+	if (!err)
+		err = sys->rename(sys, temporary, path);
+	if (err)
+		(void)sys->unlink(sys, temporary);
+	return err;
+}
+
+/* Under its lock. */
+static int write_sum(const struct ki_sycl *sycl, uint64_t sum)
+{
+	char text[TEXT_BYTES];
+	struct ki_file_info info;
+	const size_t size = (size_t)snprintf(text, sizeof(text), "%llu",
+					     (unsigned long long)sum);
+
+	if (!sycl->sys->lstat(sycl->sys, sycl->size_path, &info) &&
+	    info.size == size &&
+	    !write_over(sycl->sys, sycl->size_path, text, size))
+		return 0;
+	return write_anew(sycl, sycl->size_path, text, size);
+}
+
+void ki_sycl_recount(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+		     uint64_t counted)
+{
+	if (turn->noted == UINT64_MAX) {
+		turn->total = counted;
+		turn->added = turn->removed = 0;
+		sycl->owed_added = sycl->owed_removed = 0;
+	} else if (counted > turn->total) {
+		ki_sycl_add(turn, counted - turn->total);
+	} else {
+		ki_sycl_take(turn, turn->total - counted);
+	}
+	turn->is_sure = 1;
+}
+
+void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	const uint64_t added = turn->added + sycl->owed_added;
+	const uint64_t removed = turn->removed + sycl->owed_removed;
+	const int is_new = turn->noted == UINT64_MAX && turn->is_sure;
+	uint64_t sum;
+	int err, waits;
+
+	/* Who is in doubt leaves the next one in doubt. */
+	if (!turn->has_size || (!is_new && added == removed) ||
+	    (turn->noted == UINT64_MAX && !turn->is_sure))
+		return;
+	waits = !sycl->size_refused_ns ||
+		sycl->sys->monotonic_ns(sycl->sys) - sycl->size_refused_ns >
+			REFUSED_NS;
+	err = ki_sycl_lock(sycl, turn, sycl->size_path, waits);
+	if (!err) {
+		if (ki_sycl_read_sum(sycl, &sum))
+			sum = turn->total;
+		else
+			sum = ki_sycl_less(sum + added, removed);
+		err = write_sum(sycl, sum);
+		ki_sycl_unlock(sycl, sycl->size_path);
+	}
+	sycl->owed_added = err ? added : 0;
+	sycl->owed_removed = err ? removed : 0;
+	if (err != -EAGAIN)
+		sycl->size_refused_ns = 0;
+	else if (waits)
+		sycl->size_refused_ns = sycl->sys->monotonic_ns(sycl->sys);
+}
+
+/* ---- Last use ----------------------------------------------------------------------- */
+
+int ki_sycl_read_use(const struct ki_sycl *sycl, const char *stem,
+		     int64_t *out_ns)
+{
+	char path[KI_PATH_MAX];
+	uint64_t number;
+	size_t size;
+	int err = ki_sycl_path_of(sycl, stem, "_access_time.txt", path);
+
+	if (!err)
+		err = read_number(sycl->sys, path, &number, &size);
+	if (!err)
+		*out_ns = (int64_t)number;
+	return err;
+}
+
+/*
+ * Without its lock: in this century the number has 19 digits, and whoever writes
+ * at the same time writes as many over them.
+ */
+int ki_sycl_write_use(const struct ki_sycl *sycl, const char *stem,
+		      int64_t now_ns)
+{
+	const struct ki_sys *sys = sycl->sys;
+	char path[KI_PATH_MAX], text[TEXT_BYTES];
+	const size_t size =
+		(size_t)snprintf(text, sizeof(text), "%019lld",
+				 (long long)(now_ns > 0 ? now_ns : 0));
+	int fd, err = ki_sycl_path_of(sycl, stem, "_access_time.txt", path);
+
+	if (err)
+		return err;
+	fd = sys->open(sys, path,
+		       KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_NOFOLLOW, 0600);
+	if (fd < 0)
+		return fd;
+	err = ki_pwrite_all(sys, fd, text, size, 0);
+	(void)sys->close(sys, fd);
+	if (!err && (sycl->flags & KILN_OPEN_SHARED))
+		(void)sys->chmod(sys, path, 0660);
+	return err;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Whatever looks at all entries: those of kiln's by their records.
+ */
+
+#include "store/sycl/sycl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "key/key.h"
+
+/* ---- Verify --------------------------------------------------------------------------- */
+
+struct verification {
+	struct ki_verifying base;
+	struct ki_sycl *sycl;
+	int repair;
+};
+
+/* Name it; remove it if that is wanted and `is_sure`. */
+static void note_damaged(struct verification *verification, const char *name,
+			 const struct kiln_key *key, int is_sure)
+{
+	ki_verifying_damaged(&verification->base, key->digest, name);
+	if (verification->repair && is_sure &&
+	    !ki_sycl_remove(&verification->sycl->tier, key)) {
+		verification->base.report.n_repaired++;
+		verification->base.report.n_dropped++;
+	}
+}
+
+/* DPC++ goes by it alone.  KILN_OK, KILN_E_FORMAT, or why it cannot be read. */
+static enum kiln_status verify_src(const struct ki_sycl *sycl, const char *name,
+				   const struct kiln_key *key)
+{
+	struct ki_sycl_fields fields;
+	char stem[KI_SYCL_NAME_BYTES], path[KI_PATH_MAX];
+	int same;
+
+	ki_sycl_stem(name, stem);
+	ki_sycl_fields_of(key, &fields);
+	same = ki_sycl_path_of(sycl, stem, ".src", path);
+	if (!same)
+		same = ki_sycl_src_is(sycl->sys, path, &fields);
+	if (same > 0)
+		return KILN_OK;
+	return !same || same == -ENOENT ? KILN_E_FORMAT
+					: ki_status_from_errno(same);
+}
+
+/* A .bin that went after it was read was removed, with its .src. */
+static int is_still_there(const struct ki_sycl *sycl,
+			  const struct ki_record_found *found)
+{
+	enum ki_sycl_state state;
+	struct ki_file_info info;
+
+	return !ki_sycl_state(sycl, found, &state, &info) &&
+	       state == KI_SYCL_THERE;
+}
+
+static enum kiln_status verify_entry(struct verification *verification,
+				     const struct ki_record_found *found,
+				     const struct kiln_key *key)
+{
+	struct kiln_verify_report *report = &verification->base.report;
+	struct ki_sycl *sycl = verification->sycl;
+	struct kiln_blob *value = NULL;
+	struct ki_file_info info;
+	enum ki_sycl_state state;
+	enum kiln_status status =
+		ki_sycl_load(sycl, found, &state, &value, &info);
+
+	kiln_blob_unref(value);
+	if (!status) {
+		status = verify_src(sycl, found->name, key);
+		if (status && !is_still_there(sycl, found))
+			status = KILN_MISS;
+	}
+	if (status == KILN_E_NO_MEMORY)
+		return status;
+	if (!status) {
+		report->n_entries++;
+		report->bytes += found->file_size + found->bytes;
+	} else if (status == KILN_MISS) {
+		report->n_gone += state != KI_SYCL_LOCKED;
+	} else {
+		note_damaged(verification, found->name, key,
+			     status == KILN_E_FORMAT);
+	}
+	ki_verifying_step(&verification->base, found->file_size);
+	return KILN_OK;
+}
+
+static enum kiln_status verify_own(struct verification *verification)
+{
+	struct ki_sycl *sycl = verification->sycl;
+	struct ki_record_found found;
+	enum kiln_status status;
+	uint64_t serial = 0;
+
+	for (;;) {
+		struct kiln_blob *record = NULL;
+		struct kiln_key *key = NULL;
+
+		status = ki_records_next(sycl->records, &serial, &found,
+					 &record, NULL);
+		if (status)
+			break;
+		status = kiln_key_from_record(kiln_blob_data(record),
+					      kiln_blob_size(record), &key);
+		if (!status)
+			status = verify_entry(verification, &found, key);
+		else if (status == KILN_E_FORMAT)
+			status = KILN_OK;
+		kiln_key_free(key);
+		kiln_blob_unref(record);
+		if (status)
+			break;
+	}
+	return status == KILN_END ? KILN_OK : status;
+}
+
+/* Only what its own form says can be wrong with it. */
+static enum kiln_status verify_foreign(struct verification *verification,
+				       const char *stem, uint64_t size)
+{
+	struct ki_sycl *sycl = verification->sycl;
+	struct kiln_verify_report *report = &verification->base.report;
+	const unsigned has = ki_sycl_is_foreign(sycl, stem);
+	struct kiln_key *key;
+	enum kiln_status status;
+
+	/* Being written, or being removed. */
+	if (!has || ki_sycl_is_locked(sycl, stem))
+		return KILN_OK;
+	status = ki_sycl_check_form(sycl, stem, has);
+	ki_verifying_step(&verification->base, size);
+	if (status == KILN_MISS)
+		return KILN_OK;
+	if (!status) {
+		report->n_foreign++;
+		report->bytes_foreign += size;
+		return KILN_OK;
+	}
+	if (ki_sycl_foreign_key(stem, &key))
+		return KILN_E_NO_MEMORY;
+	note_damaged(verification, stem, key, status == KILN_E_FORMAT);
+	kiln_key_free(key);
+	return KILN_OK;
+}
+
+static enum kiln_status verify_all(struct verification *verification)
+{
+	struct ki_sycl_plan plan = { .n = 0 };
+	int err = ki_sycl_plan_all(verification->sycl, &plan);
+	enum kiln_status status = ki_status_from_errno(err);
+
+	for (size_t i = 0; i < plan.n; i++)
+		verification->base.total += plan.files[i].size;
+	if (!status)
+		status = verify_own(verification);
+	for (size_t i = 0; i < plan.n && !status; i++)
+		status = verify_foreign(verification,
+					(const char *)plan.names.data +
+						plan.files[i].name,
+					plan.files[i].size);
+	ki_sycl_plan_end(&plan);
+	return status;
+}
+
+static enum kiln_status count_anew(struct ki_sycl *sycl,
+				   struct kiln_verify_report *report)
+{
+	struct ki_sycl_turn turn;
+	struct ki_sycl_report counted = { 0 };
+	enum kiln_status status =
+		ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+
+	if (status)
+		return status;
+	report->n_noted = ki_records_totals(sycl->records).n_living;
+	report->bytes_noted = turn.noted == UINT64_MAX ? 0 : turn.noted;
+	status = ki_sycl_count(sycl, &turn, &counted);
+	ki_sycl_plan_end(&sycl->plan);
+	report->n_counted = ki_records_totals(sycl->records).n_living;
+	report->bytes_counted = turn.total;
+	(void)ki_sycl_turn_end(sycl, &turn);
+	return status;
+}
+
+enum kiln_status ki_sycl_verify(struct kiln_tier *tier, unsigned flags,
+				kiln_progress_fn *progress, void *arg,
+				struct kiln_verify_report *out_report)
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	struct verification verification = {
+		.sycl = sycl,
+		.repair = !!(flags & KILN_VERIFY_REPAIR),
+		.base = { .progress = progress, .arg = arg },
+	};
+	enum kiln_status status = KILN_OK;
+	int err;
+
+	if (flags && ki_sycl_is_readonly(sycl))
+		return KILN_E_READONLY;
+	err = ki_sycl_refresh(sycl);
+	if (err < 0)
+		return ki_status_from_errno(err);
+	if (flags != KILN_VERIFY_ACCOUNTING)
+		status = verify_all(&verification);
+	if (!status && flags)
+		status = count_anew(sycl, &verification.base.report);
+	if (!status)
+		ki_verifying_end(&verification.base, out_report);
+	return status;
+}
+
+/* ---- Limits --------------------------------------------------------------------------------- */
+
+static uint64_t bytes_of(struct ki_sycl *sycl, const struct ki_sycl_turn *turn)
+{
+	return turn->total + ki_records_totals(sycl->records).bytes;
+}
+
+enum kiln_status ki_sycl_gc(struct kiln_tier *tier,
+			    const struct kiln_gc_options *options,
+			    kiln_progress_fn *progress, void *arg,
+			    struct kiln_gc_report *out_report)
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	const uint64_t limit = ki_sycl_limit(sycl);
+	struct ki_sycl_turn turn;
+	struct ki_sycl_report report = { 0 };
+	struct kiln_gc_report result = { 0 };
+	uint64_t bytes_max = options->bytes_max, age_max_s = options->age_max_s;
+	enum kiln_status status;
+
+	if (ki_sycl_is_readonly(sycl))
+		return KILN_E_READONLY;
+	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+	if (status)
+		return status;
+	if (limit && (!bytes_max || limit < bytes_max))
+		bytes_max = limit;
+	if (sycl->age_max_s && (!age_max_s || sycl->age_max_s < age_max_s))
+		age_max_s = sycl->age_max_s;
+	status = ki_sycl_count(sycl, &turn, &report);
+	result.bytes_before = bytes_of(sycl, &turn);
+	if (!status)
+		status = ki_sycl_clean(sycl, &turn, bytes_max, age_max_s,
+				       &report);
+	result.bytes_after = bytes_of(sycl, &turn);
+	(void)ki_sycl_turn_end(sycl, &turn);
+	result.n_evicted = report.n_evicted;
+	result.n_expired = report.n_expired;
+	result.n_temporaries = report.n_temporaries;
+	if (!status && progress)
+		progress(arg, result.bytes_after, result.bytes_after);
+	if (!status)
+		*out_report = result;
+	return status;
+}
+
+/* The directory's own limit, which every kiln obeys; DPC++ has its own. */
+static enum kiln_status note_limit(struct ki_sycl *sycl, uint64_t bytes_max)
+{
+	struct ki_records_settings settings =
+		ki_records_settings(sycl->records);
+
+	if (settings.bytes_max == bytes_max)
+		return KILN_OK;
+	settings.bytes_max = bytes_max;
+	return ki_records_rewrite(sycl->records, &settings);
+}
+
+static enum kiln_status limit_locked(struct ki_sycl *sycl,
+				     struct ki_sycl_turn *turn,
+				     uint64_t bytes_max)
+{
+	struct ki_sycl_report report = { 0 };
+	enum kiln_status status = note_limit(sycl, bytes_max);
+
+	if (status)
+		return status;
+	__atomic_store_n(&sycl->bytes_max, bytes_max, __ATOMIC_RELEASE);
+	turn->has_size |= bytes_max != 0;
+	status = ki_sycl_count(sycl, turn, &report);
+	if (!status)
+		status = ki_sycl_clean(sycl, turn, bytes_max, 0, &report);
+	/* It holds for what was looked at. */
+	return !status && bytes_max && report.is_partial ? KILN_E_IO : status;
+}
+
+enum kiln_status ki_sycl_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	struct ki_sycl_turn turn;
+	enum kiln_status status;
+
+	if (ki_sycl_is_readonly(sycl))
+		return KILN_E_READONLY;
+	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+	if (status)
+		return status;
+	status = limit_locked(sycl, &turn, bytes_max);
+	(void)ki_sycl_turn_end(sycl, &turn);
+	return status;
+}
+
+/* ---- The store as a whole --------------------------------------------------------------------- */
+
+/* Entries that no record is about. */
+static uint64_t count_foreign(const struct ki_sycl *sycl,
+			      const struct ki_sycl_plan *plan)
+{
+	char name[KI_SYCL_NAME_BYTES + 4];
+	struct ki_record_found found;
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < plan->n; i++) {
+		if (!(plan->files[i].has & (KI_SYCL_BIN | KI_SYCL_SRC)))
+			continue;
+		snprintf(name, sizeof(name), "%s.bin",
+			 (const char *)plan->names.data + plan->files[i].name);
+		n += ki_records_by_name(sycl->records, name, &found) != KILN_OK;
+	}
+	return n;
+}
+
+enum kiln_status ki_sycl_info(struct kiln_tier *tier,
+			      struct kiln_store_info *out_info) KI_NO_ANALYSIS
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	struct ki_sycl_turn turn;
+	struct ki_records_settings settings;
+	struct ki_records_totals totals;
+	struct ki_sycl_plan plan = { .n = 0 };
+	uint64_t total, n_foreign;
+	int is_sure, err;
+	/* What is evicted here and written there must not count twice. */
+	int is_still = !ki_sycl_is_readonly(sycl) &&
+		       !ki_sycl_turn_begin(sycl, KI_SYCL_PUT_NS, &turn);
+
+	if (!is_still)
+		(void)ki_sycl_refresh(sycl);
+	is_sure = is_still ? turn.is_sure : !ki_sycl_read_sum(sycl, &total);
+	if (is_still)
+		total = turn.total;
+	totals = ki_records_totals(sycl->records);
+	settings = ki_records_settings(sycl->records);
+	err = ki_sycl_plan_all(sycl, &plan);
+	n_foreign = count_foreign(sycl, &plan);
+	if (!is_sure)
+		total = plan.bytes;
+	ki_sycl_plan_end(&plan);
+	if (is_still)
+		(void)ki_sycl_turn_end(sycl, &turn);
+	if (err == -ENOMEM)
+		return KILN_E_NO_MEMORY;
+	*out_info = (struct kiln_store_info){
+		.kind = "sycl",
+		.format_version = 1,
+		.user_version = settings.user_version,
+		.n_entries = totals.n_living + n_foreign,
+		.n_foreign = n_foreign,
+		.bytes = total + totals.bytes,
+		.bytes_max = ki_sycl_limit(sycl),
+		.bytes_live = total + totals.bytes_living,
+		.generation = settings.generation,
+	};
+	return KILN_OK;
+}
