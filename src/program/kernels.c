@@ -4,8 +4,10 @@
  * Kernels of programs.
  *
  *	kiln_kernel_get (entry.c)
- *	  glance -------------- fast map: no lock, no call; marks the program as
- *	  |                     used, so that a hot kernel is not the first to go
+ *	  glance -------------- where the key led before: no lock, no call; marks
+ *	  |                     the program as used, so that a hot kernel is not
+ *	  |                     the first to go
+ *	  look ---------------- fast map, without a lock
  *	  kiln_program_get ---- the program, then of it
  *	  kiln_program_kernel - by (program, name), created in a flight
  *	  keep_fast ----------- for the next time
@@ -208,23 +210,32 @@ enum kiln_status ki_kernel_get(struct kiln_programs *programs,
 			       struct kiln_program_failure *failure,
 			       struct ki_slot *slot)
 {
+	struct kiln_kernel *kernel;
 	struct kiln_blob *blob;
+	enum kiln_status status;
 
-	if (__builtin_expect(!programs || !key || !out_kernel, 0))
+	if (__builtin_expect(!programs || !key || !out_kernel ||
+				     key->programs != programs,
+			     0))
 		return KILN_E_INVALID;
 	if (__builtin_expect(ki_programs_are_forked(programs), 0))
 		return KILN_E_FORKED;
-	blob = slot ? ki_programs_glance(programs, key->key, slot,
+	blob = slot ? ki_programs_glance(programs, &key->hint, slot,
 					 KI_COUNT_FAST_HITS)
 		    : NULL;
 	if (__builtin_expect(blob != NULL, 1)) {
 		*out_kernel = (struct kiln_kernel *)blob;
-		ki_program_touch(programs, (*out_kernel)->program);
+		if (programs->keeps_time)
+			ki_lru_touch(&(*out_kernel)->program->lru);
 		return KILN_OK;
 	}
-	if (key->program_key->programs != programs)
-		return KILN_E_INVALID;
-	return get_slowly(programs, key, out_kernel, failure);
+	status = get_slowly(programs, key, &kernel, failure);
+	if (status)
+		return status;
+	ki_registry_set_hint(programs, kernel->program, &key->hint,
+			     &kernel->blob);
+	*out_kernel = kernel;
+	return KILN_OK;
 }
 
 enum kiln_status kiln_kernel_find(struct kiln_programs *programs,

@@ -195,6 +195,7 @@ enum kiln_status kiln_program_key_new(
 	if (!key)
 		return KILN_E_NO_MEMORY;
 	key->programs = programs;
+	ki_list_init(&key->hint.link);
 	key->image = *request->image;
 	key->image.compile_options = key->image.link_options = NULL;
 	key->is_cacheable = kiln_program_is_cacheable(request);
@@ -210,6 +211,8 @@ void kiln_program_key_free(struct kiln_program_key *key)
 {
 	if (!key)
 		return;
+	if (!ki_programs_are_forked(key->programs))
+		ki_registry_end_hint(key->programs, &key->hint);
 	kiln_key_free(key->key);
 	kiln_key_free(key->base);
 	free(key->constants);
@@ -281,6 +284,8 @@ enum kiln_status kiln_kernel_key_new(const struct kiln_program_key *program_key,
 	key = calloc(1, sizeof(*key));
 	if (!key)
 		return KILN_E_NO_MEMORY;
+	key->programs = program_key->programs;
+	ki_list_init(&key->hint.link);
 	key->program_key = program_key;
 	key->name = strdup(name);
 	key->seed = ki_seed_key(program_key->constants,
@@ -298,6 +303,8 @@ void kiln_kernel_key_free(struct kiln_kernel_key *key)
 {
 	if (!key)
 		return;
+	if (!ki_programs_are_forked(key->programs))
+		ki_registry_end_hint(key->programs, &key->hint);
 	kiln_key_free(key->key);
 	kiln_key_free(key->seed);
 	free(key->name);

@@ -88,6 +88,7 @@ struct kiln_program *ki_program_new(struct kiln_programs *programs,
 	memcpy(program->image, key->image_name, sizeof(program->image));
 	ki_list_init(&program->all);
 	ki_list_init(&program->links);
+	ki_list_init(&program->hints);
 	return program;
 }
 
@@ -123,7 +124,8 @@ static void end_kernel(void *arg)
 struct kiln_kernel *ki_kernel_new(struct kiln_program *program, void *handle)
 {
 	const struct kiln_program_runtime *runtime = &program->home->runtime;
-	struct kiln_kernel *kernel = calloc(1, sizeof(*kernel));
+	struct kiln_kernel *kernel =
+		aligned_alloc(64, (sizeof(*kernel) + 63) / 64 * 64);
 
 	if (!kernel) {
 		runtime->release_kernel(runtime->context, handle);

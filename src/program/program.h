@@ -46,6 +46,18 @@ struct ki_device {
 	uint32_t class; /* of identical devices */
 };
 
+/*
+ * What a prepared key leads to, so that a hit need not look anything up.  It is
+ * set while the program is kept, and cleared before that goes out of the table:
+ * who reads it within a pin may take a reference.
+ */
+struct ki_hint {
+	/* Atomic. */
+	struct kiln_blob *_Atomic blob; /* NULL: look it up */
+	/* Under mutex. */
+	struct ki_list link; /* of the program */
+};
+
 /* The blob that memory counts is the object's beginning. */
 struct kiln_program {
 	struct kiln_blob blob;
@@ -65,15 +77,16 @@ struct kiln_program {
 	struct ki_list all;
 	struct kiln_program *next_wide; /* for several devices, of one base */
 	struct ki_list links;		/* what goes when it goes */
+	struct ki_list hints; /* of keys that lead to it or to its kernels */
 	/* Atomic, written by hits: ki_lru_touch(). */
 	_Alignas(64) struct ki_lru_item lru;
 };
 
 struct kiln_kernel {
 	struct kiln_blob blob;
-	/* Fixed. */
-	struct kiln_program *program;
+	/* Fixed; the first is in the blob's cache line. */
 	void *handle;
+	struct kiln_program *program;
 };
 
 /* Something in the table that belongs to a program. */
@@ -114,11 +127,13 @@ struct ki_program_stripe {
 };
 
 struct kiln_programs {
-	/* Fixed after new. */
+	/* Fixed after new: what hits read comes first. */
+	uint64_t fork_counter;
 	struct ki_memory *memory;
+	int owner;	/* column of hits in slots, or -1 */
+	int keeps_time; /* hits mark when they were */
 	struct ki_home *home;
 	struct kiln *kiln; /* or NULL */
-	uint64_t fork_counter;
 	uint64_t bytes_max;
 	uint64_t image_bytes_min;
 	uint64_t image_bytes_max;
@@ -127,10 +142,8 @@ struct kiln_programs {
 	char *compile_append;
 	char *link_append;
 	uint32_t flags;
-	int keeps_time; /* hits mark when they were */
-	int owner;	/* column of hits in slots, or -1 */
 	/* Atomic. */
-	_Atomic uint64_t next_number;
+	_Alignas(64) _Atomic uint64_t next_number;
 	_Atomic uint64_t counts[KI_N_COUNTS];
 	struct ki_program_stripe stripes[KI_PROGRAM_STRIPES]; /* no column */
 	/* Under mutex. */
@@ -152,6 +165,7 @@ struct kiln_programs {
 
 struct kiln_program_key {
 	struct kiln_programs *programs;
+	struct ki_hint hint;
 	struct kiln_key *key;
 	struct kiln_key *base;
 	struct kiln_program_image image; /* option strings: not used */
@@ -169,6 +183,8 @@ struct kiln_program_key {
 };
 
 struct kiln_kernel_key {
+	struct kiln_programs *programs;
+	struct ki_hint hint;
 	struct kiln_key *key;
 	const struct kiln_program_key *program_key;
 	struct kiln_key *seed;
@@ -260,6 +276,13 @@ void ki_registry_keep_link(struct kiln_programs *programs,
 void ki_registry_note_failure(struct kiln_programs *programs,
 			      const struct kiln_program_key *key);
 
+/* Let a key lead to what it has just found: the program, if it is kept, or a
+   kernel of it. */
+void ki_registry_set_hint(struct kiln_programs *programs,
+			  struct kiln_program *program,
+			  const struct ki_hint *hint, struct kiln_blob *blob);
+void ki_registry_end_hint(struct kiln_programs *programs, struct ki_hint *hint);
+
 /* A kept program of the same, for these devices and more; or NULL. */
 struct kiln_program *ki_registry_find_wider(struct kiln_programs *programs,
 					    const struct kiln_program_key *key);
@@ -316,21 +339,21 @@ static inline void ki_programs_count_hit(struct kiln_programs *programs,
 			memory_order_relaxed);
 }
 
-/* The quick way: the object's blob, or NULL, after which ki_programs_look()
-   may find more. */
+/* The quick way: the object's blob, or NULL, after which ki_programs_look() may
+   find it. */
 static inline struct kiln_blob *ki_programs_glance(
-	struct kiln_programs *programs, const struct kiln_key *key,
+	struct kiln_programs *programs, const struct ki_hint *hint,
 	struct ki_slot *slot, enum ki_programs_count which)
 {
-	struct ki_table *table = &programs->memory->table;
-	struct kiln_blob *blob = NULL;
+	struct kiln_blob *blob;
 
 	ki_slot_pin(slot);
-	if (__builtin_expect(!ki_table_is_by_lock(table) &&
-				     ki_table_glance(atomic_load(&table->slots),
-						     key, slot, &blob),
-			     1))
+	blob = atomic_load(&hint->blob);
+	if (__builtin_expect(
+		    blob && ki_slot_take(slot, ki_slot_place(blob), blob), 1))
 		ki_programs_count_hit(programs, slot, which);
+	else
+		blob = NULL;
 	ki_slot_leave(slot);
 	return blob;
 }

@@ -4,7 +4,8 @@
  * Programs, from the quick way to the slow one:
  *
  *	kiln_program_get (entry.c)
- *	  glance ------------- in the table, by pin: no lock, no call
+ *	  glance ------------- where the key led before, by pin: no lock, no call
+ *	  look --------------- in the table, without a lock
  *	  find_wider --------- one for more devices
  *	  ki_memory_begin ---- join a flight, or lead one (memory/memory.h)
  *	    ki_program_fetch - from disk, else built (persist.c)
@@ -207,21 +208,22 @@ enum kiln_status ki_program_get(struct kiln_programs *programs,
 		return KILN_E_INVALID;
 	if (__builtin_expect(ki_programs_are_forked(programs), 0))
 		return KILN_E_FORKED;
-	blob = slot ? ki_programs_glance(programs, key->key, slot,
+	if (key->programs != programs)
+		return KILN_E_INVALID;
+	blob = slot ? ki_programs_glance(programs, &key->hint, slot,
 					 KI_COUNT_PROGRAM_HITS)
 		    : NULL;
 	if (__builtin_expect(blob != NULL, 1)) {
-		program = (struct kiln_program *)blob;
-		ki_program_touch(programs, program);
-		*out_program = program;
+		*out_program = (struct kiln_program *)blob;
+		ki_program_touch(programs, *out_program);
 		return KILN_OK;
 	}
-	if (key->programs != programs)
-		return KILN_E_INVALID;
 	status = get_slowly(programs, key, &program, failure);
-	if (!status)
-		*out_program = program;
-	return status;
+	if (status)
+		return status;
+	ki_registry_set_hint(programs, program, &key->hint, &program->blob);
+	*out_program = program;
+	return KILN_OK;
 }
 
 /* ---- Dropping -------------------------------------------------------------- */

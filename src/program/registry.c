@@ -192,6 +192,42 @@ void ki_registry_keep_link(struct kiln_programs *programs,
 		take_back(programs, key, blob);
 }
 
+/* ---- Hints ----------------------------------------------------------------- */
+
+/* Keys are the caller's and constant; what they lead to is ours. */
+static struct ki_hint *ours(const struct ki_hint *hint)
+{
+	return (struct ki_hint *)(uintptr_t)hint;
+}
+
+static void clear_hint_locked(struct ki_hint *hint)
+{
+	atomic_store(&hint->blob, NULL);
+	ki_list_remove(&hint->link);
+}
+
+/* Only what is counted by threads: others' references cost a look at them. */
+void ki_registry_set_hint(struct kiln_programs *programs,
+			  struct kiln_program *program,
+			  const struct ki_hint *hint, struct kiln_blob *blob)
+{
+	if (!atomic_load(&blob->counter) || !atomic_load(&program->is_kept))
+		return;
+	ki_mutex_lock(&programs->mutex);
+	if (atomic_load(&program->is_kept) && !atomic_load(&hint->blob)) {
+		atomic_store(&ours(hint)->blob, blob);
+		ki_list_append(&program->hints, &ours(hint)->link);
+	}
+	ki_mutex_unlock(&programs->mutex);
+}
+
+void ki_registry_end_hint(struct kiln_programs *programs, struct ki_hint *hint)
+{
+	ki_mutex_lock(&programs->mutex);
+	clear_hint_locked(hint);
+	ki_mutex_unlock(&programs->mutex);
+}
+
 /* ---- Dropping -------------------------------------------------------------- */
 
 static void take_links_locked(struct kiln_programs *programs,
@@ -199,6 +235,9 @@ static void take_links_locked(struct kiln_programs *programs,
 {
 	struct ki_list *place;
 
+	while (!ki_list_is_empty(&program->hints))
+		clear_hint_locked(ki_container(program->hints.next,
+					       struct ki_hint, link));
 	ki_list_for_each (place, &program->links) {
 		struct ki_link *link =
 			ki_container(place, struct ki_link, link);
