@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KILN_FRONT_OPENCL_H
+#define KILN_FRONT_OPENCL_H
+
+/*
+ * The program cache (<kiln/program.h>) for authors of OpenCL programs, in a
+ * library of its own, libkiln-cl: what else takes the usual 150 lines of
+ * clGetProgramInfo(), files and checks.
+ *
+ *	kiln_cl_open(context, NULL, &cl);
+ *	kiln_cl_build_init(&build);
+ *	build.source = text;
+ *	build.options = "-cl-fast-relaxed-math";
+ *	kiln_cl_program(cl, &build, &program, &failure);
+ *	kiln_cl_kernel(cl, &build, "saxpy", &kernel, &failure);
+ *	...
+ *	clReleaseKernel(kernel);
+ *	clReleaseProgram(program);
+ *	kiln_cl_close(cl);
+ *
+ * What is handed out are the driver's own objects, one reference each, to be
+ * released as always.  A program is built already and may be the same object
+ * for all who ask for the same; kernels hold their arguments, so everybody gets
+ * one of his own.
+ *
+ * The binary is kept in the user's store by source, options, include files,
+ * device and compiler as in programs that `kiln run` starts, and a build that
+ * cannot be kept (it includes what cannot be found, its text has the time in
+ * it) is an ordinary build.
+ *
+ * Threads    Everything may be called from any thread.
+ */
+
+#include <kiln/program.h>
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 300
+#endif
+#include <CL/cl.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kiln_cl;
+
+struct kiln_cl_options {
+	size_t size;	    /* set by kiln_cl_options_init() */
+	struct kiln *kiln;  /* the caller's, to outlive this; NULL: the user's
+			       own, by environment and configuration files */
+	uint64_t bytes_max; /* of programs kept alive; 0: no bound */
+	uint32_t flags;	    /* KILN_PROGRAMS_* */
+	kiln_log_fn *log;   /* why there is no store, and what its trouble
+			       is; NULL: silent */
+	void *log_arg;
+};
+
+static inline void kiln_cl_options_init(struct kiln_cl_options *options)
+{
+	memset(options, 0, sizeof(*options));
+	options->size = sizeof(*options);
+}
+
+/*
+ * The cache of a context, which is retained until kiln_cl_close().  A store
+ * that cannot be used does not make this fail.  `options` may be NULL.
+ * Errors: NO_MEMORY, INVALID (not a context).
+ */
+KILN_API enum kiln_status kiln_cl_open(cl_context context,
+				       const struct kiln_cl_options *options,
+				       struct kiln_cl **out_cl);
+/* Nobody is in a call.  What was handed out stays good.  NULL is fine. */
+KILN_API void kiln_cl_close(struct kiln_cl *cl);
+
+/* What is to be built: exactly one of source, il and binary. */
+struct kiln_cl_build {
+	size_t size;	    /* set by kiln_cl_build_init() */
+	const char *source; /* NUL-ended */
+	const void *il;	    /* SPIR-V */
+	size_t il_size;
+	const void *binary; /* for the devices named, all the same */
+	size_t binary_size;
+	const char *options; /* as clBuildProgram() takes them; NULL: none */
+	const cl_device_id *devices; /* NULL: all of the context */
+	cl_uint n_devices;
+	/* Specialization constants of IL. */
+	const cl_uint *constant_ids;
+	const size_t *constant_sizes;
+	const void *const *constants;
+	size_t n_constants;
+};
+
+static inline void kiln_cl_build_init(struct kiln_cl_build *build)
+{
+	memset(build, 0, sizeof(*build));
+	build->size = sizeof(*build);
+}
+
+/*
+ * The program, built for these devices, which may be any of the context's.  KILN_OK, or KILN_E_BUILD with
+ * *failure (initialised; NULL: not wanted): its code is OpenCL's, its message
+ * the build log.  Errors: NO_MEMORY, INVALID, FORKED.
+ */
+KILN_API enum kiln_status kiln_cl_program(struct kiln_cl *cl,
+					  const struct kiln_cl_build *build,
+					  cl_program *out_program,
+					  struct kiln_program_failure *failure);
+
+/* A kernel of that program, the caller's own.  The same answers. */
+KILN_API enum kiln_status kiln_cl_kernel(struct kiln_cl *cl,
+					 const struct kiln_cl_build *build,
+					 const char *name,
+					 cl_kernel *out_kernel,
+					 struct kiln_program_failure *failure);
+
+/* What the cache of programs counted. */
+KILN_API enum kiln_status kiln_cl_stats(struct kiln_cl *cl,
+					struct kiln_programs_stats *out_stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KILN_FRONT_OPENCL_H */
