@@ -111,6 +111,7 @@ static void side_close(struct side *side)
 
 static void store(struct side *side, const struct item *item)
 {
+	struct original original;
 	char name[32];
 
 	memcpy(value, &item->place, sizeof(item->place));
@@ -121,9 +122,11 @@ static void store(struct side *side, const struct item *item)
 	/* Spread as a hash spreads. */
 	snprintf(name, sizeof(name), "%016llx.cl_cache",
 		 (unsigned long long)(item->place + 1) * 0x9e3779b97f4a7c15u);
-	if (original_store(side->directory,
-			   side->bytes_max ? side->bytes_max : UINT64_MAX, name,
-			   value, VALUE_BYTES))
+	original = (struct original){
+		.directory = side->directory,
+		.bytes_max = side->bytes_max ? side->bytes_max : UINT64_MAX,
+	};
+	if (original_store(&original, name, value, VALUE_BYTES))
 		bench_fail("the original did not store");
 }
 
@@ -233,7 +236,8 @@ static void store_group(void)
 		kiln.turns[r] = bench_median(ours, n_steps);
 		original.turns[r] = bench_median(theirs, n_steps);
 		if (check(&kiln, items, n_all) != n_all ||
-		    original_sum(original.directory) != n_all * VALUE_BYTES)
+		    original_sum(original.directory, ORIGINAL_FLAT) !=
+			    n_all * VALUE_BYTES)
 			bench_fail("not all are there");
 		side_close(&kiln);
 		side_close(&original);
@@ -448,7 +452,8 @@ static void worst_group(void)
 		warm(&original);
 		(void)timed_stores(&original, items, from, from + step,
 				   &original.turns[r]);
-		if (original_sum(original.directory) > original.bytes_max)
+		if (original_sum(original.directory, ORIGINAL_FLAT) >
+		    original.bytes_max)
 			bench_fail("the original is over its limit");
 	}
 	if (check(&kiln, items, n_all) < n / 2)

@@ -55,9 +55,8 @@ static void add_file(struct files *files, const char *path,
 	};
 }
 
-static struct files gather(const char *directory)
+static void gather_flat(const char *directory, struct files *files)
 {
-	struct files files = { 0 };
 	DIR *dir = opendir(directory);
 	struct dirent *entry;
 
@@ -71,11 +70,50 @@ static struct files gather(const char *directory)
 		snprintf(path, sizeof(path), "%s/%.200s", directory,
 			 entry->d_name);
 		if (!stat(path, &info))
-			add_file(&files, path, &info);
+			add_file(files, path, &info);
 	}
 	if (dir)
 		closedir(dir);
-	return files;
+}
+
+/* In so many levels, by the whole path.  What cannot be looked at ends it: -1. */
+static int gather_tree(const char *directory, unsigned levels,
+		       struct files *files)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	int err = dir || errno == ENOENT ? 0 : -1;
+
+	while (!err && dir && (entry = readdir(dir))) {
+		char path[PATH_BYTES];
+		struct stat info;
+
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		snprintf(path, sizeof(path), "%.250s/%.200s", directory,
+			 entry->d_name);
+		err = stat(path, &info);
+		if (!err && S_ISDIR(info.st_mode) && levels)
+			err = gather_tree(path, levels - 1, files);
+		else if (!err && S_ISREG(info.st_mode) &&
+			 (strstr(path, ".cl_cache") ||
+			  strstr(path, ".l0_cache") ||
+			  strstr(path, ".ocloc_cache")))
+			add_file(files, path, &info);
+	}
+	if (dir)
+		closedir(dir);
+	return err;
+}
+
+static int gather(const char *directory, enum original_layout layout,
+		  struct files *files)
+{
+	*files = (struct files){ 0 };
+	if (layout == ORIGINAL_TREE)
+		return gather_tree(directory, 2, files);
+	gather_flat(directory, files);
+	return 0;
 }
 
 static void free_files(struct files *files)
@@ -85,30 +123,42 @@ static void free_files(struct files *files)
 	free(files->found);
 }
 
-uint64_t original_sum(const char *directory)
+static int sum_of(const char *directory, enum original_layout layout,
+		  uint64_t *out_sum)
 {
-	struct files files = gather(directory);
-	uint64_t sum = 0;
+	struct files files;
+	int err = gather(directory, layout, &files);
 
-	for (size_t i = 0; i < files.n; i++)
-		sum += files.found[i].size;
+	*out_sum = 0;
+	for (size_t i = 0; !err && i < files.n; i++)
+		*out_sum += files.found[i].size;
 	free_files(&files);
-	return sum;
+	return err;
+}
+
+uint64_t original_sum(const char *directory, enum original_layout layout)
+{
+	uint64_t sum;
+
+	return sum_of(directory, layout, &sum) ? UINT64_MAX : sum;
 }
 
 /* The least recently used, a third of the limit. */
-static uint64_t evict(const char *directory, uint64_t bytes_max)
+static int evict(const char *directory, enum original_layout layout,
+		 uint64_t bytes_max, uint64_t *out_removed)
 {
-	struct files files = gather(directory);
-	uint64_t removed = 0;
+	struct files files;
+	int err = gather(directory, layout, &files);
 
-	if (files.n)
+	*out_removed = 0;
+	if (!err && files.n)
 		qsort(files.found, files.n, sizeof(struct found), by_use);
-	for (size_t i = 0; i < files.n && removed <= bytes_max / 3; i++)
+	for (size_t i = 0; !err && i < files.n && *out_removed <= bytes_max / 3;
+	     i++)
 		if (!unlink(files.found[i].path))
-			removed += files.found[i].size;
+			*out_removed += files.found[i].size;
 	free_files(&files);
-	return removed;
+	return err;
 }
 
 /* ---- config.file --------------------------------------------------------------- */
@@ -126,7 +176,8 @@ static int open_config(const char *path, int *out_made)
 	return fd >= 0 ? fd : open(path, O_RDWR);
 }
 
-int original_lock(const char *directory, uint64_t *out_total)
+int original_lock(const char *directory, enum original_layout layout,
+		  uint64_t *out_total)
 {
 	char path[PATH_BYTES];
 	int fd, made;
@@ -140,9 +191,8 @@ int original_lock(const char *directory, uint64_t *out_total)
 		close(fd);
 		return -1;
 	}
-	if (made)
-		*out_total = original_sum(directory);
-	else if (pread(fd, out_total, sizeof(*out_total), 0) < 0) {
+	if (made ? sum_of(directory, layout, out_total)
+		 : pread(fd, out_total, sizeof(*out_total), 0) < 0) {
 		original_unlock(fd);
 		return -1;
 	}
@@ -171,25 +221,53 @@ static int write_temporary(char *path, const void *data, size_t size)
 	return close(fd);
 }
 
-static int store_locked(const char *directory, uint64_t bytes_max, int config,
+/* Where an entry lies; in the tree its directories are made for `make`. */
+static void path_of(const char *directory, enum original_layout layout,
+		    const char *name, int make, char out[PATH_BYTES])
+{
+	if (layout == ORIGINAL_FLAT) {
+		snprintf(out, PATH_BYTES, "%.250s/%.200s", directory, name);
+		return;
+	}
+	if (make) {
+		(void)mkdir(directory, 0775);
+		snprintf(out, PATH_BYTES, "%.250s/%c", directory, name[0]);
+		(void)mkdir(out, 0775);
+		snprintf(out, PATH_BYTES, "%.250s/%c/%c", directory, name[0],
+			 name[1]);
+		(void)mkdir(out, 0775);
+	}
+	snprintf(out, PATH_BYTES, "%.250s/%c/%c/%.200s", directory, name[0],
+		 name[1], name);
+}
+
+static int store_locked(const struct original *original, int config,
 			uint64_t total, const char *name, const void *data,
 			size_t size)
 {
+	const char *directory = original->directory;
+	const uint64_t bytes_max = original->bytes_max;
 	char temporary[PATH_BYTES], path[PATH_BYTES];
 	struct stat info;
 
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	path_of(directory, original->layout, name, 0, path);
 	if (!stat(path, &info))
 		return 0;
 	if (bytes_max < total + size) {
-		total -= evict(directory, bytes_max);
-		(void)!pwrite(config, &total, sizeof(total), 0);
+		uint64_t removed;
+
+		if (evict(directory, original->layout, bytes_max, &removed))
+			return -1;
+		total -= removed;
+		if (removed)
+			(void)!pwrite(config, &total, sizeof(total), 0);
 		if (bytes_max < total + size)
 			return -1;
 	}
 	snprintf(temporary, sizeof(temporary), "%s/cl_cache.XXXXXX", directory);
 	if (write_temporary(temporary, data, size))
 		return -1;
+	path_of(directory, original->layout, name, 1, path);
 	if (rename(temporary, path)) {
 		unlink(temporary);
 		return -1;
@@ -199,19 +277,93 @@ static int store_locked(const char *directory, uint64_t bytes_max, int config,
 	return 0;
 }
 
-int original_store(const char *directory, uint64_t bytes_max, const char *name,
+int original_store(const struct original *original, const char *name,
 		   const void *data, size_t size)
 {
 	uint64_t total;
 	int fd, result = -1;
 
+	if (!size || size > original->bytes_max)
+		return -1;
 	pthread_mutex_lock(&mutex);
-	fd = original_lock(directory, &total);
+	fd = original_lock(original->directory, original->layout, &total);
 	if (fd >= 0) {
-		result = store_locked(directory, bytes_max, fd, total, name,
-				      data, size);
+		result = store_locked(original, fd, total, name, data, size);
 		original_unlock(fd);
 	}
 	pthread_mutex_unlock(&mutex);
 	return result;
+}
+
+/* ---- Looking up ------------------------------------------------------------------- */
+
+struct stats {
+	uint64_t hits, misses, version;
+};
+
+static int count_in(const char *path, int is_hit)
+{
+	struct stats stats = { 0, 0, 1 };
+	int fd = open(path, O_RDWR | O_CREAT, 0664);
+
+	if (fd < 0)
+		return -1;
+	if (flock(fd, LOCK_EX)) {
+		close(fd);
+		return -1;
+	}
+	if (pread(fd, &stats, sizeof(stats), 0) != sizeof(stats) ||
+	    stats.version != 1)
+		stats = (struct stats){ 0, 0, 1 };
+	if (is_hit)
+		stats.hits++;
+	else
+		stats.misses++;
+	(void)!pwrite(fd, &stats, sizeof(stats), 0);
+	flock(fd, LOCK_UN);
+	close(fd);
+	return 0;
+}
+
+static void count_lookup(const char *directory, const char *name, int is_hit)
+{
+	char path[PATH_BYTES];
+
+	snprintf(path, sizeof(path), "%s/stats", directory);
+	if (count_in(path, is_hit))
+		return;
+	snprintf(path, sizeof(path), "%s/%c/stats", directory, name[0]);
+	if (count_in(path, is_hit))
+		return;
+	snprintf(path, sizeof(path), "%s/%c/%c/stats", directory, name[0],
+		 name[1]);
+	(void)count_in(path, is_hit);
+}
+
+void *original_look_up(const struct original *original, const char *name,
+		       size_t *out_size)
+{
+	char path[PATH_BYTES];
+	void *data = NULL;
+	long size = -1;
+	FILE *file;
+
+	path_of(original->directory, original->layout, name, 0, path);
+	file = fopen(path, "rb");
+	if (file && !fseek(file, 0, SEEK_END))
+		size = ftell(file);
+	if (size >= 0 && !fseek(file, 0, SEEK_SET))
+		data = calloc(1, (size_t)size + 1);
+	if (data)
+		*out_size = fread(data, 1, (size_t)size, file);
+	if (file)
+		fclose(file);
+	if (original->layout == ORIGINAL_FLAT)
+		return data;
+	if (data && !*out_size) {
+		free(data);
+		data = NULL;
+	}
+	count_lookup(original->directory, name, data != NULL);
+	return data;
 }
