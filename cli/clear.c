@@ -103,7 +103,7 @@ int ki_verb_clear(const struct ki_command *command)
 	struct kiln *kiln = NULL;
 	int status;
 
-	status = ki_settings_load(&settings, command);
+	status = ki_settings_load(&settings, command, 0);
 	if (!status)
 		status = ki_store_open(&settings, 0, &kiln);
 	if (!status && kiln)

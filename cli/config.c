@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "out.h"
+#include "store.h"
 #include "verbs.h"
 
 static const struct {
@@ -108,10 +109,8 @@ int ki_verb_config(const struct ki_command *command)
 	struct kiln_config *config = NULL;
 	char message[1024] = "out of memory";
 	enum kiln_status status;
-	const char *warning;
 	struct ki_bytes out;
 	int is_json = ki_given(command, KI_OPTION_JSON), result;
-	size_t i;
 
 	if (ki_given(command, KI_OPTION_STORE) ||
 	    ki_given(command, KI_OPTION_LIMIT))
@@ -127,8 +126,7 @@ int ki_verb_config(const struct ki_command *command)
 	else
 		print_text(&out, config);
 	result = ki_out_write(&out, status ? KI_EXIT_USAGE : KI_EXIT_OK);
-	for (i = 0; (warning = kiln_config_warning(config, i)); i++)
-		ki_complain("%s", warning);
+	ki_store_warn(config);
 	if (status)
 		ki_complain("%s", message);
 	kiln_config_free(config);

@@ -193,27 +193,79 @@ static void a_store_without_directory_is_the_environments(void **state)
 	free(home);
 }
 
+static size_t n_lines(const char *text)
+{
+	size_t n = 0;
+
+	while ((text = strchr(text, '\n'))) {
+		text++;
+		n++;
+	}
+	return n;
+}
+
+/* Who only looks is told and looks; who changes a store must not guess. */
 static void what_is_wrong_with_variables_is_said(void **state)
 {
 	static const struct {
 		const char *variable;
-		int status;
+		int look, change; /* exit statuses */
 		const char *words;
 	} rows[] = {
-		{ "NEO_CACHE_PERSISTENT=0", 5, "NEO_CACHE_PERSISTENT" },
-		{ "NEO_CACHE_PERSISTENT=yes", 2, "Intel's driver" },
-		{ "NEO_CACHE_MAX_SIZE=1GB", 2, "Intel's driver" },
-		{ "NEO_CACHE_DIR=here", 2, "Intel's driver" },
+		{ "NEO_CACHE_PERSISTENT=0", 5, 5, "NEO_CACHE_PERSISTENT" },
+		{ "NEO_CACHE_PERSISTENT=true", 0, 0,
+		  "on here; Intel's driver reads 0 and caches nothing" },
+		{ "NEO_CACHE_PERSISTENT=yes", 0, 2, "Intel's driver reads 0" },
+		{ "NEO_CACHE_PERSISTENT=", 0, 0, "Intel's driver reads 0" },
+		{ "NEO_CACHE_PERSISTENT=1", 0, 0, NULL },
+		{ "NEO_CACHE_MAX_SIZE=1GB", 0, 2, "Intel's driver reads 1 b" },
+		{ "NEO_CACHE_MAX_SIZE=abc", 0, 2, "reads no limit" },
+		{ "NEO_CACHE_MAX_SIZE=-1", 0, 2, "reads no limit" },
+		{ "NEO_CACHE_MAX_SIZE=", 0, 0, "reads 0, no limit" },
+		{ "NEO_CACHE_MAX_SIZE=0", 0, 0, NULL },
+		{ "NEO_CACHE_MAX_SIZE=1M", 0, 0, "Intel's driver reads 1 b" },
+		{ "NEO_CACHE_DIR=here", 2, 2, "Intel's driver begins at" },
 	};
-	char *home = harness_directory();
+	static const struct {
+		const char *verb, *option;
+		int changes;
+	} verbs[] = {
+		{ "ls", NULL, 0 },	  { "stats", NULL, 0 },
+		{ "verify", NULL, 0 },	  { "gc", NULL, 1 },
+		{ "stats", "--zero", 1 },
+	};
+	const size_t n_verbs = sizeof(verbs) / sizeof(*verbs);
+	const size_t n_rows = sizeof(rows) / sizeof(*rows);
+	char *home = harness_directory(), key[2 * KILN_DIGEST_BYTES + 1];
+	struct kiln *kiln = open_neo(home);
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	put(kiln, "opencl", "-w", NULL, key);
+	kiln_close(kiln);
+	for (size_t i = 0; i < n_rows * n_verbs; i++) {
+		const size_t row = i / n_verbs, verb = i % n_verbs;
 		struct ended ended =
-			ask(rows[i].variable, home, "ls", "--store=neo:", NULL);
+			ask(rows[row].variable, home, verbs[verb].verb,
+			    "--store=neo:", verbs[verb].option);
 
-		assert_int_equal(status_of(&ended), rows[i].status);
-		assert_memory_equal(ended.err, "kiln: ", 6);
-		assert_non_null(strstr(ended.err, rows[i].words));
+		print_message("# %s %s\n", rows[row].variable,
+			      verbs[verb].verb);
+		assert_int_equal(status_of(&ended), verbs[verb].changes
+							    ? rows[row].change
+							    : rows[row].look);
+		assert_int_equal(n_lines(ended.err), rows[row].words != NULL);
+		if (rows[row].words) {
+			assert_memory_equal(ended.err, "kiln: ", 6);
+			assert_non_null(strstr(ended.err, rows[row].words));
+		}
+		if (!verb && !rows[row].look)
+			assert_int_equal(n_lines(ended.out), 2);
+		ended_free(&ended);
+	}
+	for (size_t i = 0; i < n_rows; i++) {
+		struct ended ended = ask(rows[i].variable, home, "show", key,
+					 "--store=neo:");
+
+		assert_int_equal(status_of(&ended), rows[i].look);
 		ended_free(&ended);
 		/* Nobody asked for a store of Intel's. */
 		ended = ask(rows[i].variable, home, "ls", NULL, NULL);
@@ -262,6 +314,27 @@ static void a_program_gets_the_store_that_is_named(void **state)
 	free(home);
 }
 
+/* And to the program nothing else. */
+static void what_the_driver_misreads_is_said_of_a_run(void **state)
+{
+	char *home = harness_directory();
+	struct spawn spawn = tool("NEO_CACHE_PERSISTENT=true", home);
+	struct ended ended;
+
+	spawn.variables[7] = "KILN_NO_SETTING=1";
+	spawn.arguments[0] = "run";
+	spawn.arguments[1] = "--store=neo:";
+	spawn.arguments[2] = "--";
+	spawn.arguments[3] = "true";
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	assert_string_equal(ended.out, "");
+	assert_int_equal(n_lines(ended.err), 1);
+	assert_non_null(strstr(ended.err, "kiln: NEO_CACHE_PERSISTENT: "));
+	ended_free(&ended);
+	free(home);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +343,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_store_without_directory_is_the_environments),
 		cmocka_unit_test(what_is_wrong_with_variables_is_said),
 		cmocka_unit_test(a_program_gets_the_store_that_is_named),
+		cmocka_unit_test(what_the_driver_misreads_is_said_of_a_run),
 	};
 
 	if (argc < 2)

@@ -127,7 +127,7 @@ int ki_verb_gc(const struct ki_command *command)
 
 	if (status)
 		return status;
-	status = ki_settings_load(&settings, command);
+	status = ki_settings_load(&settings, command, 0);
 	if (!status)
 		status = ki_store_open(&settings, 0, &kiln);
 	if (!status && kiln)

@@ -68,6 +68,7 @@ static int show(const struct ki_command *command, struct kiln *kiln,
 int ki_limit(const struct ki_command *command)
 {
 	const char *text = command->values[KI_OPTION_LIMIT];
+	const unsigned flags = text ? 0 : KI_STORE_LOOK;
 	struct ki_settings settings;
 	struct kiln *kiln = NULL;
 	uint64_t limit = 0;
@@ -79,10 +80,9 @@ int ki_limit(const struct ki_command *command)
 			    text);
 		return KI_EXIT_USAGE;
 	}
-	status = ki_settings_load(&settings, command);
+	status = ki_settings_load(&settings, command, flags);
 	if (!status)
-		status = ki_store_open(&settings, text ? 0 : KI_STORE_LOOK,
-				       &kiln);
+		status = ki_store_open(&settings, flags, &kiln);
 	if (!status && !kiln) {
 		ki_complain("there is no store yet; KILN_MAX_SIZE is the limit "
 			    "of those that are made");

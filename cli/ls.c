@@ -221,7 +221,7 @@ int ki_verb_ls(const struct ki_command *command)
 	int status;
 
 	ki_bytes_init(&out);
-	status = ki_settings_load(&settings, command);
+	status = ki_settings_load(&settings, command, KI_STORE_LOOK);
 	if (!status)
 		status = ki_store_open(&settings, KI_STORE_LOOK, &kiln);
 	if (status)

@@ -179,6 +179,7 @@ static int is_caching(struct kiln_config *config, enum kiln_status status,
 		return 0;
 	if (url && use_store(config, url))
 		return 0;
+	ki_store_warn_of_foreign(config);
 	kiln_options_init(&options);
 	kiln_config_options(config, &options);
 	plan->store_url = options.store_url;

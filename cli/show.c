@@ -145,7 +145,7 @@ int ki_verb_show(const struct ki_command *command)
 	struct kiln *kiln = NULL;
 	int status;
 
-	status = ki_settings_load(&settings, command);
+	status = ki_settings_load(&settings, command, KI_STORE_LOOK);
 	if (!status)
 		status = ki_store_open(&settings, KI_STORE_LOOK, &kiln);
 	if (!status)

@@ -215,7 +215,7 @@ int ki_verb_stats(const struct ki_command *command)
 
 	ki_bytes_init(&out);
 	counters = calloc(1, sizeof(*counters));
-	status = ki_settings_load(&settings, command);
+	status = ki_settings_load(&settings, command, flags);
 	if (!status && !counters)
 		status = ki_store_failed(KILN_E_NO_MEMORY, "stats");
 	if (!status)

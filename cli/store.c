@@ -95,12 +95,10 @@ int ki_store_use(struct kiln_config *config, const char *url)
 }
 
 /* With a spool whatever KILN_SPOOL says: of programs run without it. */
-static int use_store(struct ki_settings *settings, const char *url)
+static int use_own(struct ki_settings *settings)
 {
-	int status = ki_store_use(settings->config, url);
+	int status = set_directory(settings);
 
-	if (!status)
-		status = set_directory(settings);
 	if (status)
 		return status;
 	if (ki_path_join(settings->own_spool, settings->directory, "spool")) {
@@ -112,21 +110,57 @@ static int use_store(struct ki_settings *settings, const char *url)
 	return KI_EXIT_OK;
 }
 
+void ki_store_warn(const struct kiln_config *config)
+{
+	const char *warning;
+
+	for (size_t i = 0; (warning = kiln_config_warning(config, i)); i++)
+		ki_complain("%s", warning);
+}
+
+void ki_store_warn_of_foreign(const struct kiln_config *config)
+{
+	const char *warning, *name, *value, *origin;
+
+	for (size_t i = 0; (warning = kiln_config_warning(config, i)); i++)
+		for (size_t n = 0;
+		     (name = kiln_config_foreign(config, n, &value, &origin));
+		     n++)
+			if (!strncmp(warning, name, strlen(name)))
+				ki_complain("%s", warning);
+}
+
+static int load(struct ki_settings *settings, const char *url, unsigned flags)
+{
+	char message[1024] = "out of memory";
+	const int is_looking = (flags & KI_STORE_LOOK) == KI_STORE_LOOK;
+	enum kiln_status status =
+		is_looking ? kiln_config_load_to_look(&settings->config,
+						      message, sizeof(message))
+			   : kiln_config_load(&settings->config, message,
+					      sizeof(message));
+
+	if (status) {
+		ki_complain("%s", message);
+		return KI_EXIT_USAGE;
+	}
+	return url ? ki_store_use(settings->config, url) : KI_EXIT_OK;
+}
+
 int ki_settings_load(struct ki_settings *settings,
-		     const struct ki_command *command)
+		     const struct ki_command *command, unsigned flags)
 {
 	const char *url = command->values[KI_OPTION_STORE];
-	char message[1024] = "out of memory";
 	int status;
 
 	memset(settings, 0, sizeof(*settings));
 	kiln_options_init(&settings->options);
-	if (kiln_config_load(&settings->config, message, sizeof(message))) {
-		ki_complain("%s", message);
-		return KI_EXIT_USAGE;
-	}
+	status = load(settings, url, flags);
+	if (status)
+		return status;
+	ki_store_warn(settings->config);
 	if (url)
-		return use_store(settings, url);
+		return use_own(settings);
 
 	kiln_config_options(settings->config, &settings->options);
 	if (kiln_config_number(settings->config, KILN_SET_DISABLE)) {

@@ -20,11 +20,16 @@ struct ki_settings {
 	char own_spool[KI_PATH_MAX];
 };
 
-/* Command line first, then what kiln_config_load() finds.  fini in any case. */
+/* Command line first, then what kiln_config_load() finds; warnings are told.
+   Flags as ki_store_open().  fini in any case. */
 int ki_settings_load(struct ki_settings *settings,
-		     const struct ki_command *command);
+		     const struct ki_command *command, unsigned flags);
 /* Have a store of --store win over the settings. */
 int ki_store_use(struct kiln_config *config, const char *url);
+/* Tell what is doubtful in them. */
+void ki_store_warn(const struct kiln_config *config);
+/* The same of variables of other programs alone. */
+void ki_store_warn_of_foreign(const struct kiln_config *config);
 void ki_settings_fini(struct ki_settings *settings);
 
 /* Flags for looking only. */

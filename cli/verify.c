@@ -179,17 +179,17 @@ int ki_verb_verify(const struct ki_command *command)
 	enum kiln_status result = KILN_OK;
 	struct ki_settings settings;
 	struct kiln *kiln = NULL;
-	unsigned flags = 0;
+	unsigned flags = 0, look;
 	int status;
 
 	if (ki_given(command, KI_OPTION_REPAIR))
 		flags |= KILN_VERIFY_REPAIR;
 	if (ki_given(command, KI_OPTION_ACCOUNTING))
 		flags |= KILN_VERIFY_ACCOUNTING;
-	status = ki_settings_load(&settings, command);
+	look = flags ? 0 : KI_STORE_LOOK;
+	status = ki_settings_load(&settings, command, look);
 	if (!status)
-		status = ki_store_open(&settings, flags ? 0 : KI_STORE_LOOK,
-				       &kiln);
+		status = ki_store_open(&settings, look, &kiln);
 	if (!status && kiln)
 		result = verify(kiln, flags, &report);
 	if (result)

@@ -62,7 +62,7 @@ int ki_verb_wait(const struct ki_command *command)
 	int status, err;
 
 	memset(&report, 0, sizeof(report));
-	status = ki_settings_load(&settings, command);
+	status = ki_settings_load(&settings, command, 0);
 	if (status)
 		goto out;
 	n_before = ki_jobs_pending(settings.spool);

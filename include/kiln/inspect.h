@@ -120,7 +120,8 @@ KILN_API void kiln_count_lookup(struct kiln *kiln, enum kiln_counter outcome,
 /* Bytes that were looked at, and that there are. */
 typedef void kiln_progress_fn(void *arg, uint64_t done, uint64_t total);
 
-#define KILN_VERIFY_REPAIR (1u << 0) /* damaged ones go to quarantine */
+/* Damaged ones go to quarantine; in a directory of Intel's they are removed. */
+#define KILN_VERIFY_REPAIR (1u << 0)
 #define KILN_VERIFY_ACCOUNTING                                                 \
 	(1u << 1) /* only count anew what is kept count of */
 
@@ -321,6 +322,13 @@ struct kiln_config;
  */
 KILN_API enum kiln_status kiln_config_load(struct kiln_config **out_config,
 					   char *message, size_t message_size);
+/*
+ * The same for who only looks at stores: values that are wrong in the variables of
+ * another program (kiln_config_foreign()) are warnings, as long as they leave no
+ * doubt which store is meant.  kiln_config_use_store() goes on so.
+ */
+KILN_API enum kiln_status kiln_config_load_to_look(
+	struct kiln_config **out_config, char *message, size_t message_size);
 KILN_API void kiln_config_free(struct kiln_config *config);
 
 /* As text, NULL if unset and without default; lives with the config. */

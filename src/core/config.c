@@ -95,6 +95,7 @@ struct kiln_config {
 	char *spool; /* or NULL */
 	struct foreign foreign[N_FOREIGN];
 	struct ki_neo_environment neo;
+	int is_looking;
 	int no_memory;
 };
 
@@ -122,9 +123,17 @@ static char *format(struct kiln_config *config, const char *words, ...)
 	return text;
 }
 
+static int is_warned(const struct kiln_config *config, const char *line)
+{
+	for (size_t i = 0; i < config->n_warnings; i++)
+		if (!strcmp(config->warnings[i], line))
+			return 1;
+	return 0;
+}
+
 static void warn_line(struct kiln_config *config, const char *line)
 {
-	if (config->n_warnings == WARNINGS_MAX)
+	if (config->n_warnings == WARNINGS_MAX || is_warned(config, line))
 		return;
 	config->warnings[config->n_warnings] = format(config, "%s", line);
 	if (config->warnings[config->n_warnings])
@@ -474,11 +483,16 @@ static void read_neo(struct kiln_config *config, const char *const *environment)
 /* What is wrong with variables matters to who obeys them. */
 static void use_neo(struct reading *reading)
 {
-	const struct ki_neo_environment *neo = &reading->config->neo;
+	struct kiln_config *config = reading->config;
+	const struct ki_neo_environment *neo = &config->neo;
 
 	for (size_t i = 0; i < neo->n_lines; i++)
-		warn_line(reading->config, neo->lines[i]);
-	if (neo->is_wrong)
+		warn_line(config, neo->lines[i]);
+	if (neo->is_wrong && config->is_looking &&
+	    (*neo->directory ||
+	     !names_no_directory(config->values[KILN_SET_STORE].text)))
+		warn_line(config, neo->wrong);
+	else if (neo->is_wrong)
 		complain_line(reading, neo->wrong);
 }
 
@@ -508,7 +522,7 @@ static void choose_from_neo(struct kiln_config *config)
 	const struct ki_neo_environment *neo = &config->neo;
 
 	config->why = format(config, "%s", neo->why);
-	if (!*neo->directory || neo->is_wrong)
+	if (!*neo->directory || (neo->is_wrong && !config->is_looking))
 		return;
 	config->directory = format(config, "%s", neo->directory);
 	config->url = format(config, "neo:%s%s%s", neo->directory,
@@ -613,6 +627,7 @@ enum kiln_status ki_config_load(const struct ki_config_sources *sources,
 
 	if (!config)
 		return KILN_E_NO_MEMORY;
+	config->is_looking = sources->is_looking;
 	for (size_t i = 0; i < KILN_N_SETTINGS; i++)
 		if (settings[i].fallback)
 			take(&reading, i, settings[i].fallback, "default",
@@ -636,16 +651,29 @@ enum kiln_status ki_config_load(const struct ki_config_sources *sources,
 	return reading.failed ? KILN_E_INVALID : KILN_OK;
 }
 
-enum kiln_status kiln_config_load(struct kiln_config **out_config,
-				  char *message, size_t message_size)
+static enum kiln_status load(int is_looking, struct kiln_config **out_config,
+			     char *message, size_t message_size)
 {
 	const struct ki_config_sources sources = {
 		.environment = (const char *const *)environ,
 		.system_file = SYSTEM_FILE,
 		.is_secure = ki_process_is_secure(),
+		.is_looking = is_looking,
 	};
 
 	return ki_config_load(&sources, out_config, message, message_size);
+}
+
+enum kiln_status kiln_config_load(struct kiln_config **out_config,
+				  char *message, size_t message_size)
+{
+	return load(0, out_config, message, message_size);
+}
+
+enum kiln_status kiln_config_load_to_look(struct kiln_config **out_config,
+					  char *message, size_t message_size)
+{
+	return load(1, out_config, message, message_size);
 }
 
 void kiln_config_free(struct kiln_config *config)

@@ -10,6 +10,7 @@ struct ki_config_sources {
 	const char *const *environment; /* NAME=VALUE, NULL-ended */
 	const char *system_file;	/* "/etc/kiln.conf" */
 	int is_secure;			/* set-uid and the like */
+	int is_looking;			/* kiln_config_load_to_look() */
 };
 
 enum kiln_status ki_config_load(const struct ki_config_sources *sources,

@@ -164,6 +164,95 @@ static void what_the_driver_misreads_is_told(void **state)
 	}
 }
 
+/*
+ * Seven values that people write, in each variable: what holds here (-: nothing is
+ * cached), and the words of the line, if there is one, with what the driver reads.
+ */
+static void what_people_write_is_read_or_told(void **state)
+{
+	static const char *const values[] = { "true", "1GB", "abc", "",
+					      "0",    "1",   "-1" };
+	static const struct {
+		const char *variable;
+		const char *held; /* by letters, one for each value */
+		const char *words[7];
+	} rows[] = {
+		{ "NEO_CACHE_PERSISTENT",
+		  "1--101-",
+		  { "on here; Intel's driver reads 0 and caches nothing",
+		    "not a yes or no, and nothing is cached here; use 1 or 0 "
+		    "(Intel's driver reads 1 and caches)",
+		    "(Intel's driver reads 0 and caches nothing)",
+		    "counts as unset here; Intel's driver reads 0 and caches "
+		    "nothing",
+		    NULL, NULL, "(Intel's driver reads -1 and caches)" } },
+		{ "NEO_CACHE_MAX_SIZE",
+		  "---g01-",
+		  { "(Intel's driver reads no limit)",
+		    "not a size, and nothing is cached here; use a number of "
+		    "bytes (Intel's driver reads 1 byte)",
+		    "(Intel's driver reads no limit)",
+		    "counts as unset here, which is 1G; Intel's driver reads 0",
+		    NULL, NULL, "(Intel's driver reads no limit)" } },
+		{ "NEO_CACHE_DIR",
+		  "---h---",
+		  { "root", "root", "root", NULL, "root", "root", "root" } },
+		{ "NEO_CACHE_STATS",
+		  "1000010",
+		  { NULL, "counts as unset", "counts as unset", NULL, NULL,
+		    NULL, "counts as unset" } },
+		{ "BinaryCacheTrace",
+		  "1000010",
+		  { NULL, "counts as unset", "counts as unset", NULL, NULL,
+		    NULL, "counts as unset" } },
+		{ "PrintDebugMessages",
+		  "1000010",
+		  { NULL, "counts as unset", "counts as unset", NULL, NULL,
+		    NULL, "counts as unset" } },
+		{ "NEOReadDebugKeys",
+		  "1111011",
+		  { NULL, "counts as unset", "counts as unset", NULL, NULL,
+		    NULL, "counts as unset" } },
+	};
+	const size_t n_values = sizeof(values) / sizeof(values[0]);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) * n_values; i++) {
+		const size_t row = i / n_values, v = i % n_values;
+		const char *words = rows[row].words[v], *line;
+		char variable[64], held;
+		const char *const variables[] = { HOME, variable,
+						  row == 6 ? "BinaryCacheTrace"
+							     "=1"
+							   : NULL,
+						  NULL };
+		struct ki_neo_environment *found;
+
+		snprintf(variable, sizeof(variable), "%s=%s",
+			 rows[row].variable, values[v]);
+		print_message("# %s\n", variable);
+		found = read_them(variables);
+		held = row == 0	  ? (char)('0' + found->is_on)
+		       : row == 1 ? (char)(found->bytes_max == GIB
+						   ? 'g'
+						   : '0' + found->bytes_max)
+		       : row == 2 ? (char)(*found->directory ? 'h' : '-')
+		       : row == 3 ? (char)('0' + found->keeps_stats)
+		       : row == 5 ? (char)('0' + found->messages)
+				  : (char)('0' + found->traces);
+		assert_int_equal(found->is_wrong ? '-' : held,
+				 rows[row].held[v]);
+		assert_int_equal(found->n_lines + (size_t)found->is_wrong,
+				 words != NULL);
+		line = found->is_wrong ? found->wrong : found->lines[0];
+		if (words) {
+			assert_memory_equal(line, variable,
+					    strlen(rows[row].variable));
+			assert_non_null(strstr(line, words));
+		}
+		free(found);
+	}
+}
+
 static void a_long_value_is_refused_and_cut_in_the_line(void **state)
 {
 	static char longest[6000] = "NEO_CACHE_DIR=/";
@@ -214,6 +303,7 @@ int main(void)
 		cmocka_unit_test(defaults_are_those_of_the_driver),
 		cmocka_unit_test(the_directory_is_chosen_as_the_driver_does),
 		cmocka_unit_test(what_the_driver_misreads_is_told),
+		cmocka_unit_test(what_people_write_is_read_or_told),
 		cmocka_unit_test(a_long_value_is_refused_and_cut_in_the_line),
 		cmocka_unit_test(debug_keys_are_read_unless_forbidden),
 	};
