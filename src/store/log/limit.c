@@ -26,7 +26,8 @@ struct lowering {
 	struct log_limit_values before;
 	struct log_limit_values after;
 	uint64_t room;	   /* below the new bound, beside what stays */
-	uint64_t reserved; /* of that, for segments still to be begun */
+	uint64_t reserved; /* of that, for the newest that have no place yet */
+	unsigned n_begun;  /* tails, besides the first */
 };
 
 /* ---- What stays ------------------------------------------------------ */
@@ -162,8 +163,7 @@ static uint64_t bytes_for(const struct lowering *lowering,
 }
 
 /* Let go of the oldest, until there is room for those that are left, and keep
-   that room.  What is carried before them fills no more of the tail than was
-   left out here, so that they need no more segments than these. */
+   that room. */
 static size_t n_without_place(struct lowering *lowering,
 			      const struct entries *entries)
 {
@@ -192,9 +192,7 @@ static int begin_tail(struct lowering *lowering)
 	    ki_log_new_tail(lowering->log, lowering->index, lowering->census))
 		return 0;
 	lowering->room -= segment_bytes;
-	lowering->reserved -= segment_bytes < lowering->reserved
-				      ? segment_bytes
-				      : lowering->reserved;
+	lowering->n_begun++;
 	return 1;
 }
 
@@ -271,6 +269,14 @@ static enum kiln_status evict_one(struct lowering *lowering,
 	return status;
 }
 
+/* What others may take. */
+static uint64_t spare_room(const struct lowering *lowering)
+{
+	return lowering->reserved < lowering->room
+		       ? lowering->room - lowering->reserved
+		       : 0;
+}
+
 /* Passing over those of segments below `number`. */
 static size_t n_below(const struct entries *entries, size_t i, uint32_t number)
 {
@@ -287,6 +293,7 @@ static enum kiln_status evict_below(struct lowering *lowering, uint32_t number)
 	struct entries entries = { .n = 0 };
 	enum kiln_status status = list_entries(lowering, number, &entries);
 	size_t first = n_without_place(lowering, &entries), begin = 0, end;
+	unsigned n_begun;
 
 	while (!status && census->n_files &&
 	       log_is_before(census->files[0].number, number)) {
@@ -294,16 +301,19 @@ static enum kiln_status evict_below(struct lowering *lowering, uint32_t number)
 
 		begin = n_below(&entries, begin, oldest);
 		end = n_below(&entries, begin, oldest + 1);
+		n_begun = lowering->n_begun;
 		if (end > first)
 			status = carry(lowering, entries.list + begin,
 				       end - begin,
 				       first > begin ? first - begin : 0);
 		begin = end;
-		if (begin == entries.n)
-			lowering->reserved = 0;
+		/* Others put meanwhile: what they left of a tail counts. */
+		if (begin == entries.n || lowering->n_begun != n_begun)
+			lowering->reserved =
+				bytes_for(lowering, &entries,
+					  first > begin ? first : begin);
 		if (!status)
-			status = evict_one(lowering,
-					   lowering->room - lowering->reserved);
+			status = evict_one(lowering, spare_room(lowering));
 	}
 	free(entries.list);
 	return status;

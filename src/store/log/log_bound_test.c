@@ -290,16 +290,20 @@ static void a_lower_limit_keeps_the_newest_and_what_was_used(void **state)
 	static const struct {
 		uint64_t before, after;
 		unsigned n;	   /* the oldest 10 are used */
+		size_t first;	   /* put first, and used; 0: none */
 		size_t large;	   /* put last; 0: none */
 		unsigned n_newest; /* that are left at least */
 	} rows[] = {
 		/* All of it is less than a segment of before. */
-		{ 256 << 20, 6 << 20, 1000, 0, 650 },
-		{ 256 << 20, 6 << 20, 3000, 0, 650 },
-		{ 256 << 20, 6 << 20, 1000, 7 << 20, 650 },
+		{ 256 << 20, 6 << 20, 1000, 0, 0, 650 },
+		{ 256 << 20, 6 << 20, 3000, 0, 0, 650 },
+		{ 256 << 20, 6 << 20, 1000, 0, 7 << 20, 650 },
 		/* Full. */
-		{ 12 << 20, 3 << 20, 3000, 0, 450 },
-		{ 0, 6 << 20, 1000, 0, 650 },
+		{ 12 << 20, 3 << 20, 3000, 0, 0, 450 },
+		{ 0, 6 << 20, 1000, 0, 0, 650 },
+		/* The newest need the room of what is large, old and used. */
+		{ 256 << 20, 6 << 20, 3000, 3 << 20, 0, 650 },
+		{ 24 << 20, 6 << 20, 4000, 3 << 20, 0, 650 },
 	};
 	size_t i;
 
@@ -314,6 +318,10 @@ static void a_lower_limit_keeps_the_newest_and_what_was_used(void **state)
 			.bytes_max = rows[i].before,
 		};
 		store_open(&store);
+		if (rows[i].first)
+			assert_int_equal(
+				store_put(&store, n + 2, rows[i].first, 0),
+				KILN_OK);
 		while (found < n)
 			assert_int_equal(store_put(&store, found++, 4000, 0),
 					 KILN_OK);
@@ -322,6 +330,10 @@ static void a_lower_limit_keeps_the_newest_and_what_was_used(void **state)
 		for (n = used; n < used + 10; n++)
 			assert_int_equal(store_get(&store, n, 4000), KILN_OK);
 		n = rows[i].n;
+		if (rows[i].first)
+			assert_int_equal(
+				store_get(&store, n + 2, rows[i].first),
+				KILN_OK);
 		if (rows[i].large)
 			assert_int_equal(store_put(&store, n, rows[i].large, 0),
 					 KILN_OK);
