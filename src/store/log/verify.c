@@ -504,6 +504,8 @@ static void note_index(struct ki_log *log, struct kiln_verify_report *report)
 		 log->name);
 }
 
+/* Not by ki_log_change(): without flags it changes nothing and reads whatever may
+   be read. */
 enum kiln_status ki_log_verify(struct kiln_tier *tier, unsigned flags,
 			       kiln_progress_fn *progress, void *arg,
 			       struct kiln_verify_report *out_report)
