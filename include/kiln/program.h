@@ -314,7 +314,7 @@ KILN_API enum kiln_status kiln_program_kernel(
 /*
  * The fast map as seed 001 has it, without a prepared key: a kernel that was
  * got before for these constants, this device and name.  KILN_MISS also where
- * programs of several images or options have given one.  NO_MEMORY, FORKED.
+ * programs of several images or options have given one.  INVALID, FORKED.
  */
 KILN_API enum kiln_status kiln_kernel_find(struct kiln_programs *programs,
 					   const void *constants,

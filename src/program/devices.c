@@ -9,23 +9,11 @@
  * same device at first, the second finds it known.
  */
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "program/program.h"
-
-static int find_locked(struct kiln_programs *programs, void *handle,
-		       struct ki_device *out_device)
-	KI_REQUIRES(&programs->mutex)
-{
-	for (size_t i = 0; i < programs->n_devices; i++) {
-		if (programs->devices[i].handle == handle) {
-			*out_device = programs->devices[i];
-			return 1;
-		}
-	}
-	return 0;
-}
 
 /*
  * Platform's name, device's name, version and driver's version, as DPC++ joins
@@ -56,43 +44,51 @@ static char *ask(struct kiln_programs *programs, void *handle)
 	return (char *)ki_bytes_take(&joined, &(size_t){ 0 });
 }
 
-static int grow(void **array, size_t n, size_t size)
+/* Takes over `identity`; "" is like no other.  -ENOMEM. */
+static int class_of_locked(struct kiln_programs *programs, char *identity,
+			   uint32_t *out_class)
 {
-	void *more = realloc(*array, (n + 1) * size);
+	size_t n = programs->n_classes, class = 0;
+	char **more;
 
-	if (more)
-		*array = more;
-	return more != NULL;
-}
-
-/* Takes over `identity`; "" is like no other. */
-static enum kiln_status add_locked(struct kiln_programs *programs, void *handle,
-				   char *identity, struct ki_device *out_device)
-	KI_REQUIRES(&programs->mutex)
-{
-	struct ki_device device = { .handle = handle,
-				    .unit = (uint32_t)programs->n_devices };
-	size_t class = 0;
-
-	while (class < programs->n_classes &&
+	while (class < n &&
 	       (!*identity || strcmp(identity, programs->classes[class])))
 		class ++;
-	if (!grow((void **)&programs->devices, programs->n_devices,
-		  sizeof(*programs->devices)) ||
-	    (class == programs->n_classes &&
-	     !grow((void **)&programs->classes, class,
-		   sizeof(*programs->classes)))) {
+	*out_class = (uint32_t) class;
+	if (class < n) {
 		free(identity);
-		return KILN_E_NO_MEMORY;
+		return 0;
 	}
-	if (class == programs->n_classes)
-		programs->classes[programs->n_classes++] = identity;
-	else
+	more = realloc(programs->classes, (n + 1) * sizeof(*more));
+	if (!more) {
 		free(identity);
-	device.class = (uint32_t) class;
+		return -ENOMEM;
+	}
+	programs->classes = more;
+	programs->classes[programs->n_classes++] = identity;
+	return 0;
+}
+
+static enum kiln_status add_locked(struct kiln_programs *programs, void *handle,
+				   char *identity, struct ki_device *out_device)
+{
+	struct ki_devices *old = atomic_load(&programs->devices), *new;
+	size_t n = old ? old->n : 0;
+	struct ki_device device = { .handle = handle, .unit = (uint32_t)n };
+
+	if (class_of_locked(programs, identity, &device.class))
+		return KILN_E_NO_MEMORY;
 	if (programs->home->runtime.serves_identical)
 		device.unit = device.class;
-	programs->devices[programs->n_devices++] = device;
+	new = malloc(sizeof(*new) + (n + 1) * sizeof(new->of[0]));
+	if (!new)
+		return KILN_E_NO_MEMORY;
+	new->older = old;
+	new->n = n + 1;
+	if (old)
+		memcpy(new->of, old->of, n * sizeof(new->of[0]));
+	new->of[n] = device;
+	atomic_store(&programs->devices, new);
 	*out_device = device;
 	return KILN_OK;
 }
@@ -102,18 +98,14 @@ enum kiln_status ki_device_find(struct kiln_programs *programs, void *handle,
 {
 	enum kiln_status status = KILN_OK;
 	char *identity;
-	int is_known;
 
-	ki_mutex_lock(&programs->mutex);
-	is_known = find_locked(programs, handle, out_device);
-	ki_mutex_unlock(&programs->mutex);
-	if (is_known)
+	if (ki_device_look(programs, handle, out_device))
 		return KILN_OK;
 	identity = ask(programs, handle);
 	if (!identity)
 		return KILN_E_NO_MEMORY;
 	ki_mutex_lock(&programs->mutex);
-	if (find_locked(programs, handle, out_device))
+	if (ki_device_look(programs, handle, out_device))
 		free(identity);
 	else
 		status = add_locked(programs, handle, identity, out_device);
@@ -133,8 +125,15 @@ const char *ki_device_identity(struct kiln_programs *programs, uint32_t class)
 
 void ki_devices_fini(struct kiln_programs *programs)
 {
+	struct ki_devices *devices = atomic_load(&programs->devices);
+
 	for (size_t i = 0; i < programs->n_classes; i++)
 		free(programs->classes[i]);
 	free(programs->classes);
-	free(programs->devices);
+	while (devices) {
+		struct ki_devices *older = devices->older;
+
+		free(devices);
+		devices = older;
+	}
 }

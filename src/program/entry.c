@@ -22,3 +22,12 @@ enum kiln_status kiln_kernel_get(struct kiln_programs *programs,
 {
 	return ki_kernel_get(programs, key, out_kernel, failure, ki_slot_mine);
 }
+
+enum kiln_status kiln_kernel_find(struct kiln_programs *programs,
+				  const void *constants, size_t constants_size,
+				  void *device, const char *name,
+				  struct kiln_kernel **out_kernel)
+{
+	return ki_kernel_find(programs, constants, constants_size, device, name,
+			      out_kernel, ki_slot_mine);
+}

@@ -171,11 +171,16 @@ static void keep_fast(struct kiln_programs *programs,
 		      const struct kiln_kernel_key *key,
 		      struct kiln_kernel *kernel)
 {
+	const struct kiln_program_key *of = key->program_key;
+	struct ki_seed_key seed;
+
 	if (!atomic_load(&kernel->program->is_kept))
 		return;
+	ki_seed_key_init(&seed, of->constants, of->constants_size, key->unit,
+			 key->name);
 	if (!ki_memory_add(programs->memory, key->key, &kernel->blob))
 		ki_registry_keep_link(programs, kernel->program, key->key,
-				      key->seed, &kernel->blob);
+				      &seed, &kernel->blob);
 }
 
 static enum kiln_status get_slowly(struct kiln_programs *programs,
@@ -238,32 +243,65 @@ enum kiln_status ki_kernel_get(struct kiln_programs *programs,
 	return KILN_OK;
 }
 
-enum kiln_status kiln_kernel_find(struct kiln_programs *programs,
-				  const void *constants, size_t constants_size,
-				  void *device, const char *name,
-				  struct kiln_kernel **out_kernel)
-{
-	struct ki_device found;
-	struct kiln_kernel *kernel;
-	struct kiln_key *seed;
-	enum kiln_status status;
+/* ---- By the seed's key ----------------------------------------------------- */
 
-	if (!programs || !name || !out_kernel || (!constants && constants_size))
+/* KILN_OK, KILN_MISS, or KILN_E_TIMEOUT: ask by lock. */
+static enum kiln_status find_by_pin(struct kiln_programs *programs,
+				    const struct ki_seed_key *seed,
+				    struct ki_slot *slot,
+				    struct kiln_kernel **out_kernel)
+{
+	enum kiln_status status = KILN_E_TIMEOUT;
+	struct kiln_kernel *kernel;
+
+	ki_slot_pin(slot);
+	kernel = ki_seeds_find(&programs->seeds, seed);
+	if (!kernel) {
+		status = KILN_MISS;
+	} else if (atomic_load(&kernel->blob.counter) &&
+		   ki_slot_take(slot, ki_slot_place(&kernel->blob),
+				&kernel->blob)) {
+		ki_programs_count_hit(programs, slot, KI_COUNT_FAST_HITS);
+		*out_kernel = kernel;
+		status = KILN_OK;
+	}
+	ki_slot_leave(slot);
+	return status;
+}
+
+enum kiln_status ki_kernel_find(struct kiln_programs *programs,
+				const void *constants, size_t constants_size,
+				void *device, const char *name,
+				struct kiln_kernel **out_kernel,
+				struct ki_slot *slot)
+{
+	enum kiln_status status = KILN_E_TIMEOUT;
+	struct kiln_kernel *kernel = NULL;
+	struct ki_device found;
+	struct ki_seed_key seed;
+
+	if (__builtin_expect(!programs || !name || !out_kernel ||
+				     (!constants && constants_size),
+			     0))
 		return KILN_E_INVALID;
-	if (ki_programs_are_forked(programs))
+	if (__builtin_expect(ki_programs_are_forked(programs), 0))
 		return KILN_E_FORKED;
-	status = ki_device_find(programs, device, &found);
-	if (status)
-		return status;
-	seed = ki_seed_key(constants, constants_size, found.unit, name);
-	if (!seed)
-		return KILN_E_NO_MEMORY;
-	kernel = ki_registry_find_seed(programs, seed);
-	kiln_key_free(seed);
+	/* A device that nobody has asked for has no kernels. */
+	if (!ki_device_look(programs, device, &found))
+		return KILN_MISS;
+	ki_seed_key_init(&seed, constants, constants_size, found.unit, name);
+	if (__builtin_expect(slot != NULL, 1))
+		status = find_by_pin(programs, &seed, slot, &kernel);
+	if (__builtin_expect(status == KILN_E_TIMEOUT, 0)) {
+		kernel = ki_registry_find_seed(programs, &seed);
+		if (kernel)
+			ki_programs_count_hit(programs, ki_slot_get(),
+					      KI_COUNT_FAST_HITS);
+	}
 	if (!kernel)
 		return KILN_MISS;
-	ki_program_touch(programs, kernel->program);
-	ki_programs_count_hit(programs, ki_slot_get(), KI_COUNT_FAST_HITS);
+	if (programs->keeps_time)
+		ki_lru_touch(&kernel->program->lru);
 	*out_kernel = kernel;
 	return KILN_OK;
 }

@@ -10,8 +10,7 @@
  *	units			what it is made for: devices, or classes of them
  *
  * without the last it is the base, by which programs for more devices are
- * found.  A kernel's key has the program's by digest; the seed's has only
- * constants, device and name.
+ * found.  A kernel's key has the program's by digest.
  */
 
 #include <stdlib.h>
@@ -226,20 +225,6 @@ void kiln_program_key_free(struct kiln_program_key *key)
 
 /* ---- Kernels --------------------------------------------------------------- */
 
-struct kiln_key *ki_seed_key(const void *constants, size_t constants_size,
-			     uint32_t unit, const char *name)
-{
-	struct kiln_key *key = kiln_key_new();
-
-	add_bytes(key, "constants", constants, constants_size);
-	kiln_key_add(key, "unit", &unit, sizeof(unit));
-	kiln_key_add_string(key, "kernel", name);
-	if (!kiln_key_finish(key))
-		return key;
-	kiln_key_free(key);
-	return NULL;
-}
-
 static struct kiln_key *fast_key(const struct kiln_program_key *program_key,
 				 uint32_t unit, const char *name)
 {
@@ -288,10 +273,9 @@ enum kiln_status kiln_kernel_key_new(const struct kiln_program_key *program_key,
 	ki_list_init(&key->hint.link);
 	key->program_key = program_key;
 	key->name = strdup(name);
-	key->seed = ki_seed_key(program_key->constants,
-				program_key->constants_size, found.unit, name);
+	key->unit = found.unit;
 	key->key = fast_key(program_key, found.unit, name);
-	if (key->name && key->seed && key->key) {
+	if (key->name && key->key) {
 		*out_key = key;
 		return KILN_OK;
 	}
@@ -306,7 +290,6 @@ void kiln_kernel_key_free(struct kiln_kernel_key *key)
 	if (!ki_programs_are_forked(key->programs))
 		ki_registry_end_hint(key->programs, &key->hint);
 	kiln_key_free(key->key);
-	kiln_key_free(key->seed);
 	free(key->name);
 	free(key);
 }

@@ -28,6 +28,7 @@
 #include "memory/find.h"
 #include "memory/memory.h"
 #include "program/lru.h"
+#include "program/seeds.h"
 #include "sys/sys.h"
 
 /* What programs and kernels need of the cache that made them, and outlives
@@ -44,6 +45,13 @@ struct ki_device {
 	void *handle;
 	uint32_t unit;	/* what a program is made for: a device, or a class */
 	uint32_t class; /* of identical devices */
+};
+
+/* All that were asked for: made anew for each that is new. */
+struct ki_devices {
+	struct ki_devices *older; /* may still be read */
+	size_t n;
+	struct ki_device of[];
 };
 
 /*
@@ -90,14 +98,13 @@ struct kiln_kernel {
 };
 
 /* Something in the table that belongs to a program. */
-enum { KI_BY_KEY, KI_BY_SEED, KI_N_CHAINS };
-
 struct ki_link {
-	struct ki_list link;		   /* of the program */
-	struct ki_link *next[KI_N_CHAINS]; /* of equal hash */
-	struct kiln_key *key;		   /* in the table */
-	struct kiln_key *seed;	/* of the fast map: as seed 001 has it; NULL */
-	struct kiln_blob *blob; /* NULL: a kept failure */
+	struct ki_list link;	    /* of the program */
+	struct ki_link *next;	    /* of equal hash */
+	struct kiln_key *key;	    /* in the table */
+	struct kiln_blob *blob;	    /* NULL: a kept failure */
+	struct ki_seed_giver giver; /* of the fast map */
+	int is_fast;
 };
 
 /* A program that failed for good. */
@@ -148,15 +155,15 @@ struct kiln_programs {
 	struct ki_program_stripe stripes[KI_PROGRAM_STRIPES]; /* no column */
 	/* Under mutex. */
 	struct ki_mutex mutex;
-	struct ki_device *devices; /* all that were asked for */
-	size_t n_devices;
+	struct ki_devices *_Atomic devices; /* read without it; or NULL */
 	char **classes; /* a string of each; NULL: unknown */
 	size_t n_classes;
 	struct ki_lru lru;
 	struct ki_list all;
 	struct ki_list failed;
-	struct ki_map wide; /* hash of base: the first for several devices */
-	struct ki_map chains[KI_N_CHAINS]; /* hash: the first ki_link */
+	struct ki_map wide;  /* hash of base: the first for several devices */
+	struct ki_map links; /* hash of key: the first ki_link */
+	struct ki_seeds seeds;
 	uint64_t n_programs;
 	uint64_t n_kernels;
 	uint64_t n_failed;
@@ -187,8 +194,8 @@ struct kiln_kernel_key {
 	struct ki_hint hint;
 	struct kiln_key *key;
 	const struct kiln_program_key *program_key;
-	struct kiln_key *seed;
 	char *name;
+	uint32_t unit;
 };
 
 static inline int ki_programs_are_forked(const struct kiln_programs *programs)
@@ -219,8 +226,22 @@ char *ki_options_join(const char *const *parts, size_t n_parts);
 
 /* ---- devices.c ------------------------------------------------------------- */
 
-/* What is known of a device, asking the runtime at the first time.
-   KILN_E_NO_MEMORY. */
+/* What is known of a device: 1 or 0.  No lock is taken. */
+static inline int ki_device_look(struct kiln_programs *programs, void *handle,
+				 struct ki_device *out_device)
+{
+	const struct ki_devices *devices =
+		atomic_load_explicit(&programs->devices, memory_order_acquire);
+
+	for (size_t i = 0; devices && i < devices->n; i++) {
+		if (devices->of[i].handle == handle) {
+			*out_device = devices->of[i];
+			return 1;
+		}
+	}
+	return 0;
+}
+/* The same, asking the runtime at the first time.  KILN_E_NO_MEMORY. */
 enum kiln_status ki_device_find(struct kiln_programs *programs, void *handle,
 				struct ki_device *out_device);
 /* The four strings of a class, or NULL; lives as long as the cache. */
@@ -232,9 +253,6 @@ void ki_devices_fini(struct kiln_programs *programs);
 /* What an image is told apart by when it is unloaded. */
 void ki_image_name(const struct kiln_program_image *image,
 		   uint8_t out[KI_BLAKE2B_BYTES]);
-/* As seed 001 has the fast map; NULL: no memory. */
-struct kiln_key *ki_seed_key(const void *constants, size_t constants_size,
-			     uint32_t unit, const char *name);
 
 /* ---- failure.c ------------------------------------------------------------- */
 
@@ -271,7 +289,8 @@ void ki_registry_keep(struct kiln_programs *programs,
 void ki_registry_keep_link(struct kiln_programs *programs,
 			   struct kiln_program *program,
 			   const struct kiln_key *key,
-			   const struct kiln_key *seed, struct kiln_blob *blob);
+			   const struct ki_seed_key *seed,
+			   struct kiln_blob *blob);
 /* A failure that memory keeps. */
 void ki_registry_note_failure(struct kiln_programs *programs,
 			      const struct kiln_program_key *key);
@@ -286,9 +305,9 @@ void ki_registry_end_hint(struct kiln_programs *programs, struct ki_hint *hint);
 /* A kept program of the same, for these devices and more; or NULL. */
 struct kiln_program *ki_registry_find_wider(struct kiln_programs *programs,
 					    const struct kiln_program_key *key);
-/* The one kernel of a seed key, or NULL. */
+/* The one kernel of a seed key, or NULL: by lock. */
 struct kiln_kernel *ki_registry_find_seed(struct kiln_programs *programs,
-					  const struct kiln_key *seed);
+					  const struct ki_seed_key *seed);
 
 enum ki_drop { KI_DROP_ALL, KI_DROP_COLD_HALF };
 /* `spared` (or NULL) stays, its kernels go. */
@@ -375,12 +394,16 @@ static inline void ki_program_touch(struct kiln_programs *programs,
 int ki_programs_relieve(struct kiln_programs *programs, unsigned n,
 			const struct kiln_program *spared);
 
-/* kiln_program_get() and kiln_kernel_get(), from entry.c: the thread's slot, or
-   NULL. */
+/* kiln_program_get() and so on, from entry.c: the thread's slot, or NULL. */
 enum kiln_status ki_program_get(struct kiln_programs *programs,
 				const struct kiln_program_key *key,
 				struct kiln_program **out_program,
 				struct kiln_program_failure *failure,
+				struct ki_slot *slot);
+enum kiln_status ki_kernel_find(struct kiln_programs *programs,
+				const void *constants, size_t constants_size,
+				void *device, const char *name,
+				struct kiln_kernel **out_kernel,
 				struct ki_slot *slot);
 enum kiln_status ki_kernel_get(struct kiln_programs *programs,
 			       const struct kiln_kernel_key *key,

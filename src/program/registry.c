@@ -56,13 +56,11 @@ static void free_link(struct ki_link *link)
 	if (!link)
 		return;
 	kiln_key_free(link->key);
-	kiln_key_free(link->seed);
 	kiln_blob_unref(link->blob);
 	free(link);
 }
 
 static struct ki_link *new_link(const struct kiln_key *key,
-				const struct kiln_key *seed,
 				struct kiln_blob *blob)
 {
 	struct ki_link *link = calloc(1, sizeof(*link));
@@ -70,90 +68,73 @@ static struct ki_link *new_link(const struct kiln_key *key,
 	if (!link)
 		return NULL;
 	link->key = kiln_key_ref((struct kiln_key *)key);
-	link->seed = kiln_key_ref((struct kiln_key *)seed);
 	link->blob = kiln_blob_ref(blob);
 	return link;
 }
 
-static const struct kiln_key *key_in(const struct ki_link *link, int chain)
+static int by_key_add_locked(struct kiln_programs *programs,
+			     struct ki_link *link)
 {
-	return chain == KI_BY_KEY ? link->key : link->seed;
+	link->next = ki_map_get(&programs->links, ki_hash_of(link->key));
+	return ki_map_put(&programs->links, ki_hash_of(link->key), link);
 }
 
-static int chain_add_locked(struct kiln_programs *programs,
-			    struct ki_link *link, int chain)
+static void by_key_remove_locked(struct kiln_programs *programs,
+				 struct ki_link *link)
 {
-	struct ki_map *map = &programs->chains[chain];
-	uintptr_t hash;
+	uintptr_t hash = ki_hash_of(link->key);
+	struct ki_link *first = ki_map_get(&programs->links, hash);
+	struct ki_link **place = &first;
 
-	if (!key_in(link, chain))
-		return 0;
-	hash = ki_hash_of(key_in(link, chain));
-	link->next[chain] = ki_map_get(map, hash);
-	return ki_map_put(map, hash, link);
+	while (*place != link)
+		place = &(*place)->next;
+	*place = link->next;
+	if (first)
+		/* Its place is there already: this cannot fail. */
+		(void)ki_map_put(&programs->links, hash, first);
+	else
+		(void)ki_map_remove(&programs->links, hash);
 }
 
-static void chain_remove_locked(struct kiln_programs *programs,
-				struct ki_link *link, int chain)
+static int is_known_locked(struct kiln_programs *programs,
+			   const struct ki_link *link)
 {
-	struct ki_map *map = &programs->chains[chain];
-	struct ki_link *first, **place = &first;
-	uintptr_t hash;
+	const struct ki_link *known =
+		ki_map_get(&programs->links, ki_hash_of(link->key));
 
-	if (!key_in(link, chain))
-		return;
-	hash = ki_hash_of(key_in(link, chain));
-	first = ki_map_get(map, hash);
-	if (first == link) {
-		if (link->next[chain])
-			/* Its place is there already. */
-			(void)ki_map_put(map, hash, link->next[chain]);
-		else
-			(void)ki_map_remove(map, hash);
-		return;
-	}
-	while (*place && *place != link)
-		place = &(*place)->next[chain];
-	if (*place)
-		*place = link->next[chain];
-}
-
-static struct ki_link *find_locked(struct kiln_programs *programs,
-				   const struct kiln_key *key, int chain)
-{
-	struct ki_link *link =
-		ki_map_get(&programs->chains[chain], ki_hash_of(key));
-
-	while (link && !ki_is_same_key(key_in(link, chain), key))
-		link = link->next[chain];
-	return link;
+	while (known && !(known->blob == link->blob &&
+			  ki_is_same_key(known->key, link->key)))
+		known = known->next;
+	return known != NULL;
 }
 
 /* By its own key: neither in the fast map, nor the program itself. */
 static int is_kernel(const struct ki_link *link,
 		     const struct kiln_program *program)
 {
-	return link->blob && !link->seed && link->blob != &program->blob;
+	return link->blob && !link->is_fast && link->blob != &program->blob;
 }
 
 enum added { ADDED, THERE_ALREADY, NOT_KEPT };
 
 static enum added add_link_locked(struct kiln_programs *programs,
 				  struct kiln_program *program,
-				  struct ki_link *link)
+				  struct ki_link *link,
+				  const struct ki_seed_key *seed)
 {
-	struct ki_link *same = find_locked(programs, link->key, KI_BY_KEY);
-
 	if (!atomic_load(&program->is_kept))
 		return NOT_KEPT;
-	if (same && same->blob == link->blob)
+	if (is_known_locked(programs, link))
 		return THERE_ALREADY;
-	if (chain_add_locked(programs, link, KI_BY_KEY))
+	if (by_key_add_locked(programs, link))
 		return NOT_KEPT;
-	if (chain_add_locked(programs, link, KI_BY_SEED)) {
-		chain_remove_locked(programs, link, KI_BY_KEY);
+	if (seed &&
+	    ki_seeds_join(&programs->seeds, seed,
+			  (struct kiln_kernel *)link->blob, &link->giver)) {
+		by_key_remove_locked(programs, link);
 		return NOT_KEPT;
 	}
+	link->is_fast = seed != NULL;
 	ki_list_append(&program->links, &link->link);
 	if (is_kernel(link, program))
 		programs->n_kernels++;
@@ -174,14 +155,15 @@ static void take_back(struct kiln_programs *programs,
 void ki_registry_keep_link(struct kiln_programs *programs,
 			   struct kiln_program *program,
 			   const struct kiln_key *key,
-			   const struct kiln_key *seed, struct kiln_blob *blob)
+			   const struct ki_seed_key *seed,
+			   struct kiln_blob *blob)
 {
-	struct ki_link *link = new_link(key, seed, blob);
+	struct ki_link *link = new_link(key, blob);
 	enum added added = NOT_KEPT;
 
 	if (link) {
 		ki_mutex_lock(&programs->mutex);
-		added = add_link_locked(programs, program, link);
+		added = add_link_locked(programs, program, link, seed);
 		ki_mutex_unlock(&programs->mutex);
 	}
 	if (added == ADDED)
@@ -242,8 +224,8 @@ static void take_links_locked(struct kiln_programs *programs,
 		struct ki_link *link =
 			ki_container(place, struct ki_link, link);
 
-		chain_remove_locked(programs, link, KI_BY_KEY);
-		chain_remove_locked(programs, link, KI_BY_SEED);
+		by_key_remove_locked(programs, link);
+		ki_seeds_leave(&programs->seeds, &link->giver);
 		if (is_kernel(link, program))
 			programs->n_kernels--;
 	}
@@ -563,20 +545,16 @@ struct kiln_program *ki_registry_find_wider(struct kiln_programs *programs,
 }
 
 struct kiln_kernel *ki_registry_find_seed(struct kiln_programs *programs,
-					  const struct kiln_key *seed)
+					  const struct ki_seed_key *seed)
 {
-	struct kiln_blob *blob = NULL;
-	struct ki_link *link, *other;
+	struct kiln_kernel *kernel;
 
 	ki_mutex_lock(&programs->mutex);
-	link = find_locked(programs, seed, KI_BY_SEED);
-	other = link ? link->next[KI_BY_SEED] : NULL;
-	while (other && !ki_is_same_key(other->seed, seed))
-		other = other->next[KI_BY_SEED];
-	if (link && !other)
-		blob = kiln_blob_ref(link->blob);
+	kernel = ki_seeds_find(&programs->seeds, seed);
+	if (kernel)
+		kiln_kernel_ref(kernel);
 	ki_mutex_unlock(&programs->mutex);
-	return (struct kiln_kernel *)blob;
+	return kernel;
 }
 
 /* ---- Life ------------------------------------------------------------------ */
@@ -588,14 +566,14 @@ void ki_registry_init(struct kiln_programs *programs)
 	ki_list_init(&programs->all);
 	ki_list_init(&programs->failed);
 	ki_map_init(&programs->wide);
-	for (int i = 0; i < KI_N_CHAINS; i++)
-		ki_map_init(&programs->chains[i]);
+	ki_map_init(&programs->links);
+	ki_seeds_init(&programs->seeds);
 }
 
 void ki_registry_fini(struct kiln_programs *programs)
 {
-	for (int i = 0; i < KI_N_CHAINS; i++)
-		ki_map_fini(&programs->chains[i]);
+	ki_seeds_fini(&programs->seeds);
+	ki_map_fini(&programs->links);
 	ki_map_fini(&programs->wide);
 	ki_lru_fini(&programs->lru);
 	ki_mutex_fini(&programs->mutex);

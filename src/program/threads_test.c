@@ -196,12 +196,35 @@ static void three_hundred_threads_want_what_does_not_fit(void **state)
 	crowd_end(&crowd);
 }
 
+/* By constants, device and name: nothing, or a kernel that lives.  All images
+   have one of this name, so there is one only where a single program is kept. */
+static int find_kernels(struct crowd *crowd)
+{
+	struct kiln_kernel *kernel;
+	int n_wrong = 0;
+
+	for (unsigned i = 0; i < crowd->n_rounds * 4; i++) {
+		const struct rt_kernel *made;
+
+		if (kiln_kernel_find(crowd->programs, NULL, 0,
+				     &crowd->rt.devices[0], "k", &kernel))
+			continue;
+		made = kiln_kernel_handle(kernel);
+		n_wrong += made->magic != RT_MAGIC ||
+			   made->program->magic != RT_MAGIC;
+		kiln_kernel_unref(kernel);
+	}
+	return n_wrong;
+}
+
 /* One thread wipes while others get: nothing is released twice or used after,
    and nothing stays behind. */
 static int wipe_and_get(unsigned index, void *arg)
 {
 	struct crowd *crowd = arg;
 
+	if (index == 1)
+		return find_kernels(crowd);
 	if (index)
 		return get_kernels(index, arg);
 	for (unsigned i = 0; i < crowd->n_rounds / 8; i++) {
@@ -214,16 +237,24 @@ static int wipe_and_get(unsigned index, void *arg)
 
 static void wiping_goes_on_beside_hits(void **state)
 {
-	struct crowd crowd = { .n_rounds = 800 };
+	static const struct {
+		size_t n_keys;
+		uint64_t bytes_max;
+	} rows[] = { { 8, 0 }, { 1, 0 }, { 2, 10000 }, { 8, 40000 } };
 
-	crowd_begin(&crowd, 8, rt_options());
-	assert_int_equal(harness_threads(6, wipe_and_get, &crowd), 0);
-	assert_int_equal(kiln_programs_wipe(crowd.programs), KILN_OK);
-	assert_int_equal(rt_stats(crowd.programs).n_programs, 0);
-	assert_int_equal(rt_stats(crowd.programs).n_kernels, 0);
-	assert_int_equal(atomic_load(&crowd.rt.live_programs), 0);
-	assert_int_equal(atomic_load(&crowd.rt.live_kernels), 0);
-	crowd_end(&crowd);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct crowd crowd = { .n_rounds = 400 };
+
+		crowd_begin(&crowd, rows[i].n_keys, bounded(rows[i].bytes_max));
+		crowd.rt.pad = 10000;
+		assert_int_equal(harness_threads(6, wipe_and_get, &crowd), 0);
+		assert_int_equal(kiln_programs_wipe(crowd.programs), KILN_OK);
+		assert_int_equal(rt_stats(crowd.programs).n_programs, 0);
+		assert_int_equal(rt_stats(crowd.programs).n_kernels, 0);
+		assert_int_equal(atomic_load(&crowd.rt.live_programs), 0);
+		assert_int_equal(atomic_load(&crowd.rt.live_kernels), 0);
+		crowd_end(&crowd);
+	}
 }
 
 int main(void)
