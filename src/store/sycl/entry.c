@@ -250,6 +250,8 @@ static int is_locked(const struct ki_sycl *sycl, const char *name)
 {
 	char stem[KI_SYCL_NAME_BYTES];
 
+	if (ki_sycl_is_own(name))
+		return 0;
 	ki_sycl_stem(name, stem);
 	return ki_sycl_is_locked(sycl, stem);
 }
@@ -571,8 +573,9 @@ static enum kiln_status check_part(const struct ki_sycl *sycl, const char *stem,
 enum kiln_status ki_sycl_check_form(const struct ki_sycl *sycl,
 				    const char *stem, unsigned has)
 {
-	const unsigned wanted =
-		*stem == 'e' ? KI_SYCL_BIN : KI_SYCL_BIN | KI_SYCL_SRC;
+	const unsigned wanted = *stem == 'e' || ki_sycl_is_own(stem)
+					? KI_SYCL_BIN
+					: KI_SYCL_BIN | KI_SYCL_SRC;
 	enum kiln_status status = KILN_OK;
 
 	if ((has & wanted) != wanted)

@@ -37,8 +37,6 @@
 #define SECOND_NS   ((int64_t)1000000000)
 #define STALE_NS    ((uint64_t)60 * 1000000000)
 #define COMPACT_MIN ((uint64_t)64 << 10)
-#define USE_BYTES   19 /* of a time of access */
-#define WHOLE	    (KI_SYCL_BIN | KI_SYCL_SRC)
 #define DROP_BYTES  96 /* of kiln.records, and 16 for each key dropped */
 
 /* ---- What has to fit -------------------------------------------------------------- */
@@ -61,6 +59,12 @@ static int could_fit(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
 	const uint64_t living = ki_records_totals(sycl->records).bytes_living;
 
 	return turn->total + 2 * ki_sycl_less(living, freed) + need <= limit;
+}
+
+int ki_sycl_would_fit(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
+		      uint64_t limit)
+{
+	return !limit || could_fit(sycl, turn, 0, limit, 0);
 }
 
 /* Whether so much of kiln.records is dead that it is worth writing anew; of a
@@ -223,7 +227,7 @@ static int look_at_entry(const struct ki_sycl *sycl, const char *stem,
 	file->used_ns = later(bin.atime_ns, file->mtime_ns);
 	if (!ki_sycl_read_use(sycl, stem, &used_ns)) {
 		file->used_ns = used_ns;
-		file->extra = USE_BYTES;
+		file->extra = KI_SYCL_USE_BYTES;
 	}
 	return 0;
 }
@@ -359,7 +363,9 @@ struct removal {
 	size_t n;		 /* entries */
 };
 
-static void note_record(struct ki_sycl *sycl, const char *stem, uint64_t inode,
+/* What kiln stored was added with its time of access. */
+static void note_record(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			const char *stem, const struct ki_sycl_file *file,
 			struct removal *removal)
 {
 	char name[KI_SYCL_NAME_BYTES + 4];
@@ -368,8 +374,10 @@ static void note_record(struct ki_sycl *sycl, const char *stem, uint64_t inode,
 	strcpy(name, stem);
 	strcat(name, ".bin");
 	if (ki_records_by_name(sycl->records, name, &found) ||
-	    found.inode != inode)
+	    found.inode != file->inode)
 		return;
+	if (!ki_sycl_is_own(stem))
+		ki_sycl_take(turn, file->extra);
 	ki_bytes_add(&removal->digests, found.digest, sizeof(found.digest));
 	removal->freed += found.bytes;
 }
@@ -386,7 +394,7 @@ static void remove_file(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	    now.used_ns != file->used_ns || now.mtime_ns != file->mtime_ns ||
 	    ki_sycl_remove_entry(sycl, turn, stem))
 		return;
-	note_record(sycl, stem, file->inode, removal);
+	note_record(sycl, turn, stem, file, removal);
 	removal->n++;
 }
 
@@ -487,8 +495,7 @@ static void remove_litter(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 		const uint64_t bytes = file->size + file->extra;
 
 		snprintf(name, sizeof(name), "%s.bin", stem);
-		if (strncmp(stem, KI_SYCL_OWN "/", sizeof(KI_SYCL_OWN)) != 0 ||
-		    (file->has & WHOLE) == WHOLE ||
+		if (!ki_sycl_is_own(stem) || (file->has & KI_SYCL_BIN) ||
 		    ki_records_by_name(sycl->records, name, &found) !=
 			    KILN_MISS ||
 		    ki_sycl_remove_entry(sycl, turn, stem))

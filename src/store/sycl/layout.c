@@ -12,8 +12,9 @@
  *
  * A key that says device, options, constants and image by their bytes lives where
  * DPC++ looks for them, and may say more by fields whose labels begin with
- * "sycl.".  Every other key lives under the device "kiln"; its .src has its record
- * for the image.  No device of DPC++'s is called so: theirs have three slashes.
+ * "sycl.".  Every other key lives under the device "kiln", where DPC++ only ever
+ * comes to evict: there is no .src, as kiln.records has the whole key, and there
+ * are no lock files.  No device of DPC++'s is called so: theirs have three slashes.
  */
 
 #include "store/sycl/sycl.h"
@@ -198,12 +199,17 @@ unsigned ki_sycl_part(const char *base, uint32_t *out_n)
 	return 0;
 }
 
+int ki_sycl_is_own(const char *name)
+{
+	return !strncmp(name, KI_SYCL_OWN "/", sizeof(KI_SYCL_OWN));
+}
+
 int ki_sycl_is_name(const char *name)
 {
-	const int is_own = !strncmp(name, KI_SYCL_OWN "/", sizeof(KI_SYCL_OWN));
+	const unsigned n_directories = ki_sycl_is_own(name) ? 2 : 4;
 	uint32_t number;
 
-	for (unsigned i = 0; i < (is_own ? 2 : 4); i++) {
+	for (unsigned i = 0; i < n_directories; i++) {
 		const size_t n = n_digits(name);
 
 		if (!n || n > 20 || name[n] != '/')

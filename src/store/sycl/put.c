@@ -8,12 +8,12 @@
  *	3  write .bin and .src as temporaries in the root, all of them
  *	4  take the lock file of the lowest n of which nothing is there
  *	5  append the record, which names the temporary's inode
- *	6  give .bin its name, then .src; never over what is there
- *	7  the time of access; remove the lock file
- *	8  the sum
+ *	6  add to the sum
+ *	7  give .bin its name, then .src; never over what is there
+ *	8  the time of access; remove the lock file
  *
- * Who dies after 5 leaves a record without a file, after 6 a .bin without a .src:
- * misses.  A replacement renames another .bin over the key's own; its .src stays.
+ * Who dies after 5 leaves a record without a file, after 7 a .bin without a .src:
+ * misses; and a sum that is too high, until it is counted.  A replacement renames another .bin over the key's own; its .src stays.
  *
  * A lock file in the way is no reason to wait: there are other numbers.
  */
@@ -29,6 +29,7 @@
 #include "key/key.h"
 
 #define TRIES_MAX 1000 /* of numbers */
+#define USE	  "_access_time.txt"
 
 struct put {
 	struct ki_sycl *sycl;
@@ -87,32 +88,57 @@ static int unlink_part(const struct ki_sycl *sycl, const char *stem,
 	return err == -ENOENT || err == -ENOTDIR ? 0 : err;
 }
 
+static uint64_t size_of_part(const struct ki_sycl *sycl, const char *stem,
+			     const char *suffix)
+{
+	struct ki_file_info info;
+
+	return ki_sycl_look(sycl, stem, suffix, &info) ? 0 : info.size;
+}
+
+/* .src first, so that nobody finds it without its .bin. */
+static int remove_parts(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			const char *stem)
+{
+	static const char *const suffixes[] = { ".src", ".bin" };
+	int err = 0;
+
+	for (size_t i = ki_sycl_is_own(stem); !err && i < 2; i++) {
+		const uint64_t size = size_of_part(sycl, stem, suffixes[i]);
+
+		err = unlink_part(sycl, stem, suffixes[i]);
+		if (!err)
+			ki_sycl_take(turn, size);
+	}
+	if (!err && ki_sycl_is_own(stem))
+		ki_sycl_take(turn, size_of_part(sycl, stem, USE));
+	if (!err)
+		(void)unlink_part(sycl, stem, USE);
+	return err;
+}
+
+static int remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			const char *stem, int waits)
+{
+	char path[KI_PATH_MAX];
+	int err;
+
+	if (ki_sycl_is_own(stem))
+		return remove_parts(sycl, turn, stem);
+	err = ki_sycl_path(sycl, stem, path);
+	if (!err)
+		err = ki_sycl_lock(sycl, turn, path, waits);
+	if (err)
+		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
+	err = remove_parts(sycl, turn, stem);
+	ki_sycl_unlock(sycl, path);
+	return err;
+}
+
 int ki_sycl_remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			 const char *stem)
 {
-	struct ki_file_info bin = { 0 }, src = { 0 };
-	char path[KI_PATH_MAX];
-	int err = ki_sycl_path(sycl, stem, path);
-
-	if (!err)
-		err = ki_sycl_lock(sycl, turn, path, 0);
-	if (err)
-		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
-	if (ki_sycl_look(sycl, stem, ".bin", &bin))
-		bin.size = 0;
-	if (ki_sycl_look(sycl, stem, ".src", &src))
-		src.size = 0;
-	err = unlink_part(sycl, stem, ".src");
-	if (!err)
-		ki_sycl_take(turn, src.size);
-	if (!err)
-		err = unlink_part(sycl, stem, ".bin");
-	if (!err)
-		ki_sycl_take(turn, bin.size);
-	if (!err)
-		(void)unlink_part(sycl, stem, "_access_time.txt");
-	ki_sycl_unlock(sycl, path);
-	return err;
+	return remove_entry(sycl, turn, stem, 0);
 }
 
 /* ---- Is it there? -------------------------------------------------------------------------- */
@@ -148,12 +174,18 @@ static enum kiln_status judge(struct put *put, unsigned flags)
 
 /* ---- Temporaries ------------------------------------------------------------------------------ */
 
+/* A replacement is of the same key. */
+static int has_src(const struct put *put)
+{
+	return put->fields.is_shared && !put->replaces;
+}
+
 static void drop_temporaries(const struct put *put)
 {
 	const struct ki_sys *sys = put->sycl->sys;
 
 	(void)sys->unlink(sys, put->bin);
-	if (!put->replaces)
+	if (has_src(put))
 		(void)sys->unlink(sys, put->src);
 }
 
@@ -169,7 +201,7 @@ static int write_temporaries(struct put *put)
 	put->record.inode = info.inode;
 	put->record.file_size = info.size;
 	put->record.mtime_ns = info.mtime_ns;
-	if (!put->replaces)
+	if (has_src(put))
 		err = ki_sycl_write_src(sycl, put->src, &put->fields);
 	if (err)
 		(void)sycl->sys->unlink(sycl->sys, put->bin);
@@ -204,7 +236,8 @@ static int is_free(const struct put *put)
 	struct ki_file_info info;
 
 	return ki_sycl_look(put->sycl, put->stem, ".bin", &info) &&
-	       ki_sycl_look(put->sycl, put->stem, ".src", &info);
+	       (!put->fields.is_shared ||
+		ki_sycl_look(put->sycl, put->stem, ".src", &info));
 }
 
 /* In kiln's own places only kilns write, one at a time: what no record is about
@@ -220,19 +253,15 @@ static int is_litter(struct put *put)
 static int take_own_number(struct put *put)
 {
 	const uint32_t first = ki_sycl_first_number(put->key);
-	int err = -EAGAIN;
 
 	for (uint32_t n = first; n < first + TRIES_MAX; n++) {
 		set_number(put, n);
-		if (!is_free(put) &&
-		    (!is_litter(put) ||
-		     ki_sycl_remove_entry(put->sycl, put->turn, put->stem)))
-			continue;
-		err = lock_number(put);
-		if (err != -EAGAIN)
-			break;
+		if (is_free(put) ||
+		    (is_litter(put) &&
+		     !ki_sycl_remove_entry(put->sycl, put->turn, put->stem)))
+			return 0;
 	}
-	return err;
+	return -EAGAIN;
 }
 
 /* The lowest of which nothing is there, whatever holes there are. */
@@ -294,7 +323,28 @@ static int take_name_back(const struct put *put, int err)
 	return err;
 }
 
-/* With the entry's lock. */
+static void account(struct put *put,
+		    void (*add)(struct ki_sycl_turn *turn, uint64_t bytes))
+{
+	if (has_src(put))
+		add(put->turn, ki_sycl_src_size(&put->fields));
+	if (!put->replaces)
+		add(put->turn, KI_SYCL_USE_BYTES);
+	add(put->turn, put->record.file_size);
+}
+
+static int give_names(struct put *put)
+{
+	int err = give_name(put, put->bin, ".bin");
+
+	if (err == -ENOENT && !ki_sycl_make_place(put->sycl, put->place))
+		err = give_name(put, put->bin, ".bin");
+	if (!err && has_src(put))
+		err = take_name_back(put, give_name(put, put->src, ".src"));
+	return err;
+}
+
+/* With the entry's lock.  The sum comes first: who dies leaves it too high. */
 static enum kiln_status publish(struct put *put)
 {
 	struct ki_sycl *sycl = put->sycl;
@@ -305,45 +355,52 @@ static enum kiln_status publish(struct put *put)
 	status = ki_records_append(sycl->records, &put->record);
 	if (status)
 		return status;
-	err = give_name(put, put->bin, ".bin");
-	if (!err && !put->replaces)
-		err = take_name_back(put, give_name(put, put->src, ".src"));
+	account(put, ki_sycl_add);
+	ki_sycl_settle(sycl, put->turn);
+	err = give_names(put);
 	if (err) {
+		account(put, ki_sycl_take);
 		/* In a replacement the record before holds as long as its
 		   file. */
 		if (!put->replaces)
 			drop_digest(sycl, put->record.digest);
 		return ki_status_from_errno(err);
 	}
-	(void)ki_sycl_write_use(sycl, put->stem, put->turn->now_ns);
 	if (put->replaces)
 		ki_sycl_take(put->turn, put->old_size);
-	else
-		ki_sycl_add(put->turn, ki_sycl_src_size(&put->fields));
-	ki_sycl_add(put->turn, put->record.file_size);
+	(void)ki_sycl_write_use(sycl, put->stem, put->turn->now_ns);
 	return KILN_OK;
+}
+
+static enum kiln_status status_of_lock(int err)
+{
+	return err == -EAGAIN ? KILN_E_TIMEOUT : ki_status_from_errno(err);
 }
 
 static enum kiln_status publish_locked(struct put *put)
 {
 	char path[KI_PATH_MAX];
 	enum kiln_status status;
-	int err;
+	int err = 0;
 
-	if (put->replaces) {
-		err = ki_sycl_path(put->sycl, put->stem, path);
-		if (!err)
-			err = ki_sycl_lock(put->sycl, put->turn, path, 1);
-	} else {
+	if (!put->replaces)
 		err = take_number(put);
-	}
+	if (!put->fields.is_shared)
+		return err ? status_of_lock(err) : publish(put);
+	if (!err)
+		err = ki_sycl_path(put->sycl, put->stem, path);
+	if (!err && put->replaces)
+		err = ki_sycl_lock(put->sycl, put->turn, path, 1);
 	if (err)
-		return err == -EAGAIN ? KILN_E_TIMEOUT
-				      : ki_status_from_errno(err);
+		return status_of_lock(err);
 	status = publish(put);
-	if (!ki_sycl_path(put->sycl, put->stem, path))
-		ki_sycl_unlock(put->sycl, path);
+	ki_sycl_unlock(put->sycl, path);
 	return status;
+}
+
+static uint64_t src_size(const struct put *put)
+{
+	return put->fields.is_shared ? ki_sycl_src_size(&put->fields) : 0;
 }
 
 /* The record twice, as evict.c says, and the header of a first one. */
@@ -353,8 +410,8 @@ static uint64_t need_of(const struct put *put)
 
 	if (!ki_records_totals(put->sycl->records).bytes)
 		bytes += KI_RECORDS_HEADER_BYTES;
-	return put->record.value_size + KI_SYCL_BIN_HEADER +
-	       ki_sycl_src_size(&put->fields) + 2 * bytes;
+	return put->record.value_size + KI_SYCL_BIN_HEADER + src_size(put) +
+	       KI_SYCL_USE_BYTES + 2 * bytes;
 }
 
 static enum kiln_status store(struct put *put)
@@ -428,7 +485,7 @@ static enum kiln_status check_size(struct ki_sycl *sycl, const struct put *put)
 	if (limit &&
 	    (value_size > limit ||
 	     2 * (bytes + KI_RECORDS_HEADER_BYTES) + KI_SYCL_BIN_HEADER +
-			     ki_sycl_src_size(&put->fields) >
+			     KI_SYCL_USE_BYTES + src_size(put) >
 		     limit - value_size))
 		return KILN_E_TOO_LARGE;
 	/* To DPC++ an empty binary is a miss that nothing ends. */
@@ -490,11 +547,6 @@ enum kiln_status ki_sycl_put(struct kiln_tier *tier, const struct kiln_key *key,
 
 /* ---- Removing -------------------------------------------------------------------------------------- */
 
-static enum kiln_status status_of_removal(int err)
-{
-	return err == -EAGAIN ? KILN_E_TIMEOUT : ki_status_from_errno(err);
-}
-
 /* Of kiln's. */
 static enum kiln_status remove_recorded(struct ki_sycl *sycl,
 					struct ki_sycl_turn *turn,
@@ -510,12 +562,16 @@ static enum kiln_status remove_recorded(struct ki_sycl *sycl,
 		return KILN_MISS;
 	if (status == KILN_OK ||
 	    (status == KILN_MISS && state == KI_SYCL_LOCKED)) {
+		uint64_t use_size;
 		int err;
 
 		ki_sycl_stem(found.name, stem);
+		use_size = ki_sycl_is_own(stem) ? 0
+						: size_of_part(sycl, stem, USE);
 		err = ki_sycl_remove_entry(sycl, turn, stem);
 		if (err)
-			return status_of_removal(err);
+			return status_of_lock(err);
+		ki_sycl_take(turn, use_size);
 		status = KILN_OK;
 	}
 	if (status == KILN_OK || status == KILN_MISS)
@@ -547,7 +603,7 @@ static enum kiln_status remove_foreign(struct ki_sycl *sycl,
 {
 	if (!ki_sycl_is_foreign(sycl, stem))
 		return KILN_MISS;
-	return status_of_removal(ki_sycl_remove_entry(sycl, turn, stem));
+	return status_of_lock(ki_sycl_remove_entry(sycl, turn, stem));
 }
 
 enum kiln_status ki_sycl_remove(struct kiln_tier *tier,
@@ -609,6 +665,7 @@ struct wiping {
 	struct ki_sycl *sycl;
 	struct ki_sycl_turn *turn;
 	int err; /* the first */
+	int waits;
 };
 
 static int wipe_entry(void *arg, const char *stem, unsigned has)
@@ -619,7 +676,7 @@ static int wipe_entry(void *arg, const char *stem, unsigned has)
 	/* Somebody is about to write it. */
 	if (!(has & (KI_SYCL_BIN | KI_SYCL_SRC | KI_SYCL_ACCESS)))
 		return 0;
-	err = ki_sycl_remove_entry(wiping->sycl, wiping->turn, stem);
+	err = remove_entry(wiping->sycl, wiping->turn, stem, wiping->waits);
 	if (err && !wiping->err)
 		wiping->err = err;
 	return 0;
@@ -643,7 +700,7 @@ enum kiln_status ki_sycl_wipe(struct kiln_tier *tier)
 {
 	struct ki_sycl *sycl = (struct ki_sycl *)tier;
 	struct ki_sycl_turn turn;
-	struct wiping wiping = { sycl, &turn, 0 };
+	struct wiping wiping = { sycl, &turn, 0, 0 };
 	struct ki_sycl_report report = { 0 };
 	enum kiln_status status;
 	int err;
@@ -657,12 +714,17 @@ enum kiln_status ki_sycl_wipe(struct kiln_tier *tier)
 	if (ki_sycl_is_other_version(sycl))
 		goto out;
 	err = ki_sycl_walk(sycl, wipe_entry, &wiping);
+	if (!err && wiping.err == -EAGAIN) {
+		/* The second time until a lock file is gone, or stale. */
+		wiping = (struct wiping){ sycl, &turn, 0, 1 };
+		err = ki_sycl_walk(sycl, wipe_entry, &wiping);
+	}
 	if (!err)
 		err = wiping.err;
 	status = reset_records(sycl,
 			       ki_records_settings(sycl->records).user_version);
 	if (!status)
-		status = status_of_removal(err);
+		status = status_of_lock(err);
 	if (!status)
 		status = ki_sycl_count(sycl, &turn, &report);
 	ki_sycl_plan_end(&sycl->plan);

@@ -11,8 +11,9 @@
  * next one.  A sum that is missing or no number is counted anew under the
  * lock; one that cannot be true is put right by the difference.
  *
- * As with DPC++, additions are of .bin and .src alone, and a count is of all
- * files: the sum may say some bytes too much, never too little.
+ * A count is of all files, as with DPC++, whose additions leave the times of access
+ * out.  Kiln's do not, of its own entries; else each would stay behind in the sum
+ * when it is evicted.
  */
 
 #include "store/sycl/sycl.h"
@@ -47,9 +48,10 @@ static int parse(const char *text, uint64_t *out_number)
 }
 
 static int read_number(const struct ki_sys *sys, const char *path,
-		       uint64_t *out_number, size_t *out_size)
+		       uint64_t *out_number)
 {
 	char text[TEXT_BYTES + 1] = "";
+	size_t size = 0;
 	ssize_t n;
 	int fd = sys->open(sys, path,
 			   KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME,
@@ -57,21 +59,20 @@ static int read_number(const struct ki_sys *sys, const char *path,
 
 	if (fd < 0)
 		return fd;
-	n = sys->pread(sys, fd, text, TEXT_BYTES, 0);
+	/* Half of a number is another number. */
+	do {
+		n = sys->pread(sys, fd, text + size, TEXT_BYTES - size, size);
+		size += n > 0 ? (size_t)n : 0;
+	} while (n > 0 && size < TEXT_BYTES);
 	(void)sys->close(sys, fd);
-	if (n < 0)
-		return (int)n;
-	*out_size = (size_t)n;
-	return parse(text, out_number);
+	return n < 0 ? (int)n : parse(text, out_number);
 }
 
 /* ---- The sum ---------------------------------------------------------------------- */
 
 int ki_sycl_read_sum(const struct ki_sycl *sycl, uint64_t *out_sum)
 {
-	size_t size;
-
-	return read_number(sycl->sys, sycl->size_path, out_sum, &size);
+	return read_number(sycl->sys, sycl->size_path, out_sum);
 }
 
 /* Over what is there, if that is as long: nobody sees half of it. */
@@ -153,7 +154,7 @@ void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 	const uint64_t added = turn->added + sycl->owed_added;
 	const uint64_t removed = turn->removed + sycl->owed_removed;
 	const int is_new = turn->noted == UINT64_MAX && turn->is_sure;
-	uint64_t sum;
+	uint64_t sum = 0;
 	int err, waits;
 
 	/* Who is in doubt leaves the next one in doubt. */
@@ -172,6 +173,9 @@ void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 		err = write_sum(sycl, sum);
 		ki_sycl_unlock(sycl, sycl->size_path);
 	}
+	turn->added = turn->removed = 0;
+	if (!err)
+		turn->noted = sum;
 	sycl->owed_added = err ? added : 0;
 	sycl->owed_removed = err ? removed : 0;
 	if (err != -EAGAIN)
@@ -187,11 +191,10 @@ int ki_sycl_read_use(const struct ki_sycl *sycl, const char *stem,
 {
 	char path[KI_PATH_MAX];
 	uint64_t number;
-	size_t size;
 	int err = ki_sycl_path_of(sycl, stem, "_access_time.txt", path);
 
 	if (!err)
-		err = read_number(sycl->sys, path, &number, &size);
+		err = read_number(sycl->sys, path, &number);
 	if (!err)
 		*out_ns = (int64_t)number;
 	return err;

@@ -6,10 +6,10 @@
  * The inside of store/sycl; docs/formats/sycl.md has the bytes.
  *
  *	DIRECTORY/<device>/<image>/<spec>/<options>/	a place (layout.c)
- *	DIRECTORY/<device "kiln">/<0 to 63>/		the same of kiln's alone
  *	          <n>.src <n>.bin			an entry (entry.c)
  *	          <n>_access_time.txt			when it was used last
  *	          <n>.lock				its lock (lock.c)
+ *	DIRECTORY/<device "kiln">/<0 to 63>/		places of kiln's alone, and
  *	DIRECTORY/ext_kernel_compiler/...		entries without .src
  *	DIRECTORY/cache_size.txt			the sum (size.c)
  *	DIRECTORY/kiln.records				what entries of kiln's lack
@@ -55,6 +55,9 @@ struct ki_sycl_fields {
 /* The hash of "kiln", for the device of what only kilns look for. */
 #define KI_SYCL_OWN    "13701175970855024905"
 #define KI_SYCL_N_FANS 64
+
+/* Of an access time: nanoseconds since 1970, until 2286. */
+#define KI_SYCL_USE_BYTES 19
 
 #define KI_SYCL_PLACE_BYTES 96	/* "d/i/s/o" */
 #define KI_SYCL_NAME_BYTES  128 /* "d/i/s/o/n_access_time.txt.lock" */
@@ -201,6 +204,8 @@ unsigned ki_sycl_part(const char *base, uint32_t *out_n);
 /* "d/i/s/o/n.bin" or "<kiln>/<fan>/n.bin": nothing that leads elsewhere.  Records say what who wrote them
    liked. */
 int ki_sycl_is_name(const char *name);
+/* Whether it lies where only kilns look: without .src and without lock files. */
+int ki_sycl_is_own(const char *name);
 /* "d/i/s/o/n.bin" -> "d/i/s/o/n" */
 void ki_sycl_stem(const char *name, char out[KI_SYCL_NAME_BYTES]);
 
@@ -436,6 +441,9 @@ enum kiln_status ki_sycl_count(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 enum kiln_status ki_sycl_make_room(struct ki_sycl *sycl,
 				   struct ki_sycl_turn *turn, uint64_t need,
 				   struct ki_sycl_report *report);
+/* Whether nothing would have to go under this limit (0: none). */
+int ki_sycl_would_fit(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
+		      uint64_t limit);
 /* Remove what was not used since, then until `bytes_max` (0: the limit) holds;
    after ki_sycl_count(). */
 enum kiln_status ki_sycl_clean(struct ki_sycl *sycl, struct ki_sycl_turn *turn,

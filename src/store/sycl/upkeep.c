@@ -43,6 +43,8 @@ static enum kiln_status verify_src(const struct ki_sycl *sycl, const char *name,
 
 	ki_sycl_stem(name, stem);
 	ki_sycl_fields_of(key, &fields);
+	if (!fields.is_shared)
+		return KILN_OK;
 	same = ki_sycl_path_of(sycl, stem, ".src", path);
 	if (!same)
 		same = ki_sycl_src_is(sycl->sys, path, &fields);
@@ -283,15 +285,21 @@ static enum kiln_status limit_locked(struct ki_sycl *sycl,
 				     uint64_t bytes_max)
 {
 	struct ki_sycl_report report = { 0 };
-	enum kiln_status status = note_limit(sycl, bytes_max);
+	enum kiln_status status;
 
-	if (status)
-		return status;
-	__atomic_store_n(&sycl->bytes_max, bytes_max, __ATOMIC_RELEASE);
 	turn->has_size |= bytes_max != 0;
 	status = ki_sycl_count(sycl, turn, &report);
+	if (!status && (sycl->flags & KILN_OPEN_REFUSE_FULL) &&
+	    !ki_sycl_would_fit(sycl, turn, bytes_max))
+		status = KILN_E_FULL;
 	if (!status)
-		status = ki_sycl_clean(sycl, turn, bytes_max, 0, &report);
+		status = note_limit(sycl, bytes_max);
+	if (status) {
+		ki_sycl_plan_end(&sycl->plan);
+		return status;
+	}
+	__atomic_store_n(&sycl->bytes_max, bytes_max, __ATOMIC_RELEASE);
+	status = ki_sycl_clean(sycl, turn, bytes_max, 0, &report);
 	/* It holds for what was looked at. */
 	return !status && bytes_max && report.is_partial ? KILN_E_IO : status;
 }

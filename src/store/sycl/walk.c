@@ -102,18 +102,10 @@ static int is_ext(const char *name)
 	return !strncmp(name, EXT, size) && (!name[size] || name[size] == '/');
 }
 
-static int is_own(const char *name)
-{
-	const size_t size = sizeof(KI_SYCL_OWN) - 1;
-
-	return !strncmp(name, KI_SYCL_OWN, size) &&
-	       (!name[size] || name[size] == '/');
-}
-
 /* On which level entries lie. */
 static unsigned last_level(const char *name)
 {
-	return is_own(name) ? 2 : LEVELS;
+	return ki_sycl_is_own(name) || !strcmp(name, KI_SYCL_OWN) ? 2 : LEVELS;
 }
 
 static int is_hash(const char *base)
