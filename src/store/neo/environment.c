@@ -223,13 +223,12 @@ static void set_directory(struct ki_neo_environment *environment,
 			  const char *directory, const char *below,
 			  const char *why)
 {
-	size_t size;
+	size_t size = strlen(directory);
 
+	while (size > 1 && directory[size - 1] == '/')
+		size--;
 	(void)snprintf(environment->directory, sizeof(environment->directory),
-		       "%s%s", directory, below);
-	size = strlen(environment->directory);
-	while (size > 1 && environment->directory[size - 1] == '/')
-		environment->directory[--size] = '\0';
+		       "%.*s%s", (int)size, directory, below);
 	environment->why = why;
 }
 

@@ -45,6 +45,19 @@ static void the_published_vectors_hold(void **state)
 				 rows[i].hash);
 }
 
+/* Of 1 to 9 bytes, the last one changed. */
+static void the_last_byte_of_each_tail_counts(void **state)
+{
+	for (size_t size = 1; size < 10; size++) {
+		char one[] = "abcdefghi", other[] = "abcdefghi";
+		const char *const pieces[] = { one, other };
+
+		other[size - 1]++;
+		assert_int_not_equal(hash_of(&pieces[0], &size, 1),
+				     hash_of(&pieces[1], &size, 1));
+	}
+}
+
 static void bytes_need_no_alignment(void **state)
 {
 	char bytes[32] = { 0 };
@@ -141,6 +154,8 @@ static void a_build_is_hashed_in_the_drivers_order(void **state)
 
 static void releases_and_fields_tell_apart(void **state)
 {
+	static const uint32_t other_ids[] = { 1, 3 };
+	static const uint64_t other_values[] = { 3, 5 };
 	uint64_t seen[32];
 	unsigned n = 0;
 
@@ -162,6 +177,8 @@ static void releases_and_fields_tell_apart(void **state)
 	CHANGED(fields.options = "optionS");
 	CHANGED(fields.internal_options = "internaL");
 	CHANGED(fields.n_constants = 1);
+	CHANGED(fields.constant_ids = other_ids);
+	CHANGED(fields.constant_values = other_values);
 	CHANGED(fields.platform.product++);
 	CHANGED(fields.platform.pch_product++);
 	CHANGED(fields.platform.display_core++);
@@ -174,7 +191,10 @@ static void releases_and_fields_tell_apart(void **state)
 	CHANGED(fields.platform.gt_type++);
 	CHANGED(fields.feature_hash++);
 	CHANGED(fields.workaround_hash++);
+	/* Revision, release, architecture. */
 	CHANGED(fields.ip_version++);
+	CHANGED(fields.ip_version += 1 << 14);
+	CHANGED(fields.ip_version += 1 << 22);
 #undef CHANGED
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned j = 0; j < i; j++)
@@ -212,6 +232,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_published_vectors_hold),
+		cmocka_unit_test(the_last_byte_of_each_tail_counts),
 		cmocka_unit_test(bytes_need_no_alignment),
 		cmocka_unit_test(different_builds_may_have_one_name),
 		cmocka_unit_test(a_build_is_hashed_in_the_drivers_order),
