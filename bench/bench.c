@@ -357,6 +357,20 @@ double bench_best(double *values, size_t n)
 	return values[0];
 }
 
+void bench_progress(const char *what, size_t done, size_t total)
+{
+	static uint64_t next_ns;
+	const uint64_t now_ns = bench_now_ns();
+
+	if ((now_ns < next_ns && done < total) || !isatty(STDERR_FILENO))
+		return;
+	next_ns = now_ns + 200000000;
+	if (done < total)
+		fprintf(stderr, "\r%s: %zu of %zu\033[K", what, done, total);
+	else
+		fprintf(stderr, "\r\033[K");
+}
+
 void bench_remove_tree(const char *path)
 {
 	struct dirent *entry;

@@ -81,6 +81,10 @@ uint64_t bench_now_ns(void);
 double bench_median(double *values, size_t n);
 double bench_best(double *values, size_t n);
 
+/* On a terminal, a line with how far something is, five times a second; it goes
+   when all is done.  Costs a look at the clock. */
+void bench_progress(const char *what, size_t done, size_t total);
+
 /* A directory and all below it, as far as it may go. */
 void bench_remove_tree(const char *path);
 

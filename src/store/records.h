@@ -136,6 +136,13 @@ enum kiln_status ki_records_next(struct ki_records *records, uint64_t *serial,
 				 struct kiln_blob **out_record,
 				 struct kiln_blob **out_metadata);
 
+/* The names of the files of all the living, from memory; the visit must not call
+   back.  0, what it gave that was not 0, -ENAMETOOLONG: there is one of
+   KI_RECORDS_GLANCE_MAX, which only the file knows. */
+typedef int ki_records_name_fn(void *arg, const char *name);
+int ki_records_names(struct ki_records *records, ki_records_name_fn *visit,
+		     void *arg);
+
 struct ki_records_totals {
 	uint64_t n_living;
 	uint64_t bytes; /* of the file */

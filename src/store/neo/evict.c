@@ -17,6 +17,11 @@
  * (a sample).  A directory of at most KI_NEO_LOOKS files is seen whole, so its
  * order is exact, and its sum put right as well.
  *
+ * Reading the names of a large directory is most of it, and kiln.records has them
+ * in memory: as long as the files that it knows of are the whole sum, they are all
+ * there are.  If one of them is not there after all, somebody else was at work, and
+ * the directory is read.
+ *
  * Every process has a plan of its own; the level they aim at is one.  A file
  * used since it was looked at is passed over.
  *
@@ -161,18 +166,37 @@ static uint64_t next_random(struct ki_neo *neo)
 	return neo->random = x;
 }
 
-/* Directories list by age more often than not. */
-static void shuffle(struct ki_neo *neo)
+static int gather_known(void *arg, const char *name)
 {
-	struct ki_neo_plan *plan = &neo->plan;
+	struct ki_neo *neo = arg;
 
-	for (size_t i = plan->n; i > 1; i--) {
-		size_t j = (size_t)(next_random(neo) % i);
-		struct ki_neo_file file = plan->files[i - 1];
+	return ki_neo_is_inside(name)
+		       ? add_file(&neo->plan, name,
+				  ki_neo_layout(neo) == KILN_NEO_TREE &&
+					  !strchr(name, '/'))
+		       : -ENOENT;
+}
 
-		plan->files[i - 1] = plan->files[j];
-		plan->files[j] = file;
-	}
+static void plan_anew(struct ki_neo *neo)
+{
+	ki_neo_plan_end(&neo->plan);
+	ki_bytes_init(&neo->plan.names);
+	neo->plan.is_active = 1;
+	neo->plan.begun_ns = neo->sys->monotonic_ns(neo->sys);
+}
+
+/* 0: the records do not tell. */
+static int plan_by_records(struct ki_neo *neo,
+			   const struct ki_neo_account *account)
+{
+	const struct ki_records_totals totals = ki_records_totals(neo->records);
+
+	if (totals.n_living <= neo->looks_max ||
+	    totals.bytes_files != account->total)
+		return 0;
+	plan_anew(neo);
+	neo->plan.is_by_records = 1;
+	return !ki_records_names(neo->records, gather_known, neo);
 }
 
 static int plan_begin(struct ki_neo *neo, const struct ki_neo_account *account,
@@ -182,10 +206,7 @@ static int plan_begin(struct ki_neo *neo, const struct ki_neo_account *account,
 	int err;
 
 	ki_neo_detect_again(neo);
-	ki_neo_plan_end(&neo->plan);
-	ki_bytes_init(&neo->plan.names);
-	neo->plan.is_active = 1;
-	neo->plan.begun_ns = neo->sys->monotonic_ns(neo->sys);
+	plan_anew(neo);
 	err = ki_neo_walk(neo, gather, &gathering);
 	ki_neo_failed(neo, "Scandir", err);
 	if (err && err != -EACCES) {
@@ -193,20 +214,34 @@ static int plan_begin(struct ki_neo *neo, const struct ki_neo_account *account,
 		return err;
 	}
 	neo->plan.err = err;
-	shuffle(neo);
 	return 0;
 }
 
-/* Look at as many more; what is gone is left out. */
-static void look_at(const struct ki_neo *neo, struct ki_neo_plan *plan,
-		    size_t n)
+/* Directories list by age more often than not, and kiln.records does. */
+static void choose_next(struct ki_neo *neo, struct ki_neo_plan *plan)
+{
+	const size_t i = plan->n_known;
+	const size_t j = i + (size_t)(next_random(neo) % (plan->n - i));
+	const struct ki_neo_file file = plan->files[i];
+
+	plan->files[i] = plan->files[j];
+	plan->files[j] = file;
+}
+
+/* Look at as many more, in no order; what is gone is left out. */
+static void look_at(struct ki_neo *neo, struct ki_neo_plan *plan, size_t n)
 {
 	while (n-- && plan->n_known < plan->n) {
-		struct ki_neo_file *file = &plan->files[plan->n_known];
+		struct ki_neo_file *file;
 		struct ki_file_info info;
-		int err = ki_neo_look_again(neo, name_of(plan, file), &info);
+		int err;
 
+		choose_next(neo, plan);
+		file = &plan->files[plan->n_known];
+		err = ki_neo_look_again(neo, name_of(plan, file), &info);
 		if (err) {
+			plan->is_doubtful |=
+				err == -ENOENT && plan->is_by_records;
 			if (err != -ENOENT && (!plan->err || err != -EACCES))
 				plan->err = err;
 			*file = plan->files[--plan->n];
@@ -497,12 +532,15 @@ static enum kiln_status get_plan(struct ki_neo *neo,
 				 struct ki_neo_report *report)
 {
 	struct ki_neo_plan *plan = &neo->plan;
+	const int is_doubtful = plan->is_doubtful;
 	int err;
 
 	if (plan->is_active &&
-	    neo->sys->monotonic_ns(neo->sys) - plan->begun_ns > STALE_NS)
+	    (is_doubtful ||
+	     neo->sys->monotonic_ns(neo->sys) - plan->begun_ns > STALE_NS))
 		ki_neo_plan_end(plan);
-	if (plan->is_active) {
+	if (plan->is_active ||
+	    (!is_doubtful && plan_by_records(neo, account))) {
 		look_at(neo, plan, neo->looks_max);
 		return KILN_OK;
 	}

@@ -89,6 +89,87 @@ static void a_large_directory_is_evicted_in_steps(void **state)
 	free(directory);
 }
 
+static unsigned n_read; /* directories */
+
+static int counting_opendir(const struct ki_sys *sys, const char *path,
+			    struct ki_dir **out_dir)
+{
+	n_read++;
+	return ki_sys_posix.opendir(sys, path, out_dir);
+}
+
+/* A directory of 300 entries, large for the steps that are set, and nearly full. */
+static struct kiln_tier *open_large(struct ki_sys *sys, const char *directory)
+{
+	struct kiln_tier *tier;
+
+	*sys = ki_sys_posix;
+	sys->opendir = counting_opendir;
+	tier = open_with(sys, directory, 400000, 0, NULL);
+	neo_of(tier)->looks_max = 16;
+	neo_of(tier)->step_max = 4;
+	for (unsigned n = 0; n < 300; n++) {
+		assert_int_equal(put(tier, n, 1000), KILN_OK);
+		set_use_of(tier, n, 20);
+	}
+	n_read = 0;
+	return tier;
+}
+
+/* Kiln's alone: kiln.records has all names. */
+static void a_large_directory_is_not_read(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys;
+	struct kiln_tier *tier = open_large(&sys, directory);
+	unsigned n;
+
+	for (n = 300; n < 420; n++)
+		assert_int_equal(put(tier, n, 1000), KILN_OK);
+	assert_int_equal(n_read, 0);
+	assert_true(sum_there(directory) < 330000);
+	assert_int_equal(sum_of(directory), sum_there(directory));
+	for (n = 300; n < 420; n++)
+		assert_int_equal(get(tier, n), KILN_OK);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+/* Old ones of a driver go, also where they have taken the room of as much that it
+   evicted, and the sum tells nothing. */
+static void a_driver_in_a_large_directory_is_seen(void **state)
+{
+	for (unsigned evicts = 0; evicts < 2; evicts++) {
+		char *directory = harness_directory(), *theirs[10];
+		struct ki_sys sys;
+		struct kiln_tier *tier = open_large(&sys, directory);
+		uint64_t sum = sum_of(directory);
+		unsigned n;
+
+		for (n = 0; n < 10; n++) {
+			char name[40], *path = path_of(tier, n * 30);
+
+			snprintf(name, sizeof(name), "%016x.cl_cache", n + 1);
+			theirs[n] = plant(directory, name, 1000, 50);
+			if (evicts && unlink(path))
+				abort();
+			free(path);
+		}
+		sum += evicts ? 0 : 10000;
+		write_sum(directory, &sum, sizeof(sum));
+		for (n = 300; n < 420; n++)
+			assert_int_equal(put(tier, n, 1000), KILN_OK);
+		assert_true(n_read > 0);
+		for (n = 0; n < 10; n++) {
+			assert_false(exists(theirs[n]));
+			free(theirs[n]);
+		}
+		assert_int_equal(sum_of(directory), sum_there(directory));
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
 static void all_at_once_is_an_option(void **state)
 {
 	static const struct {
@@ -223,6 +304,8 @@ int main(void)
 			the_least_recently_used_go_in_order_until_a_third_is_free),
 		cmocka_unit_test(a_drivers_entries_take_their_turn),
 		cmocka_unit_test(a_large_directory_is_evicted_in_steps),
+		cmocka_unit_test(a_large_directory_is_not_read),
+		cmocka_unit_test(a_driver_in_a_large_directory_is_seen),
 		cmocka_unit_test(all_at_once_is_an_option),
 		cmocka_unit_test(words_behind_the_directory_are_known_ones),
 		cmocka_unit_test(kiln_records_is_in_the_limit_and_renewed),

@@ -59,6 +59,8 @@ struct ki_neo_plan {
 	int is_active;
 	int is_sorted;
 	int err; /* why some could not be looked at: they are left out */
+	int is_by_records;
+	int is_doubtful; /* the records name files that are not there */
 	uint64_t begun_ns;
 };
 

@@ -87,6 +87,24 @@ enum kiln_status ki_records_next(struct ki_records *records, uint64_t *serial,
 	return err ? ki_status_from_errno(err) : status;
 }
 
+int ki_records_names(struct ki_records *records, ki_records_name_fn *visit,
+		     void *arg)
+{
+	int err = 0;
+
+	ki_records_enter(records);
+	for (size_t i = 0; i < records->n_entries && !err; i++) {
+		const struct ki_records_entry *entry =
+			ki_records_entry(records, i);
+
+		if (entry->flags & (KI_RECORD_DEAD | KI_RECORD_DROPPED))
+			continue;
+		err = *entry->name ? visit(arg, entry->name) : -ENAMETOOLONG;
+	}
+	ki_records_leave(records);
+	return err;
+}
+
 /* ---- Comparing with what is there --------------------------------------------- */
 
 void ki_records_sweep_begin(struct ki_records *records)
