@@ -251,7 +251,7 @@ static enum kiln_status sycl_get(struct kiln_tier *tier,
 
 	follow_others(sycl);
 	status = look_up_own(sycl, key, out_value, out_metadata);
-	if (status != KILN_MISS && status != KILN_E_FORMAT)
+	if (!status || status == KILN_E_NO_MEMORY)
 		return status;
 	ki_sycl_fields_of(key, &fields);
 	if (!fields.is_shared)
