@@ -89,11 +89,17 @@ void ki_records_fill(const struct ki_records_entry *entry, const uint8_t *bytes,
 {
 	const size_t name_size = ki_get_u16(bytes + 6);
 
-	ki_records_fill_file(entry, found);
+	memcpy(found->digest, bytes + 16, KILN_DIGEST_BYTES);
 	memcpy(found->name, bytes + KI_RECORD_HEADER, name_size);
 	found->name[name_size] = '\0';
+	found->serial = entry->serial;
+	found->bytes = ki_records_entry_bytes(entry);
 	found->value_size = ki_get_u64(bytes + 48);
 	found->value_check = ki_get_u64(bytes + 56);
+	found->inode = ki_get_u64(bytes + 64);
+	found->file_size = ki_get_u64(bytes + 72);
+	found->mtime_ns = (int64_t)ki_get_u64(bytes + 80);
+	found->trusted_ns = ki_records_trusted_ns(entry);
 }
 
 const uint8_t *ki_records_key_of(const uint8_t *bytes, size_t *out_size)
