@@ -425,10 +425,10 @@ void ki_memory_wipe(struct ki_memory *memory)
 	ki_table_wipe(&memory->table);
 }
 
-void ki_memory_discard(struct ki_memory *memory, const struct kiln_key *key,
-		       const struct kiln_blob *blob)
+int ki_memory_discard(struct ki_memory *memory, const struct kiln_key *key,
+		      const struct kiln_blob *blob)
 {
-	ki_table_discard(&memory->table, key, blob);
+	return ki_table_discard(&memory->table, key, blob);
 }
 
 void ki_memory_let_go(struct ki_memory *memory)

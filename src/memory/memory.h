@@ -143,11 +143,12 @@ enum kiln_status ki_memory_remove(struct ki_memory *memory,
 void ki_memory_wipe(struct ki_memory *memory);
 
 /*
- * Remove a value if it is this very blob.  Others that are discarded may wait
- * to be let go together, which interrupts every processor once.
+ * Remove a value if it is this very blob: 1, or 0 if it was not there.  Others
+ * that are discarded may wait to be let go together, which interrupts every
+ * processor once; until a grace period has passed, the blob lives.
  */
-void ki_memory_discard(struct ki_memory *memory, const struct kiln_key *key,
-		       const struct kiln_blob *blob);
+int ki_memory_discard(struct ki_memory *memory, const struct kiln_key *key,
+		      const struct kiln_blob *blob);
 void ki_memory_let_go(struct ki_memory *memory);
 
 /* Drop entries until at most this many bytes are held. */

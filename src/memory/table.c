@@ -604,18 +604,21 @@ enum kiln_status ki_table_remove(struct ki_table *table,
 	return status;
 }
 
-void ki_table_discard(struct ki_table *table, const struct kiln_key *key,
-		      const struct kiln_blob *blob)
+int ki_table_discard(struct ki_table *table, const struct kiln_key *key,
+		     const struct kiln_blob *blob)
 {
 	struct ki_table_entry *entry;
+	int is_there;
 
 	ki_mutex_lock(&table->mutex);
-	if (ki_table_find(atomic_load(&table->slots), key, &entry) &&
-	    entry->blob == blob) {
+	is_there = ki_table_find(atomic_load(&table->slots), key, &entry) &&
+		   entry->blob == blob;
+	if (is_there) {
 		table->changes++;
 		drop_locked(table, entry);
 	}
 	ki_mutex_unlock(&table->mutex);
+	return is_there;
 }
 
 void ki_table_let_go(struct ki_table *table)

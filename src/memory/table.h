@@ -351,9 +351,9 @@ uint64_t ki_table_changes(struct ki_table *table);
 
 enum kiln_status ki_table_remove(struct ki_table *table,
 				 const struct kiln_key *key);
-/* Remove a value if it is this blob, to be let go with others. */
-void ki_table_discard(struct ki_table *table, const struct kiln_key *key,
-		      const struct kiln_blob *blob);
+/* Remove a value if it is this blob, to be let go with others: 1 or 0. */
+int ki_table_discard(struct ki_table *table, const struct kiln_key *key,
+		     const struct kiln_blob *blob);
 void ki_table_let_go(struct ki_table *table);
 void ki_table_wipe(struct ki_table *table);
 void ki_table_trim(struct ki_table *table, uint64_t bytes);

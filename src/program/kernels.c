@@ -237,7 +237,7 @@ enum kiln_status ki_kernel_get(struct kiln_programs *programs,
 	status = get_slowly(programs, key, &kernel, failure);
 	if (status)
 		return status;
-	ki_registry_set_hint(programs, kernel->program, &key->hint,
+	ki_registry_set_hint(programs, kernel->program, key->key, &key->hint,
 			     &kernel->blob);
 	*out_kernel = kernel;
 	return KILN_OK;

@@ -55,9 +55,19 @@ struct ki_devices {
 };
 
 /*
- * What a prepared key leads to, so that a hit need not look anything up.  It is
- * set while the program is kept, and cleared before that goes out of the table:
- * who reads it within a pin may take a reference.
+ * What a prepared key leads to, so that a hit need not look anything up.
+ *
+ *	(a) It is set under the mutex, to what the registry has for this key:
+ *	    the whole key was compared for that.
+ *	(b) It is cleared under the mutex when that goes out of the registry,
+ *	    which holds its reference, and so does the table, until a grace
+ *	    period has passed since.
+ *	(c) Whoever ends the counting by threads clears `counter`, and gathers
+ *	    what they have counted after a grace period.
+ *
+ * So within a pin what a hint says lives, by (b), and is what the key asks for,
+ * by (a); while `counter` is set, a reference may be counted in the thread's
+ * slot, by (c).
  */
 struct ki_hint {
 	/* Atomic. */
@@ -295,10 +305,11 @@ void ki_registry_keep_link(struct kiln_programs *programs,
 void ki_registry_note_failure(struct kiln_programs *programs,
 			      const struct kiln_program_key *key);
 
-/* Let a key lead to what it has just found: the program, if it is kept, or a
+/* Let a key lead to what it has just found, if that is kept: the program, or a
    kernel of it. */
 void ki_registry_set_hint(struct kiln_programs *programs,
 			  struct kiln_program *program,
+			  const struct kiln_key *key,
 			  const struct ki_hint *hint, struct kiln_blob *blob);
 void ki_registry_end_hint(struct kiln_programs *programs, struct ki_hint *hint);
 
@@ -369,7 +380,11 @@ static inline struct kiln_blob *ki_programs_glance(
 	ki_slot_pin(slot);
 	blob = atomic_load(&hint->blob);
 	if (__builtin_expect(
-		    blob && ki_slot_take(slot, ki_slot_place(blob), blob), 1))
+		    blob &&
+			    atomic_load_explicit(&blob->counter,
+						 memory_order_acquire) &&
+			    ki_slot_take(slot, ki_slot_place(blob), blob),
+		    1))
 		ki_programs_count_hit(programs, slot, which);
 	else
 		blob = NULL;

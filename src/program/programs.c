@@ -221,7 +221,8 @@ enum kiln_status ki_program_get(struct kiln_programs *programs,
 	status = get_slowly(programs, key, &program, failure);
 	if (status)
 		return status;
-	ki_registry_set_hint(programs, program, &key->hint, &program->blob);
+	ki_registry_set_hint(programs, program, key->key, &key->hint,
+			     &program->blob);
 	*out_program = program;
 	return KILN_OK;
 }

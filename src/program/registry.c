@@ -28,6 +28,7 @@
 /* What has been dropped and is still to be let go. */
 struct gone {
 	struct ki_list programs; /* by `all` */
+	struct ki_list links;	 /* of a program that stays */
 	struct ki_list failed;
 	uint64_t n;
 };
@@ -35,6 +36,7 @@ struct gone {
 static void gone_init(struct gone *gone)
 {
 	ki_list_init(&gone->programs);
+	ki_list_init(&gone->links);
 	ki_list_init(&gone->failed);
 	gone->n = 0;
 }
@@ -97,13 +99,14 @@ static void by_key_remove_locked(struct kiln_programs *programs,
 }
 
 static int is_known_locked(struct kiln_programs *programs,
-			   const struct ki_link *link)
+			   const struct kiln_key *key,
+			   const struct kiln_blob *blob)
 {
 	const struct ki_link *known =
-		ki_map_get(&programs->links, ki_hash_of(link->key));
+		ki_map_get(&programs->links, ki_hash_of(key));
 
-	while (known && !(known->blob == link->blob &&
-			  ki_is_same_key(known->key, link->key)))
+	while (known &&
+	       !(known->blob == blob && ki_is_same_key(known->key, key)))
 		known = known->next;
 	return known != NULL;
 }
@@ -124,7 +127,7 @@ static enum added add_link_locked(struct kiln_programs *programs,
 {
 	if (!atomic_load(&program->is_kept))
 		return NOT_KEPT;
-	if (is_known_locked(programs, link))
+	if (is_known_locked(programs, link->key, link->blob))
 		return THERE_ALREADY;
 	if (by_key_add_locked(programs, link))
 		return NOT_KEPT;
@@ -148,7 +151,7 @@ static void take_back(struct kiln_programs *programs,
 		(void)ki_memory_remove(programs->memory, key);
 		return;
 	}
-	ki_memory_discard(programs->memory, key, blob);
+	(void)ki_memory_discard(programs->memory, key, blob);
 	ki_memory_let_go(programs->memory);
 }
 
@@ -188,15 +191,31 @@ static void clear_hint_locked(struct ki_hint *hint)
 	ki_list_remove(&hint->link);
 }
 
-/* Only what is counted by threads: others' references cost a look at them. */
+/* What a key's request has led to may also be a kernel that is not kept, made
+   beside another of the same. */
+static int is_kept_locked(struct kiln_programs *programs,
+			  const struct kiln_program *program,
+			  const struct kiln_key *key,
+			  const struct kiln_blob *blob)
+{
+	return atomic_load(&program->is_kept) &&
+	       (blob == &program->blob ||
+		is_known_locked(programs, key, blob));
+}
+
+/* Only to what is counted by threads: where that is not so, or the thread has
+   no room for another count, the way by the table is taken every time. */
 void ki_registry_set_hint(struct kiln_programs *programs,
 			  struct kiln_program *program,
+			  const struct kiln_key *key,
 			  const struct ki_hint *hint, struct kiln_blob *blob)
 {
-	if (!atomic_load(&blob->counter) || !atomic_load(&program->is_kept))
+	if (atomic_load(&hint->blob) || !atomic_load(&blob->counter) ||
+	    !atomic_load(&program->is_kept))
 		return;
 	ki_mutex_lock(&programs->mutex);
-	if (atomic_load(&program->is_kept) && !atomic_load(&hint->blob)) {
+	if (!atomic_load(&hint->blob) &&
+	    is_kept_locked(programs, program, key, blob)) {
 		atomic_store(&ours(hint)->blob, blob);
 		ki_list_append(&program->hints, &ours(hint)->link);
 	}
@@ -264,21 +283,32 @@ static void take_program_locked(struct kiln_programs *programs,
 	gone->n++;
 }
 
-static void let_links_go(struct kiln_programs *programs, struct ki_list *links)
+/* Out of the table, and whether that had them all. */
+static int discard_links(struct kiln_programs *programs, struct ki_list *links)
+{
+	struct ki_list *place;
+	int is_all = 1;
+
+	ki_list_for_each (place, links) {
+		struct ki_link *link =
+			ki_container(place, struct ki_link, link);
+
+		if (!link->blob)
+			(void)ki_memory_remove(programs->memory, link->key);
+		else if (!ki_memory_discard(programs->memory, link->key,
+					    link->blob))
+			is_all = 0;
+	}
+	return is_all;
+}
+
+static void free_links(struct ki_list *links)
 {
 	struct ki_list *place, *after;
 
 	ki_list_for_each_safe (place, after, links) {
-		struct ki_link *link =
-			ki_container(place, struct ki_link, link);
-
-		if (link->blob)
-			ki_memory_discard(programs->memory, link->key,
-					  link->blob);
-		else
-			(void)ki_memory_remove(programs->memory, link->key);
 		ki_list_remove(place);
-		free_link(link);
+		free_link(ki_container(place, struct ki_link, link));
 	}
 }
 
@@ -298,7 +328,27 @@ static void let_failures_go(struct kiln_programs *programs,
 	}
 }
 
-/* Without the lock: here the runtime's objects may end. */
+static int discard(struct kiln_programs *programs, struct gone *gone)
+{
+	int is_all = discard_links(programs, &gone->links);
+	struct ki_list *place;
+
+	ki_list_for_each (place, &gone->programs) {
+		struct kiln_program *program = program_of(place);
+
+		is_all &= discard_links(programs, &program->links);
+		is_all &= ki_memory_discard(programs->memory, program->key,
+					    &program->blob);
+	}
+	return is_all;
+}
+
+/*
+ * Without the lock: here the runtime's objects may end.  Hints to them have
+ * been cleared, but who has just read one may not have taken its reference.
+ * What the table had it holds until then; what it had not (without memory, or
+ * while it takes nothing in) is waited for.
+ */
 static void let_go(struct kiln_programs *programs, struct gone *gone)
 {
 	struct ki_list *place, *after;
@@ -306,13 +356,14 @@ static void let_go(struct kiln_programs *programs, struct gone *gone)
 	if (!gone->n)
 		return;
 	let_failures_go(programs, &gone->failed);
+	if (!discard(programs, gone))
+		ki_slots_wait();
+	free_links(&gone->links);
 	ki_list_for_each_safe (place, after, &gone->programs) {
 		struct kiln_program *program = program_of(place);
 
 		ki_list_remove(place);
-		let_links_go(programs, &program->links);
-		ki_memory_discard(programs->memory, program->key,
-				  &program->blob);
+		free_links(&program->links);
 		kiln_program_unref(program);
 	}
 	ki_memory_let_go(programs->memory);
@@ -340,7 +391,7 @@ static void take_all_failed_locked(struct kiln_programs *programs,
 
 static void take_all_locked(struct kiln_programs *programs,
 			    const struct kiln_program *spared,
-			    struct ki_list *spared_links, struct gone *gone)
+			    struct gone *gone)
 {
 	struct ki_list *place, *after;
 
@@ -356,7 +407,7 @@ static void take_all_locked(struct kiln_programs *programs,
 			struct ki_list *link = program->links.next;
 
 			ki_list_remove(link);
-			ki_list_append(spared_links, link);
+			ki_list_append(&gone->links, link);
 		}
 		gone->n++;
 	}
@@ -381,18 +432,15 @@ static void take_cold_half_locked(struct kiln_programs *programs,
 void ki_registry_drop(struct kiln_programs *programs, enum ki_drop what,
 		      const struct kiln_program *spared)
 {
-	struct ki_list spared_links;
 	struct gone gone;
 
 	gone_init(&gone);
-	ki_list_init(&spared_links);
 	ki_mutex_lock(&programs->mutex);
 	if (what == KI_DROP_ALL)
-		take_all_locked(programs, spared, &spared_links, &gone);
+		take_all_locked(programs, spared, &gone);
 	else
 		take_cold_half_locked(programs, spared, &gone);
 	ki_mutex_unlock(&programs->mutex);
-	let_links_go(programs, &spared_links);
 	let_go(programs, &gone);
 }
 
@@ -478,8 +526,8 @@ void ki_registry_keep(struct kiln_programs *programs,
 	keep_bound_locked(programs, &gone);
 	ki_mutex_unlock(&programs->mutex);
 	if (!is_kept) {
-		ki_memory_discard(programs->memory, program->key,
-				  &program->blob);
+		(void)ki_memory_discard(programs->memory, program->key,
+					&program->blob);
 		kiln_program_unref(program);
 	}
 	let_go(programs, &gone);

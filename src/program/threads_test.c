@@ -257,6 +257,94 @@ static void wiping_goes_on_beside_hits(void **state)
 	}
 }
 
+/*
+ * One thread creates a kernel that another, in the middle of a build and so not
+ * to wait, creates as well.  That second one is not kept, and its key must not
+ * lead to it.
+ */
+struct twice {
+	struct crowd *crowd;
+	struct kiln_kernel_key *again; /* of the same kernel */
+	_Atomic unsigned n_creating;
+	_Atomic int is_first_done;
+	_Atomic int n_wrong;
+	struct kiln_kernel *kept, *other;
+};
+
+static struct twice *twice;
+
+static enum kiln_build_kind create_when_due(
+	void *context, void *program, const char *name, void **out_kernel,
+	struct kiln_program_failure *failure)
+{
+	if (!atomic_fetch_add(&twice->n_creating, 1))
+		while (atomic_load(&twice->n_creating) < 2)
+			sched_yield();
+	else
+		while (!atomic_load(&twice->is_first_done))
+			sched_yield();
+	return rt_create_kernel(context, program, name, out_kernel, failure);
+}
+
+static void get_within_a_build(struct rt *rt, void *arg)
+{
+	while (!atomic_load(&twice->n_creating))
+		sched_yield();
+	if (kiln_kernel_get(twice->crowd->programs, twice->again, &twice->other,
+			    NULL))
+		atomic_fetch_add(&twice->n_wrong, 1);
+}
+
+static int create_or_build(unsigned index, void *arg)
+{
+	struct crowd *crowd = twice->crowd;
+	struct kiln_program *program;
+
+	if (!index) {
+		int failed = kiln_kernel_get(crowd->programs,
+					     crowd->kernel_keys[0],
+					     &twice->kept, NULL);
+
+		atomic_store(&twice->is_first_done, 1);
+		return failed;
+	}
+	if (kiln_program_get(crowd->programs, crowd->keys[1], &program, NULL))
+		return 1;
+	kiln_program_unref(program);
+	return atomic_load(&twice->n_wrong);
+}
+
+static void a_key_never_leads_to_a_kernel_that_is_not_kept(void **state)
+{
+	struct crowd crowd = { .n_rounds = 1 };
+	struct twice both = { .crowd = &crowd };
+	struct kiln_program *program;
+	struct kiln_kernel *kernel;
+
+	twice = &both;
+	crowd_begin(&crowd, 2, rt_options());
+	both.again = ask_kernel(crowd.keys[0], &crowd.rt.devices[0], "k");
+	assert_int_equal(kiln_program_get(crowd.programs, crowd.keys[0],
+					  &program, NULL),
+			 KILN_OK);
+	program->home->runtime.create_kernel = create_when_due;
+	crowd.rt.in_build = get_within_a_build;
+	assert_int_equal(harness_threads(2, create_or_build, &crowd), 0);
+	assert_ptr_not_equal(both.kept, both.other);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(kiln_kernel_get(crowd.programs, both.again,
+						 &kernel, NULL),
+				 KILN_OK);
+		assert_ptr_equal(kernel, both.kept);
+		kiln_kernel_unref(kernel);
+	}
+	kiln_kernel_unref(both.kept);
+	kiln_kernel_unref(both.other);
+	kiln_program_unref(program);
+	kiln_kernel_key_free(both.again);
+	crowd_end(&crowd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +353,8 @@ int main(void)
 			two_hundred_threads_evict_each_others_programs),
 		cmocka_unit_test(three_hundred_threads_want_what_does_not_fit),
 		cmocka_unit_test(wiping_goes_on_beside_hits),
+		cmocka_unit_test(
+			a_key_never_leads_to_a_kernel_that_is_not_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
