@@ -4,6 +4,7 @@
    other names. */
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -388,6 +389,85 @@ static void what_root_left_in_a_users_store_is_done_without(void **state)
 	free(place);
 }
 
+/* ---- Trust ---------------------------------------------------------------------- */
+
+static void make_link(const char *store, const char *aside)
+{
+	assert_int_equal(rename(store, aside), 0);
+	assert_int_equal(symlink(aside, store), 0);
+}
+
+static void open_to_all(const char *store, const char *aside)
+{
+	assert_int_equal(chmod(store, 0777), 0);
+}
+
+static void open_to_a_group(const char *store, const char *aside)
+{
+	assert_int_equal(chmod(store, 0770), 0);
+	if (!geteuid())
+		assert_int_equal(chown(store, 0, 12345), 0);
+}
+
+static void open_above(const char *store, const char *aside)
+{
+	char *above = strdup(store);
+
+	*strrchr(above, '/') = '\0';
+	assert_int_equal(chmod(above, 0777), 0);
+	free(above);
+}
+
+static void give_away(const char *store, const char *aside)
+{
+	assert_int_equal(chown(store, 12345, (gid_t)-1), 0);
+}
+
+/* S37: what lies there may be anybody's; it is neither loaded nor changed. */
+static void an_unsafe_directory_is_refused(void **state)
+{
+	static const struct {
+		void (*change)(const char *store, const char *aside);
+		int needs_root;
+	} rows[] = {
+		{ make_link, 0 },  { open_to_all, 0 }, { open_to_a_group, 1 },
+		{ open_above, 0 }, { give_away, 1 },
+	};
+	static const uint32_t flags[] = { 0, KILN_OPEN_GUEST,
+					  KILN_OPEN_READONLY };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) * 3; i++) {
+		char *place = harness_directory();
+		char *store = harness_path(place, "store");
+		char *aside = harness_path(place, "aside");
+		struct ki_store_options options = options_of(store);
+		struct kiln_tier *tier = open_in(store);
+		struct snapshot before = { 0 }, after = { 0 };
+
+		if (rows[i / 3].needs_root && geteuid())
+			goto out;
+		for (unsigned n = 0; n < 3; n++)
+			assert_int_equal(put_numbered(tier, n, 1000, 0),
+					 KILN_OK);
+		tier->ops->close(tier);
+		tier = NULL;
+		rows[i / 3].change(store, aside);
+		each_file(place, add_file, &before);
+		options.flags = flags[i % 3];
+		assert_int_equal(kind->open(&options, &tier), KILN_E_OWNER);
+		each_file(place, add_file, &after);
+		assert_int_equal(before.n, after.n);
+		assert_true(before.hash == after.hash);
+		assert_int_equal(chmod(place, 0700), 0);
+	out:
+		if (tier)
+			tier->ops->close(tier);
+		free(aside);
+		free(store);
+		free(place);
+	}
+}
+
 /* ---- Versions and names ----------------------------------------------------------- */
 
 static void another_user_version_empties_the_store(void **state)
@@ -496,6 +576,7 @@ const struct row directory_rows[] = {
 	ROW(a_directory_that_vanishes_is_made_anew, DISK),
 	ROW(no_name_depends_on_case, DISK),
 	ROW(what_root_left_in_a_users_store_is_done_without, DISK),
+	ROW(an_unsafe_directory_is_refused, DISK),
 	ROW(another_user_version_empties_the_store, DISK),
 	ROW(a_handle_stays_out_of_another_user_version, DISK),
 	ROW(stores_of_two_names_are_strangers, DISK | NAMES),
