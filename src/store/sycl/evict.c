@@ -532,12 +532,26 @@ static enum kiln_status match_records(struct ki_sycl *sycl,
 	return status;
 }
 
+/* 1 if we have DPC++'s lock file for it, 0 if there can be none, -EAGAIN.  What
+   others evicted until then is not in the sum any more. */
+static int begin_evicting(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	int err = ki_sycl_lock(sycl, turn, sycl->evict_path, 1);
+
+	if (!err)
+		ki_sycl_read_sum_again(sycl, turn);
+	return err == -EAGAIN ? err : !err;
+}
+
 enum kiln_status ki_sycl_count(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			       struct ki_sycl_report *report)
 {
 	/* What DPC++ counts at the same time it counts after us. */
 	const int is_locked = turn->has_size && turn->noted == UINT64_MAX &&
 			      !ki_sycl_lock(sycl, turn, sycl->size_path, 1);
+	/* What goes while we look would be taken off twice. */
+	const int is_evicting =
+		turn->noted == UINT64_MAX ? 0 : begin_evicting(sycl, turn);
 	enum kiln_status status = KILN_OK;
 	int err = plan_begin(sycl, turn, report);
 
@@ -549,11 +563,14 @@ enum kiln_status ki_sycl_count(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 		report->is_partial = 1;
 	if (!err)
 		status = match_records(sycl, turn, report);
-	if (!err || (err == -EACCES && (turn->noted == UINT64_MAX ||
-					sycl->plan.bytes > turn->total)))
+	if ((!err && is_evicting >= 0) ||
+	    ((!err || err == -EACCES) &&
+	     (turn->noted == UINT64_MAX || sycl->plan.bytes > turn->total)))
 		ki_sycl_recount(sycl, turn, sycl->plan.bytes);
 	if (is_locked)
 		ki_sycl_unlock(sycl, sycl->size_path);
+	if (is_evicting > 0)
+		ki_sycl_unlock(sycl, sycl->evict_path);
 	if (err && err != -EACCES) {
 		ki_sycl_plan_end(&sycl->plan);
 		return ki_status_from_errno(err);
@@ -633,14 +650,6 @@ static enum kiln_status make_room(struct ki_sycl *sycl,
 			return status;
 	}
 	return status ? status : KILN_E_FULL;
-}
-
-/* 1 if we have DPC++'s lock file for it, 0 if there can be none, -EAGAIN. */
-static int begin_evicting(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
-{
-	int err = ki_sycl_lock(sycl, turn, sycl->evict_path, 1);
-
-	return err == -EAGAIN ? err : !err;
 }
 
 enum kiln_status ki_sycl_make_room(struct ki_sycl *sycl,

@@ -149,6 +149,18 @@ void ki_sycl_recount(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	turn->is_sure = 1;
 }
 
+void ki_sycl_read_sum_again(const struct ki_sycl *sycl,
+			    struct ki_sycl_turn *turn)
+{
+	uint64_t sum;
+
+	if (turn->noted == UINT64_MAX || ki_sycl_read_sum(sycl, &sum))
+		return;
+	turn->noted = sum;
+	turn->total = ki_sycl_less(sum + sycl->owed_added + turn->added,
+				   sycl->owed_removed + turn->removed);
+}
+
 void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 {
 	const uint64_t added = turn->added + sycl->owed_added;

@@ -294,6 +294,9 @@ int ki_sycl_drop_dead_lock(const struct ki_sycl *sycl,
 
 /* What cache_size.txt says: 0, -ENOENT, -EINVAL if it is no sum, -errno. */
 int ki_sycl_read_sum(const struct ki_sycl *sycl, uint64_t *out_sum);
+/* In a turn: others may have changed it since that began. */
+void ki_sycl_read_sum_again(const struct ki_sycl *sycl,
+			    struct ki_sycl_turn *turn);
 /* Count anew, and say so in cache_size.txt if it is kept. */
 void ki_sycl_recount(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 		     uint64_t counted);
