@@ -65,6 +65,12 @@ static int could_fit(struct ki_neo *neo, const struct ki_neo_account *account,
 	return account->total + 2 * ki_neo_less(living, freed) + need <= limit;
 }
 
+int ki_neo_is_within(struct ki_neo *neo, const struct ki_neo_account *account,
+		     uint64_t bytes_max)
+{
+	return could_fit(neo, account, 0, bytes_max, 0);
+}
+
 /* Whether so much of kiln.records is dead that it is worth writing anew; of a
    small one anything is. */
 static int is_worn(const struct ki_records_totals *totals, uint64_t freed)
@@ -419,8 +425,12 @@ static enum kiln_status remove_some(struct ki_neo *neo,
 		     could_fit(neo, account, 0, level, removal.freed)))
 			break;
 		if (plan->next == plan->n_known) {
-			if (is_complete(plan))
+			if (is_complete(plan)) {
+				/* What is left would not go. */
+				report->is_partial |=
+					is_urgent && account->total;
 				break;
+			}
 			look_at(neo, plan, neo->looks_max);
 			continue;
 		}

@@ -273,7 +273,7 @@ struct ki_neo_report {
 	uint64_t n_expired;
 	uint64_t n_temporaries;
 	uint64_t n_dropped; /* records of files that are no more */
-	int is_partial;	    /* something could not be looked at */
+	int is_partial;	    /* something could not be looked at, or removed */
 };
 
 /*
@@ -285,6 +285,9 @@ enum kiln_status ki_neo_count(struct ki_neo *neo,
 			      struct ki_neo_report *report);
 
 /* Have `need` bytes fit: FULL, IO, NO_MEMORY. */
+/* Whether what is there is within a bound, kiln.records written anew. */
+int ki_neo_is_within(struct ki_neo *neo, const struct ki_neo_account *account,
+		     uint64_t bytes_max);
 enum kiln_status ki_neo_make_room(struct ki_neo *neo,
 				  struct ki_neo_account *account, uint64_t need,
 				  struct ki_neo_report *report);

@@ -229,6 +229,23 @@ static enum kiln_status note_limit(struct ki_neo *neo, uint64_t bytes_max)
 	return ki_records_rewrite(neo->records, &settings);
 }
 
+/* Who may not evict cannot come under one. */
+static enum kiln_status check_limit(struct ki_neo *neo,
+				    struct ki_neo_account *account,
+				    uint64_t bytes_max)
+{
+	struct ki_neo_report report = { 0 };
+	enum kiln_status status;
+
+	if (!bytes_max || !(neo->flags & KILN_OPEN_REFUSE_FULL))
+		return KILN_OK;
+	status = ki_neo_count(neo, account, &report);
+	ki_neo_plan_end(&neo->plan);
+	if (!status && !ki_neo_is_within(neo, account, bytes_max))
+		status = KILN_E_FULL;
+	return status;
+}
+
 enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 {
 	struct ki_neo *neo = (struct ki_neo *)tier;
@@ -241,7 +258,9 @@ enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 	status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
 	if (status)
 		return status;
-	status = note_limit(neo, bytes_max);
+	status = check_limit(neo, &account, bytes_max);
+	if (!status)
+		status = note_limit(neo, bytes_max);
 	if (!status) {
 		__atomic_store_n(&neo->bytes_max, bytes_max, __ATOMIC_RELEASE);
 		status = ki_neo_clean(neo, &account, bytes_max, 0, &report);
