@@ -167,6 +167,37 @@ static void a_directory_that_vanishes_is_made_anew(void **state)
 	free(directory);
 }
 
+/* S16: nothing is written any more into what was moved away. */
+static void a_directory_moved_away_is_left_alone(void **state)
+{
+	char *directory = harness_directory();
+	char *here = harness_path(directory, "here");
+	char *there = harness_path(directory, "there");
+	struct kiln_tier *tier = open_in(here), *other;
+	struct snapshot before = { 0 }, after = { 0 };
+
+	assert_int_equal(put_numbered(tier, 1, 1000, 0), KILN_OK);
+	assert_int_equal(get_numbered(tier, 1), KILN_OK);
+	assert_int_equal(rename(here, there), 0);
+	assert_int_equal(mkdir(here, 0700), 0);
+	/* The first put may be the one that notices. */
+	(void)put_numbered(tier, 2, 1000, 0);
+	each_file(there, add_file, &before);
+	for (unsigned n = 3; n < 10; n++)
+		assert_int_equal(put_numbered(tier, n, 1000, 0), KILN_OK);
+	each_file(there, add_file, &after);
+	assert_int_equal(before.n, after.n);
+	assert_true(before.hash == after.hash);
+	other = open_in(here);
+	for (unsigned n = 3; n < 10; n++)
+		assert_int_equal(get_numbered(other, n), KILN_OK);
+	other->ops->close(other);
+	tier->ops->close(tier);
+	free(there);
+	free(here);
+	free(directory);
+}
+
 /* Whatever is made, for the moment too. */
 static unsigned n_made, n_folded;
 
@@ -574,6 +605,7 @@ const struct row directory_rows[] = {
 	ROW(read_only_means_no_write_of_any_kind, DISK),
 	ROW(a_directory_that_cannot_be_written_still_gives_hits, DISK),
 	ROW(a_directory_that_vanishes_is_made_anew, DISK),
+	ROW(a_directory_moved_away_is_left_alone, DISK),
 	ROW(no_name_depends_on_case, DISK),
 	ROW(what_root_left_in_a_users_store_is_done_without, DISK),
 	ROW(an_unsafe_directory_is_refused, DISK),
