@@ -1070,8 +1070,8 @@ static void failures_reach_everyone_who_waits(void **state)
 	} rows[] = {
 		{ "lasting", KILN_BUILD_FAILED, KILN_OK, 1, 1 },
 		{ "resources", KILN_BUILD_RESOURCES, KILN_OK, 1, 1 },
-		/* The first, then one more try of those who waited for it. */
-		{ "spurious", KILN_BUILD_SPURIOUS, KILN_OK, 2, 8 },
+		/* Each of those who waited tries for itself, in turn. */
+		{ "spurious", KILN_BUILD_SPURIOUS, KILN_OK, 8, 8 },
 		{ "given up", KILN_BUILD_FAILED, KILN_E_NO_MEMORY, 8, 8 },
 	};
 
@@ -1092,6 +1092,102 @@ static void failures_reach_everyone_who_waits(void **state)
 		kiln_key_free(party.key);
 		ki_memory_free(party.memory);
 	}
+}
+
+static struct ki_flight *lead(struct ki_memory *memory,
+			      const struct kiln_key *key)
+{
+	struct kiln_build_result result;
+	struct ki_flight *flight;
+
+	return ki_memory_begin(memory, key, &result, &flight) == KILN_MISS
+		       ? flight
+		       : NULL;
+}
+
+static void finish_with_nothing(struct ki_memory *memory,
+				struct ki_flight *flight)
+{
+	struct kiln_build_result result;
+
+	kiln_build_result_init(&result);
+	result.kind = KILN_BUILD_RESOURCES;
+	ki_memory_finish(memory, flight, KILN_OK, &result);
+}
+
+static void who_leads_alone_is_followed_by_nobody(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *key = key_of(1);
+	struct ki_flight *alone, *again, *led;
+
+	led = lead(memory, key);
+	assert_int_equal(ki_memory_begin_alone(memory, key, &again),
+			 KILN_E_INVALID);
+	finish_with_nothing(memory, led);
+	assert_int_equal(ki_memory_begin_alone(memory, key, &alone), KILN_MISS);
+	assert_int_equal(ki_memory_begin_alone(memory, key, &again),
+			 KILN_E_INVALID);
+	assert_null(lead(memory, key));
+	finish_with_nothing(memory, alone);
+	/* What it came to is nobody's. */
+	led = lead(memory, key);
+	assert_non_null(led);
+	finish_with_nothing(memory, led);
+	kiln_key_free(key);
+	ki_memory_free(memory);
+}
+
+static void an_open_flight_does_not_count_as_led(void **state)
+{
+	struct ki_memory *outer = memory_of((struct ki_memory_options){ 0 });
+	struct ki_memory *inner = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *one = key_of(1), *two = key_of(2);
+	struct ki_flight *flight = lead(outer, one), *nested;
+
+	ki_flight_set_open(flight, 1);
+	nested = lead(inner, two);
+	assert_false(ki_flight_is_nested(nested));
+	/* But it is known whose it is. */
+	assert_null(lead(outer, one));
+	finish_with_nothing(inner, nested);
+	ki_flight_set_open(flight, 0);
+	nested = lead(inner, two);
+	assert_true(ki_flight_is_nested(nested));
+	finish_with_nothing(inner, nested);
+	finish_with_nothing(outer, flight);
+	kiln_key_free(one);
+	kiln_key_free(two);
+	ki_memory_free(outer);
+	ki_memory_free(inner);
+}
+
+static void note_release(void *arg)
+{
+	++*(int *)arg;
+}
+
+static void only_the_very_value_is_discarded(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
+	struct kiln_key *key = key_of(1);
+	struct kiln_blob *blob, *other = blob_of(2, 8);
+	int n_ended = 0;
+
+	assert_int_equal(kiln_blob_wrap("", 0, note_release, &n_ended, &blob),
+			 KILN_OK);
+	ki_memory_put(memory, key, blob);
+	kiln_blob_unref(blob);
+	ki_memory_discard(memory, key, other);
+	assert_int_equal(ki_memory_get(memory, key, &blob), KILN_OK);
+	ki_memory_discard(memory, key, blob);
+	kiln_blob_unref(blob);
+	assert_int_equal(get(memory, 1), NOTHING);
+	ki_memory_let_go(memory);
+	assert_int_equal(n_ended, 1);
+	kiln_blob_unref(other);
+	kiln_key_free(key);
+	ki_memory_free(memory);
 }
 
 /* Fail once; whether the next caller leads. */
@@ -1391,6 +1487,9 @@ int main(void)
 		cmocka_unit_test(many_threads_get_put_and_remove),
 		cmocka_unit_test(one_leads_and_the_others_wait),
 		cmocka_unit_test(failures_reach_everyone_who_waits),
+		cmocka_unit_test(who_leads_alone_is_followed_by_nobody),
+		cmocka_unit_test(an_open_flight_does_not_count_as_led),
+		cmocka_unit_test(only_the_very_value_is_discarded),
 		cmocka_unit_test(failures_are_kept_by_policy),
 		cmocka_unit_test(a_kept_failure_ends),
 		cmocka_unit_test(kept_failures_have_a_bound),

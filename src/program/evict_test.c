@@ -114,6 +114,7 @@ static void the_least_recently_used_program_goes(void **state)
 		{ 2 * SIZE + 5, "k0 p1 k0 k0 k0 p2", "02" },
 		{ 3 * SIZE, "p0 p1 p2 p1 p0 p3", "013" },
 		{ 3 * SIZE, "p0 p1 p2 p0 p1 p2 p3 p4", "234" },
+		{ 3 * SIZE, "p0 p1 p2 k0 k1 k2 k0 p3", "023" },
 		{ 3 * SIZE, "k0 k1 k2 k1 p3 k1 p4", "134" },
 		{ 2 * SIZE - 1, "p0 p1", "1" },
 		{ SIZE, "p0 p1 p2", "2" },
@@ -236,6 +237,45 @@ static void the_queue_is_exact(void **state)
 	ki_lru_fini(&lru);
 }
 
+static uint64_t stamp_of(const struct ki_lru_item *item)
+{
+	return atomic_load(&item->stamp);
+}
+
+/* A use is marked, among many items only if something was added since. */
+static void uses_among_many_are_mostly_not_written(void **state)
+{
+	static struct ki_lru_item items[KI_LRU_MANY + 2];
+	uint64_t stamp, start;
+	struct ki_lru lru;
+
+	ki_lru_init(&lru);
+	memset(items, 0, sizeof(items));
+	for (size_t i = 0; i < KI_LRU_MANY - 1; i++)
+		assert_int_equal(ki_lru_add(&lru, &items[i]), 0);
+	for (int i = 0; i < 3; i++) {
+		stamp = stamp_of(&items[0]);
+		next_tick();
+		ki_lru_touch(&lru, &items[0]);
+		assert_true(stamp_of(&items[0]) > stamp);
+	}
+	for (size_t i = KI_LRU_MANY - 1; i < KI_LRU_MANY + 2; i++) {
+		assert_int_equal(ki_lru_add(&lru, &items[i]), 0);
+		stamp = stamp_of(&items[0]);
+		next_tick();
+		ki_lru_touch(&lru, &items[0]);
+		assert_true(stamp_of(&items[0]) > stamp);
+	}
+	start = stamp = stamp_of(&items[0]);
+	next_tick();
+	while (stamp_of(&items[0]) == stamp)
+		ki_lru_touch(&lru, &items[0]);
+	assert_true(stamp_of(&items[0]) > start + KI_LRU_WINDOW);
+	while (ki_lru_first(&lru))
+		ki_lru_remove(&lru, ki_lru_first(&lru));
+	ki_lru_fini(&lru);
+}
+
 /* ---- What it costs --------------------------------------------------------- */
 
 static uint64_t cpu_ns(void)
@@ -296,6 +336,7 @@ int main(void)
 		cmocka_unit_test(nothing_keeps_an_evicted_program),
 		cmocka_unit_test(what_is_in_use_lives_on),
 		cmocka_unit_test(the_queue_is_exact),
+		cmocka_unit_test(uses_among_many_are_mostly_not_written),
 		cmocka_unit_test(eviction_costs_the_same_among_many),
 	};
 

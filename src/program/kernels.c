@@ -231,7 +231,8 @@ enum kiln_status ki_kernel_get(struct kiln_programs *programs,
 	if (__builtin_expect(blob != NULL, 1)) {
 		*out_kernel = (struct kiln_kernel *)blob;
 		if (programs->keeps_time)
-			ki_lru_touch(&(*out_kernel)->program->lru);
+			ki_lru_touch(&programs->lru,
+				     &(*out_kernel)->program->lru);
 		return KILN_OK;
 	}
 	status = get_slowly(programs, key, &kernel, failure);
@@ -301,7 +302,7 @@ enum kiln_status ki_kernel_find(struct kiln_programs *programs,
 	if (!kernel)
 		return KILN_MISS;
 	if (programs->keeps_time)
-		ki_lru_touch(&kernel->program->lru);
+		ki_lru_touch(&programs->lru, &kernel->program->lru);
 	*out_kernel = kernel;
 	return KILN_OK;
 }

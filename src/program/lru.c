@@ -9,12 +9,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CHILDREN 4
 
 void ki_lru_init(struct ki_lru *lru)
 {
-	*lru = (struct ki_lru){ 0 };
+	memset(lru, 0, sizeof(*lru));
 }
 
 void ki_lru_fini(struct ki_lru *lru)
@@ -65,6 +66,14 @@ static void sink(struct ki_lru *lru, size_t i, struct ki_lru_entry entry)
 	place(lru, i, entry);
 }
 
+static void set_window(struct ki_lru *lru)
+{
+	uint64_t window = lru->n < KI_LRU_MANY ? 0 : KI_LRU_WINDOW;
+
+	if (atomic_load(&lru->window) != window)
+		atomic_store(&lru->window, window);
+}
+
 int ki_lru_add(struct ki_lru *lru, struct ki_lru_item *item)
 {
 	uint64_t now = ki_lru_now();
@@ -80,6 +89,8 @@ int ki_lru_add(struct ki_lru *lru, struct ki_lru_item *item)
 		lru->capacity = capacity;
 	}
 	atomic_store_explicit(&item->stamp, now, memory_order_relaxed);
+	atomic_store_explicit(&lru->added, now, memory_order_relaxed);
+	set_window(lru);
 	rise(lru, lru->n++,
 	     (struct ki_lru_entry){ now, lru->next_order++, item });
 	return 0;
@@ -94,6 +105,7 @@ void ki_lru_remove(struct ki_lru *lru, struct ki_lru_item *item)
 		return;
 	item->place = 0;
 	last = lru->entries[--lru->n];
+	set_window(lru);
 	if (i == lru->n)
 		return;
 	if (i && is_before(&last, &lru->entries[(i - 1) / CHILDREN]))

@@ -4,9 +4,17 @@
 
 /*
  * Least recently used first, without a lock on use.  A use writes the item's
- * stamp, and only when the clock has ticked since (about a microsecond); the
- * queue is ordered by the stamps that it saw last, and what was used since is
- * put back when its turn comes.  Order within a tick is by insertion.
+ * stamp if the clock has ticked since, about once in a microsecond: order is
+ * exact to that.
+ *
+ * Where there are many items, each use would be a write then, and threads would
+ * take lines from each other for an order among thousands.  There a use writes
+ * only if something was added since the last one, or some milliseconds have
+ * passed: of two that were both used more than once in such a time, with nothing
+ * added, the one whose first use was first goes first.
+ *
+ * The queue is ordered by the stamps that it saw last, and what was used since is
+ * put back when its turn comes.
  */
 
 #include <stdatomic.h>
@@ -29,11 +37,20 @@ struct ki_lru_entry {
 };
 
 struct ki_lru {
-	struct ki_lru_entry *entries; /* a heap */
+	/* Atomic: when something was added last, and how long a stamp holds
+	   if nothing was since. */
+	_Alignas(64) _Atomic uint64_t added;
+	_Atomic uint64_t window;
+	/* Under the owner's mutex. */
+	_Alignas(64) struct ki_lru_entry *entries; /* a heap */
 	size_t n;
 	size_t capacity;
 	uint64_t next_order;
 };
+
+/* Items, and ticks of the clock. */
+#define KI_LRU_MANY   1024
+#define KI_LRU_WINDOW 4096
 
 static inline uint64_t ki_lru_now(void)
 {
@@ -49,12 +66,17 @@ static inline uint64_t ki_lru_now(void)
 #endif
 }
 
-static inline void ki_lru_touch(struct ki_lru_item *item)
+static inline void ki_lru_touch(struct ki_lru *lru, struct ki_lru_item *item)
 {
 	uint64_t now = ki_lru_now();
+	uint64_t stamp =
+		atomic_load_explicit(&item->stamp, memory_order_relaxed);
 
 	/* A processor whose clock is behind takes nothing back. */
-	if (atomic_load_explicit(&item->stamp, memory_order_relaxed) < now)
+	if (stamp < now &&
+	    (stamp <= atomic_load_explicit(&lru->added, memory_order_relaxed) ||
+	     stamp + atomic_load_explicit(&lru->window, memory_order_relaxed) <
+		     now))
 		atomic_store_explicit(&item->stamp, now, memory_order_relaxed);
 }
 

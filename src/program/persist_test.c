@@ -407,7 +407,9 @@ static void contexts_of_one_kiln_build_once(void **state)
 struct job {
 	const char *store; /* URL */
 	const char *log;   /* a byte for each build */
-	int dies;
+	int dies;	   /* or is stopped, in the midst of the build */
+	int stops;
+	uint32_t timeout_ms; /* 0: the usual */
 	int ready[2];
 };
 
@@ -418,6 +420,8 @@ static void note_build(struct rt *rt, void *arg)
 
 	if (log && fputc('b', log) == 'b')
 		fclose(log);
+	if (job->stops)
+		raise(SIGSTOP);
 	if (!job->dies)
 		return;
 	(void)!write(job->ready[1], "x", 1);
@@ -438,6 +442,8 @@ static int build_in_process(unsigned index, void *arg)
 	kiln_options_init(&of_kiln);
 	of_kiln.store_url = ((struct job *)arg)->store;
 	of_kiln.store_bytes_max = 4 << 20;
+	if (((struct job *)arg)->timeout_ms)
+		of_kiln.lock_timeout_ms = ((struct job *)arg)->timeout_ms;
 	if (kiln_open(&of_kiln, &kiln))
 		return 1;
 	rt_init(&rt);
@@ -510,6 +516,34 @@ static void a_builder_that_is_killed_holds_nobody_up(void **state)
 	assert_int_equal(job_end(&job, directory), 2);
 }
 
+/* S21: who waits gives up and builds; the other goes on later, and no harm is
+   done. */
+static void a_builder_that_is_stopped_is_not_waited_for_for_ever(void **state)
+{
+	char *directory = harness_directory();
+	struct job job;
+	pid_t child;
+	int status;
+
+	job_begin(&job, directory);
+	job.stops = 1;
+	child = fork();
+	if (!child)
+		_exit(build_in_process(0, &job));
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	assert_true(WIFSTOPPED(status));
+	job.stops = 0;
+	job.timeout_ms = 20;
+	assert_int_equal(build_in_process(0, &job), 0);
+	kill(child, SIGCONT);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	/* Both have built; there is one entry, and it is good. */
+	assert_int_equal(build_in_process(0, &job), 0);
+	assert_int_equal(job_end(&job, directory), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -528,6 +562,8 @@ int main(void)
 		cmocka_unit_test(contexts_of_one_kiln_build_once),
 		cmocka_unit_test(sixty_four_processes_build_once),
 		cmocka_unit_test(a_builder_that_is_killed_holds_nobody_up),
+		cmocka_unit_test(
+			a_builder_that_is_stopped_is_not_waited_for_for_ever),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -399,7 +399,7 @@ static inline void ki_program_touch(struct kiln_programs *programs,
 				    struct kiln_program *program)
 {
 	if (programs->keeps_time)
-		ki_lru_touch(&program->lru);
+		ki_lru_touch(&programs->lru, &program->lru);
 }
 
 /*

@@ -423,7 +423,7 @@ static void take_cold_half_locked(struct kiln_programs *programs,
 			program_of_item(ki_lru_first(&programs->lru));
 
 		if (program == spared)
-			ki_lru_touch(&program->lru);
+			ki_lru_touch(&programs->lru, &program->lru);
 		else
 			take_program_locked(programs, program, gone);
 	}

@@ -345,6 +345,86 @@ static void a_key_never_leads_to_a_kernel_that_is_not_kept(void **state)
 	crowd_end(&crowd);
 }
 
+/* ---- Rings ----------------------------------------------------------------- */
+
+/* Two contexts on one kiln; each one's build asks for the other's program, which
+   is being built. */
+struct ring {
+	struct kiln *kiln;
+	struct half {
+		struct rt rt;
+		struct kiln_programs *programs;
+		struct kiln_program_key *key;
+		struct ask ask;
+		struct ring *ring;
+		struct half *other;
+	} of[2];
+	_Atomic unsigned n_building;
+	_Atomic unsigned n_wrong;
+};
+
+static void ask_for_the_others(struct rt *rt, void *arg)
+{
+	struct half *half = arg;
+	struct kiln_program *program;
+
+	if (atomic_fetch_add(&half->ring->n_building, 1) >= 2)
+		return; /* the same, asked for by the other */
+	while (atomic_load(&half->ring->n_building) < 2)
+		sched_yield();
+	if (kiln_program_get(half->other->programs, half->other->key, &program,
+			     NULL))
+		atomic_fetch_add(&half->ring->n_wrong, 1);
+	else
+		kiln_program_unref(program);
+}
+
+static int get_half(unsigned index, void *arg)
+{
+	struct ring *ring = arg;
+	struct half *half = &ring->of[index];
+	struct kiln_program *program;
+
+	if (kiln_program_get(half->programs, half->key, &program, NULL))
+		return 1;
+	kiln_program_unref(program);
+	return 0;
+}
+
+/* S23 */
+static void builds_that_ask_for_each_other_do_not_wait_in_a_ring(void **state)
+{
+	for (int has_kiln = 0; has_kiln < 2; has_kiln++) {
+		struct ring ring = { 0 };
+		struct kiln_options options;
+
+		kiln_options_init(&options);
+		assert_int_equal(kiln_open(&options, &ring.kiln), KILN_OK);
+		for (unsigned i = 0; i < 2; i++) {
+			struct kiln_programs_options of_programs = rt_options();
+			struct half *half = &ring.of[i];
+
+			rt_init(&half->rt);
+			half->ring = &ring;
+			half->other = &ring.of[!i];
+			half->rt.in_build = ask_for_the_others;
+			half->rt.in_build_arg = half;
+			of_programs.kiln = has_kiln ? ring.kiln : NULL;
+			half->programs = rt_programs(&half->rt, of_programs);
+			ask_init(&half->ask, &half->rt, i, 0);
+			half->key = ask_key(half->programs, &half->ask);
+		}
+		assert_int_equal(harness_threads(2, get_half, &ring), 0);
+		assert_int_equal(ring.n_wrong, 0);
+		for (unsigned i = 0; i < 2; i++) {
+			kiln_program_key_free(ring.of[i].key);
+			rt_free(&ring.of[i].rt, ring.of[i].programs);
+			assert_true(rt_is_clean(&ring.of[i].rt));
+		}
+		kiln_close(ring.kiln);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -355,6 +435,8 @@ int main(void)
 		cmocka_unit_test(wiping_goes_on_beside_hits),
 		cmocka_unit_test(
 			a_key_never_leads_to_a_kernel_that_is_not_kept),
+		cmocka_unit_test(
+			builds_that_ask_for_each_other_do_not_wait_in_a_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
