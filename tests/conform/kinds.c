@@ -213,6 +213,7 @@ const struct kind kinds[] = {
 	  .hurry = hurry_neo,
 	  .check_account = check_sum },
 	{ .name = "sycl",
+	  .resembles = 1,
 	  .open = ki_store_sycl_open,
 	  .persists = 1,
 	  .disk_bytes = sycl_disk_bytes,

@@ -392,7 +392,7 @@ static void remove_file(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 
 	if (look_at_entry(sycl, stem, &now) || now.inode != file->inode ||
 	    now.used_ns != file->used_ns || now.mtime_ns != file->mtime_ns ||
-	    ki_sycl_remove_entry(sycl, turn, stem))
+	    ki_sycl_remove_file(sycl, turn, stem, &now))
 		return;
 	note_record(sycl, turn, stem, file, removal);
 	removal->n++;

@@ -3,7 +3,7 @@
 /*
  * Where an entry lies: four directories, each named by a hash in decimal, and a
  * number in the last of them.  Nothing else of kiln's is looked for by these
- * hashes, so it has two: the device's, and one of 64 by its digest.  (Three more
+ * hashes, so it has two: the device's, and one of 16 by its digest.  (Three more
  * for each entry cost more than all the rest of a store.)
  *
  * The hash is what libstdc++ has for std::hash<std::string>, Murmur's of 64 bits

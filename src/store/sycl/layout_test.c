@@ -170,7 +170,7 @@ static void a_name_leads_nowhere_else(void **state)
 		int is_name;
 	} rows[] = {
 		{ "1/2/3/4/0.bin", 1 },
-		{ KI_SYCL_OWN "/63/7.bin", 1 },
+		{ KI_SYCL_OWN "/15/7.bin", 1 },
 		{ "1/2/7.bin", 0 },
 		{ "1/2/3/0.bin", 0 },
 		{ "1/2/3/4/5/0.bin", 0 },

@@ -103,17 +103,28 @@ static int remove_parts(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	static const char *const suffixes[] = { ".src", ".bin" };
 	int err = 0;
 
-	for (size_t i = ki_sycl_is_own(stem); !err && i < 2; i++) {
+	for (size_t i = 0; !err && i < 2; i++) {
 		const uint64_t size = size_of_part(sycl, stem, suffixes[i]);
 
 		err = unlink_part(sycl, stem, suffixes[i]);
 		if (!err)
 			ki_sycl_take(turn, size);
 	}
-	if (!err && ki_sycl_is_own(stem))
-		ki_sycl_take(turn, size_of_part(sycl, stem, USE));
 	if (!err)
 		(void)unlink_part(sycl, stem, USE);
+	return err;
+}
+
+/* Of kiln's alone, which was counted with its time of access. */
+static int remove_own_parts(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			    const char *stem, uint64_t size)
+{
+	int err = unlink_part(sycl, stem, ".bin");
+
+	if (!err)
+		err = unlink_part(sycl, stem, USE);
+	if (!err)
+		ki_sycl_take(turn, size);
 	return err;
 }
 
@@ -124,7 +135,9 @@ static int remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	int err;
 
 	if (ki_sycl_is_own(stem))
-		return remove_parts(sycl, turn, stem);
+		return remove_own_parts(sycl, turn, stem,
+					size_of_part(sycl, stem, ".bin") +
+						size_of_part(sycl, stem, USE));
 	err = ki_sycl_path(sycl, stem, path);
 	if (!err)
 		err = ki_sycl_lock(sycl, turn, path, waits);
@@ -133,6 +146,14 @@ static int remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	err = remove_parts(sycl, turn, stem);
 	ki_sycl_unlock(sycl, path);
 	return err;
+}
+
+int ki_sycl_remove_file(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			const char *stem, const struct ki_sycl_file *file)
+{
+	return ki_sycl_is_own(stem) ? remove_own_parts(sycl, turn, stem,
+						       file->size + file->extra)
+				    : remove_entry(sycl, turn, stem, 0);
 }
 
 int ki_sycl_remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,

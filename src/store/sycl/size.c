@@ -59,11 +59,11 @@ static int read_number(const struct ki_sys *sys, const char *path,
 
 	if (fd < 0)
 		return fd;
-	/* Half of a number is another number. */
+	/* Half of a number is another number; more than 19 digits are none. */
 	do {
 		n = sys->pread(sys, fd, text + size, TEXT_BYTES - size, size);
 		size += n > 0 ? (size_t)n : 0;
-	} while (n > 0 && size < TEXT_BYTES);
+	} while (n > 0 && size < KI_SYCL_USE_BYTES);
 	(void)sys->close(sys, fd);
 	return n < 0 ? (int)n : parse(text, out_number);
 }

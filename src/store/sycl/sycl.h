@@ -9,7 +9,7 @@
  *	          <n>.src <n>.bin			an entry (entry.c)
  *	          <n>_access_time.txt			when it was used last
  *	          <n>.lock				its lock (lock.c)
- *	DIRECTORY/<device "kiln">/<0 to 63>/		places of kiln's alone, and
+ *	DIRECTORY/<device "kiln">/<0 to 15>/		places of kiln's alone, and
  *	DIRECTORY/ext_kernel_compiler/...		entries without .src
  *	DIRECTORY/cache_size.txt			the sum (size.c)
  *	DIRECTORY/kiln.records				what entries of kiln's lack
@@ -54,7 +54,7 @@ struct ki_sycl_fields {
 
 /* The hash of "kiln", for the device of what only kilns look for. */
 #define KI_SYCL_OWN    "13701175970855024905"
-#define KI_SYCL_N_FANS 64
+#define KI_SYCL_N_FANS 16
 
 /* Of an access time: nanoseconds since 1970, until 2286. */
 #define KI_SYCL_USE_BYTES 19
@@ -425,6 +425,10 @@ void ki_sycl_drop_unusable(struct ki_sycl *sycl, const struct kiln_key *key);
  */
 int ki_sycl_remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			 const char *stem);
+
+/* The same of one that was looked at just now. */
+int ki_sycl_remove_file(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			const char *stem, const struct ki_sycl_file *file);
 
 /* ---- Room (evict.c), in a turn ---------------------------------------------------------- */
 
