@@ -199,8 +199,7 @@ static int is_kept_locked(struct kiln_programs *programs,
 			  const struct kiln_blob *blob)
 {
 	return atomic_load(&program->is_kept) &&
-	       (blob == &program->blob ||
-		is_known_locked(programs, key, blob));
+	       (blob == &program->blob || is_known_locked(programs, key, blob));
 }
 
 /* Only to what is counted by threads: where that is not so, or the thread has

@@ -301,9 +301,9 @@ static int create_or_build(unsigned index, void *arg)
 	struct kiln_program *program;
 
 	if (!index) {
-		int failed = kiln_kernel_get(crowd->programs,
-					     crowd->kernel_keys[0],
-					     &twice->kept, NULL);
+		int failed =
+			kiln_kernel_get(crowd->programs, crowd->kernel_keys[0],
+					&twice->kept, NULL);
 
 		atomic_store(&twice->is_first_done, 1);
 		return failed;
@@ -324,9 +324,9 @@ static void a_key_never_leads_to_a_kernel_that_is_not_kept(void **state)
 	twice = &both;
 	crowd_begin(&crowd, 2, rt_options());
 	both.again = ask_kernel(crowd.keys[0], &crowd.rt.devices[0], "k");
-	assert_int_equal(kiln_program_get(crowd.programs, crowd.keys[0],
-					  &program, NULL),
-			 KILN_OK);
+	assert_int_equal(
+		kiln_program_get(crowd.programs, crowd.keys[0], &program, NULL),
+		KILN_OK);
 	program->home->runtime.create_kernel = create_when_due;
 	crowd.rt.in_build = get_within_a_build;
 	assert_int_equal(harness_threads(2, create_or_build, &crowd), 0);
