@@ -16,7 +16,7 @@
 
 static uint64_t resident_bytes(void)
 {
-	unsigned long all, resident;
+	unsigned long all, resident = 0;
 	FILE *file = fopen("/proc/self/statm", "r");
 	int n = file ? fscanf(file, "%lu %lu", &all, &resident) : 0;
 
