@@ -436,7 +436,7 @@ static void lookup_group(void)
 static void worst_group(void)
 {
 	const size_t n = bench.quick ? 6000 : 100000;
-	const size_t n_rounds = bench.quick ? 1 : 2, step = n / 3 + 2;
+	const size_t n_rounds = 1, step = n / 3 + 2;
 	const size_t n_all = n + n_rounds * step;
 	const uint64_t record_bytes = (96 + 25 + RECORD_BYTES + 7) & ~7u;
 	struct item *items = make_items(n_all);
