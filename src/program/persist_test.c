@@ -410,6 +410,7 @@ struct job {
 	int dies;	   /* or is stopped, in the midst of the build */
 	int stops;
 	uint32_t timeout_ms; /* 0: the usual */
+	uint32_t flags;	     /* of the programs */
 	int ready[2];
 };
 
@@ -450,6 +451,7 @@ static int build_in_process(unsigned index, void *arg)
 	rt.in_build = note_build;
 	rt.in_build_arg = arg;
 	options.kiln = kiln;
+	options.flags = ((struct job *)arg)->flags;
 	programs = rt_programs(&rt, options);
 	ask_init(&ask, &rt, 1, 0);
 	failed = rt_get(programs, &ask) != KILN_OK;
@@ -458,11 +460,11 @@ static int build_in_process(unsigned index, void *arg)
 	return failed;
 }
 
-static void job_begin(struct job *job, char *directory)
+static void job_begin(struct job *job, const char *kind, char *directory)
 {
-	char *store = malloc(strlen(directory) + 8);
+	char *store = malloc(strlen(kind) + strlen(directory) + 4);
 
-	sprintf(store, "log:%s/s", directory);
+	sprintf(store, "%s:%s/s", kind, directory);
 	*job = (struct job){ .store = store,
 			     .log = harness_path(directory, "builds") };
 }
@@ -484,9 +486,25 @@ static void sixty_four_processes_build_once(void **state)
 	char *directory = harness_directory();
 	struct job job;
 
-	job_begin(&job, directory);
+	job_begin(&job, "log", directory);
 	assert_int_equal(
 		harness_processes(64, build_in_process, &job, HARNESS_HANG_S),
+		0);
+	assert_int_equal(job_end(&job, directory), 1);
+}
+
+/* In DPC++'s directories, by the bytes of the image as it keeps them. */
+static void programs_are_kept_in_dpcpps_directories(void **state)
+{
+	char *directory = harness_directory();
+	struct job job;
+
+	job_begin(&job, "sycl", directory);
+	job.flags = KILN_PROGRAMS_WHOLE_IMAGES;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(build_in_process(0, &job), 0);
+	assert_int_equal(
+		harness_processes(8, build_in_process, &job, HARNESS_HANG_S),
 		0);
 	assert_int_equal(job_end(&job, directory), 1);
 }
@@ -499,7 +517,7 @@ static void a_builder_that_is_killed_holds_nobody_up(void **state)
 	pid_t child;
 	char byte;
 
-	job_begin(&job, directory);
+	job_begin(&job, "log", directory);
 	assert_int_equal(pipe(job.ready), 0);
 	job.dies = 1;
 	child = fork();
@@ -525,7 +543,7 @@ static void a_builder_that_is_stopped_is_not_waited_for_for_ever(void **state)
 	pid_t child;
 	int status;
 
-	job_begin(&job, directory);
+	job_begin(&job, "log", directory);
 	job.stops = 1;
 	child = fork();
 	if (!child)
@@ -561,6 +579,7 @@ int main(void)
 		cmocka_unit_test(a_failed_build_is_the_same_with_a_store),
 		cmocka_unit_test(contexts_of_one_kiln_build_once),
 		cmocka_unit_test(sixty_four_processes_build_once),
+		cmocka_unit_test(programs_are_kept_in_dpcpps_directories),
 		cmocka_unit_test(a_builder_that_is_killed_holds_nobody_up),
 		cmocka_unit_test(
 			a_builder_that_is_stopped_is_not_waited_for_for_ever),
