@@ -4,10 +4,10 @@
  * Listing: kiln's entries by their records, then those that no record is about,
  * which are DPC++'s own.
  *
- * These are listed with a key record of one local field, the name in the
- * directory: "sycl.entry", or "kernel_compiler.entry" for what has no .src and
- * so no key at all.  Such a key is found by nobody who asks for a value; who has
- * the four fields finds the former by them.
+ * These are listed with a key record of local fields: first the name in the
+ * directory, "sycl.entry", or "kernel_compiler.entry" for what has no .src and
+ * so no key at all; then what .src says, for who reads it.  Such a key is found by
+ * nobody who asks for a value; who has the four fields finds the former by them.
  *
  * A survey of the directory is made when a listing begins: for the turn of each
  * entry in eviction, and as the order of foreign ones, by a hash of their names,
@@ -215,14 +215,34 @@ unsigned ki_sycl_is_foreign(const struct ki_sycl *sycl, const char *stem)
 	return has;
 }
 
-enum kiln_status ki_sycl_foreign_key(const char *stem,
+static void add_text(struct kiln_key *key, const char *name, const char *text)
+{
+	kiln_key_add_local(key, name, text, strlen(text));
+}
+
+static void add_size(struct kiln_key *key, const char *name, uint64_t size)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)size);
+	add_text(key, name, text);
+}
+
+enum kiln_status ki_sycl_foreign_key(const struct ki_sycl *sycl,
+				     const char *stem,
 				     struct kiln_key **out_key)
 {
 	struct kiln_key *key = kiln_key_new();
+	struct ki_sycl_description is;
 	enum kiln_status status;
 
-	kiln_key_add_local(key, is_ext(stem) ? ext_label : label, stem,
-			   strlen(stem));
+	add_text(key, is_ext(stem) ? ext_label : label, stem);
+	if (!is_ext(stem) && !ki_sycl_describe(sycl, stem, &is)) {
+		add_text(key, "device", is.device);
+		add_text(key, "options", is.options);
+		add_size(key, "bytes of constants", is.spec_size);
+		add_size(key, "bytes of images", is.image_size);
+	}
 	status = kiln_key_finish(key);
 	if (status)
 		kiln_key_free(key);
@@ -237,12 +257,11 @@ int ki_sycl_is_foreign_key(const struct ki_sycl *sycl,
 {
 	const void *record = key->record.data;
 	const size_t size = key->record.size;
-	struct kiln_field field, second;
+	struct kiln_field field;
 	size_t position = 0;
 	const char *wanted;
 
 	if (kiln_record_next(record, size, &position, &field) ||
-	    kiln_record_next(record, size, &position, &second) != KILN_END ||
 	    field.kind != KILN_FIELD_BYTES || !field.local || !field.size ||
 	    field.size >= KI_SYCL_NAME_BYTES ||
 	    memchr(field.data, '\0', field.size))
@@ -255,10 +274,11 @@ int ki_sycl_is_foreign_key(const struct ki_sycl *sycl,
 	       is_stem(out_stem);
 }
 
-static enum kiln_status make_record(const char *stem, struct kiln_entry *entry)
+static enum kiln_status make_record(const struct ki_sycl *sycl,
+				    const char *stem, struct kiln_entry *entry)
 {
 	struct kiln_key *key = NULL;
-	enum kiln_status status = ki_sycl_foreign_key(stem, &key);
+	enum kiln_status status = ki_sycl_foreign_key(sycl, stem, &key);
 
 	if (!status) {
 		memcpy(entry->digest, key->digest, KILN_DIGEST_BYTES);
@@ -269,16 +289,21 @@ static enum kiln_status make_record(const char *stem, struct kiln_entry *entry)
 	return status;
 }
 
-static enum kiln_status make_metadata(const char *stem, int64_t mtime_ns,
+static enum kiln_status make_metadata(const struct ki_sycl *sycl,
+				      const char *stem, int64_t mtime_ns,
 				      struct kiln_entry *entry)
 {
 	struct kiln_metadata *metadata = kiln_metadata_new();
+	struct ki_sycl_description is;
 	enum kiln_status status;
 	const void *bytes;
 	size_t size;
 
 	kiln_metadata_add_string(metadata, KILN_META_FRONT,
 				 is_ext(stem) ? "kernel_compiler" : "sycl");
+	if (!is_ext(stem) && !ki_sycl_describe(sycl, stem, &is))
+		kiln_metadata_add_string(metadata, KILN_META_OPTIONS,
+					 is.options);
 	if (mtime_ns > 0)
 		kiln_metadata_add_u64(metadata, KILN_META_CREATED,
 				      (uint64_t)(mtime_ns / SECOND_NS));
@@ -381,9 +406,9 @@ static enum kiln_status list_foreign(struct ki_sycl *sycl, uint64_t *hash,
 	} while (!ki_sycl_is_foreign(sycl, stem));
 	fill_in(sycl, stem, &entry, &mtime_ns);
 	entry.value_size = ki_sycl_value_size(sycl, stem);
-	status = make_record(stem, &entry);
+	status = make_record(sycl, stem, &entry);
 	if (!status)
-		status = make_metadata(stem, mtime_ns, &entry);
+		status = make_metadata(sycl, stem, mtime_ns, &entry);
 	if (!status) {
 		*out_entry = entry;
 		return KILN_OK;

@@ -461,14 +461,28 @@ enum kiln_status ki_sycl_clean(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 int ki_sycl_plan_all(const struct ki_sycl *sycl, struct ki_sycl_plan *plan);
 void ki_sycl_plan_end(struct ki_sycl_plan *plan);
 
+/* ---- What an entry is of (describe.c) -------------------------------------------- */
+
+struct ki_sycl_description {
+	char device[256]; /* cut if it is longer, as the next */
+	char options[1024];
+	uint64_t spec_size;
+	uint64_t image_size;
+};
+
+/* 0, or why nothing can be told: -ENOENT, -EINVAL, -errno. */
+int ki_sycl_describe(const struct ki_sycl *sycl, const char *stem,
+		     struct ki_sycl_description *out_description);
+
 /* ---- All entries (list.c, upkeep.c) ------------------------------------------------------- */
 
-/* Entries that no record is about are listed under keys of one field, which no
-   value is ever handed out for. */
+/* Entries that no record is about are listed under keys of local fields: the name,
+   and what it says of itself.  No value is ever handed out for them. */
 int ki_sycl_is_foreign_key(const struct ki_sycl *sycl,
 			   const struct kiln_key *key,
 			   char out_stem[KI_SYCL_NAME_BYTES]);
-enum kiln_status ki_sycl_foreign_key(const char *stem,
+enum kiln_status ki_sycl_foreign_key(const struct ki_sycl *sycl,
+				     const char *stem,
 				     struct kiln_key **out_key);
 /* Whether it is there, in part at least, and not kiln's: its parts; 0. */
 unsigned ki_sycl_is_foreign(const struct ki_sycl *sycl, const char *stem);

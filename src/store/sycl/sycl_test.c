@@ -125,6 +125,7 @@ static void a_damaged_entry_is_a_miss_and_makes_way(void **state)
 		char *directory = harness_directory();
 		struct kiln_tier *tier = open_at(directory, 0);
 		char *path = path_of(directory, 1, 0, rows[i].suffix);
+		char *second = path_of(directory, 1, 1, ".bin");
 
 		plant(directory, 1, 0, VALUE, 5);
 		if (rows[i].bytes)
@@ -139,10 +140,11 @@ static void a_damaged_entry_is_a_miss_and_makes_way(void **state)
 		assert_true(exists(directory, 1, 1, ".bin"));
 		/* A bad one shadows nothing of DPC++'s either. */
 		plant(directory, 1, 2, VALUE, 5);
-		assert_int_equal(unlink(path_of(directory, 1, 1, ".bin")), 0);
+		assert_int_equal(unlink(second), 0);
 		assert_int_equal(get_sized(tier, 1, VALUE), KILN_OK);
 		tier->ops->close(tier);
 		free(path);
+		free(second);
 		free(directory);
 	}
 }
@@ -498,6 +500,55 @@ static void a_locked_entry_is_passed_over_by_eviction(void **state)
 	free(directory);
 }
 
+/* ---- Listing ------------------------------------------------------------------------ */
+
+static void what_dpcxx_stored_is_listed_described_and_removed(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 0);
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_entry entry;
+	struct kiln_field field;
+	struct kiln_blob *blob;
+	struct kiln_key *key;
+	const void *options;
+	size_t size;
+
+	plant(directory, 1, 3, VALUE, 5);
+	assert_int_equal(tier->ops->list(tier, &cursor, &entry), KILN_OK);
+	assert_true(entry.is_foreign);
+	assert_int_equal(entry.value_size, VALUE);
+	assert_non_null(strstr(entry.file, "/3.bin"));
+	assert_int_equal(kiln_record_find(kiln_blob_data(entry.record),
+					  kiln_blob_size(entry.record),
+					  "device", &field),
+			 KILN_OK);
+	assert_int_equal(field.size, strlen("OpenCL/pretend/1.0/2.0"));
+	assert_memory_equal(field.data, "OpenCL/pretend/1.0/2.0", field.size);
+	assert_true(field.local);
+	assert_int_equal(kiln_metadata_find(kiln_blob_data(entry.metadata),
+					    kiln_blob_size(entry.metadata),
+					    KILN_META_OPTIONS, &options, &size),
+			 KILN_OK);
+	assert_memory_equal(options, "-cl-fast", size);
+	assert_int_equal(kiln_key_from_record(kiln_blob_data(entry.record),
+					      kiln_blob_size(entry.record),
+					      &key),
+			 KILN_OK);
+	assert_memory_equal(kiln_key_digest(key), entry.digest,
+			    KILN_DIGEST_BYTES);
+	assert_int_equal(tier->ops->get(tier, key, &blob, NULL), KILN_MISS);
+	assert_int_equal(tier->ops->remove(tier, key), KILN_OK);
+	assert_int_equal(tier->ops->remove(tier, key), KILN_MISS);
+	assert_int_equal(bytes_on_disk(directory), 0);
+	kiln_key_free(key);
+	kiln_blob_unref(entry.record);
+	kiln_blob_unref(entry.metadata);
+	assert_int_equal(tier->ops->list(tier, &cursor, &entry), KILN_END);
+	tier->ops->close(tier);
+	free(directory);
+}
+
 /* ---- kernel_compiler ------------------------------------------------------------------------------- */
 
 static void write_ext(const char *directory, unsigned n, int hours)
@@ -714,6 +765,8 @@ int main(void)
 		cmocka_unit_test(a_locked_entry_is_passed_over_by_eviction),
 		cmocka_unit_test(
 			entries_of_kernel_compiler_are_listed_and_evicted),
+		cmocka_unit_test(
+			what_dpcxx_stored_is_listed_described_and_removed),
 		cmocka_unit_test(many_threads_put_and_get),
 		cmocka_unit_test(another_programs_binary_is_not_handed_out),
 		cmocka_unit_test(removing_a_key_removes_what_dpcxx_has_of_it),

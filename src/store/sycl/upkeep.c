@@ -149,7 +149,7 @@ static enum kiln_status verify_foreign(struct verification *verification,
 		report->bytes_foreign += size;
 		return KILN_OK;
 	}
-	if (ki_sycl_foreign_key(stem, &key))
+	if (ki_sycl_foreign_key(sycl, stem, &key))
 		return KILN_E_NO_MEMORY;
 	note_damaged(verification, stem, key, status == KILN_E_FORMAT);
 	kiln_key_free(key);
