@@ -182,11 +182,14 @@ struct kiln_program_runtime {
 				      const char *compile_options,
 				      const char *link_options,
 				      struct kiln_program_failure *out_failure);
+	/* One reference more; NULL: kiln_program_retain() has none to give. */
+	void (*retain_program)(void *context, void *program);
 	void (*release_program)(void *context, void *program);
 
 	enum kiln_build_kind (*create_kernel)(
 		void *context, void *program, const char *name,
 		void **out_kernel, struct kiln_program_failure *out_failure);
+	void (*retain_kernel)(void *context, void *kernel); /* or NULL */
 	void (*release_kernel)(void *context, void *kernel);
 
 	/* The program's code for a device; 0: none to be had. */
@@ -325,6 +328,11 @@ KILN_API enum kiln_status kiln_kernel_find(struct kiln_programs *programs,
 /* The runtime's handle; good until the reference goes. */
 KILN_API void *kiln_program_handle(const struct kiln_program *program);
 KILN_API void *kiln_kernel_handle(const struct kiln_kernel *kernel);
+/* The handle with a reference of the runtime's own, which goes back to the
+   runtime and not to kiln: for who hands out native objects.  NULL: the runtime
+   cannot. */
+KILN_API void *kiln_program_retain(struct kiln_program *program);
+KILN_API void *kiln_kernel_retain(struct kiln_kernel *kernel);
 /* A kernel's program; lives as long as the kernel. */
 KILN_API struct kiln_program *kiln_kernel_program(
 	const struct kiln_kernel *kernel);

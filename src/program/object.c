@@ -97,6 +97,16 @@ void *kiln_program_handle(const struct kiln_program *program)
 	return program->handle;
 }
 
+void *kiln_program_retain(struct kiln_program *program)
+{
+	const struct kiln_program_runtime *runtime = &program->home->runtime;
+
+	if (!runtime->retain_program)
+		return NULL;
+	runtime->retain_program(runtime->context, program->handle);
+	return program->handle;
+}
+
 struct kiln_program *kiln_program_ref(struct kiln_program *program)
 {
 	return (struct kiln_program *)kiln_blob_ref(
@@ -139,6 +149,17 @@ struct kiln_kernel *ki_kernel_new(struct kiln_program *program, void *handle)
 
 void *kiln_kernel_handle(const struct kiln_kernel *kernel)
 {
+	return kernel->handle;
+}
+
+void *kiln_kernel_retain(struct kiln_kernel *kernel)
+{
+	const struct kiln_program_runtime *runtime =
+		&kernel->program->home->runtime;
+
+	if (!runtime->retain_kernel)
+		return NULL;
+	runtime->retain_kernel(runtime->context, kernel->handle);
 	return kernel->handle;
 }
 

@@ -505,6 +505,67 @@ static void what_is_in_use_outlives_the_cache(void **state)
 	assert_true(rt_is_clean(&rt));
 }
 
+static void native_references_are_the_runtimes(void **state)
+{
+	struct kiln_programs *programs;
+	struct kiln_program_key *key;
+	struct kiln_program *program;
+	struct kiln_kernel *kernel;
+	void *handles[2];
+	struct ask ask;
+	struct rt rt;
+
+	rt_init(&rt);
+	programs = rt_programs(&rt, rt_options());
+	ask_init(&ask, &rt, 1, 0);
+	key = ask_key(programs, &ask);
+	assert_int_equal(kiln_program_get(programs, key, &program, NULL),
+			 KILN_OK);
+	assert_int_equal(kiln_program_kernel(program, "k", &kernel, NULL),
+			 KILN_OK);
+	handles[0] = kiln_program_retain(program);
+	handles[1] = kiln_kernel_retain(kernel);
+	assert_ptr_equal(handles[0], kiln_program_handle(program));
+	assert_ptr_equal(handles[1], kiln_kernel_handle(kernel));
+	kiln_kernel_unref(kernel);
+	kiln_program_unref(program);
+	kiln_program_key_free(key);
+	rt_free(&rt, programs);
+	assert_int_equal(atomic_load(&rt.live_kernels), 1);
+	assert_int_equal(atomic_load(&rt.live_programs), 1);
+	rt.table.release_kernel(&rt, handles[1]);
+	rt.table.release_program(&rt, handles[0]);
+	assert_true(rt_is_clean(&rt));
+}
+
+static void a_runtime_may_have_no_references_to_give(void **state)
+{
+	struct kiln_programs *programs;
+	struct kiln_program_key *key;
+	struct kiln_program *program;
+	struct kiln_kernel *kernel;
+	struct ask ask;
+	struct rt rt;
+
+	rt_init(&rt);
+	rt.table.retain_program = NULL;
+	rt.table.retain_kernel = NULL;
+	programs = rt_programs(&rt, rt_options());
+	ask_init(&ask, &rt, 1, 0);
+	key = ask_key(programs, &ask);
+	assert_int_equal(kiln_program_get(programs, key, &program, NULL),
+			 KILN_OK);
+	assert_int_equal(kiln_program_kernel(program, "k", &kernel, NULL),
+			 KILN_OK);
+	assert_null(kiln_program_retain(program));
+	assert_null(kiln_kernel_retain(kernel));
+	kiln_kernel_unref(kernel);
+	kiln_program_unref(program);
+	kiln_program_key_free(key);
+	rt_free(&rt, programs);
+	assert_true(rt_is_clean(&rt));
+}
+
 /* The original forgets only the first program of an image. */
 static void a_forgotten_image_takes_all_its_programs_along(void **state)
 {
@@ -836,6 +897,8 @@ int main(void)
 		cmocka_unit_test(a_second_lack_of_resources_is_the_answer),
 		cmocka_unit_test(the_cold_half_may_go_first),
 		cmocka_unit_test(what_is_in_use_outlives_the_cache),
+		cmocka_unit_test(native_references_are_the_runtimes),
+		cmocka_unit_test(a_runtime_may_have_no_references_to_give),
 		cmocka_unit_test(
 			a_forgotten_image_takes_all_its_programs_along),
 		cmocka_unit_test(

@@ -59,6 +59,7 @@ struct rt {
 
 struct rt_program {
 	uint64_t magic;
+	_Atomic unsigned n_retained;
 	struct rt *rt;
 	uint8_t *image;
 	size_t image_size;
@@ -74,6 +75,7 @@ struct rt_program {
 
 struct rt_kernel {
 	uint64_t magic;
+	_Atomic unsigned n_retained;
 	struct rt_program *program;
 	char name[64];
 };
@@ -234,6 +236,24 @@ static inline enum kiln_build_kind rt_build(
 	return KILN_BUILD_OK;
 }
 
+/* Whether a release was of one of these. */
+static inline int rt_give_back(_Atomic unsigned *n_retained)
+{
+	unsigned n = atomic_load(n_retained);
+
+	while (n && !atomic_compare_exchange_weak(n_retained, &n, n - 1))
+		;
+	return n != 0;
+}
+
+static inline void rt_retain_program(void *context, void *handle)
+{
+	struct rt_program *program = handle;
+
+	rt_probe(context);
+	atomic_fetch_add(&program->n_retained, 1);
+}
+
 static inline void rt_release_program(void *context, void *handle)
 {
 	struct rt *rt = context;
@@ -244,6 +264,8 @@ static inline void rt_release_program(void *context, void *handle)
 		atomic_fetch_add(&rt->faults, 1);
 		return;
 	}
+	if (rt_give_back(&program->n_retained))
+		return;
 	program->magic = 0;
 	for (size_t i = 0; i < program->n_devices; i++)
 		free(program->binaries[i]);
@@ -282,6 +304,14 @@ static inline enum kiln_build_kind rt_create_kernel(
 	return KILN_BUILD_OK;
 }
 
+static inline void rt_retain_kernel(void *context, void *handle)
+{
+	struct rt_kernel *kernel = handle;
+
+	rt_probe(context);
+	atomic_fetch_add(&kernel->n_retained, 1);
+}
+
 static inline void rt_release_kernel(void *context, void *handle)
 {
 	struct rt *rt = context;
@@ -293,6 +323,8 @@ static inline void rt_release_kernel(void *context, void *handle)
 		atomic_fetch_add(&rt->faults, 1);
 		return;
 	}
+	if (rt_give_back(&kernel->n_retained))
+		return;
 	kernel->magic = 0;
 	free(kernel);
 	atomic_fetch_sub(&rt->live_kernels, 1);
@@ -357,8 +389,10 @@ static inline void rt_init(struct rt *rt)
 			.create_from_image = rt_create_from_image,
 			.create_from_binary = rt_create_from_binary,
 			.build = rt_build,
+			.retain_program = rt_retain_program,
 			.release_program = rt_release_program,
 			.create_kernel = rt_create_kernel,
+			.retain_kernel = rt_retain_kernel,
 			.release_kernel = rt_release_kernel,
 			.binary_size = rt_binary_size,
 			.binary = rt_binary,

@@ -100,8 +100,7 @@ enum kiln_status kiln_cl_program(struct kiln_cl *cl,
 	status = get_program(cl, build, &program, failure);
 	if (status)
 		return status;
-	*out_program = kiln_program_handle(program);
-	clRetainProgram(*out_program);
+	*out_program = kiln_program_retain(program);
 	kiln_program_unref(program);
 	return KILN_OK;
 }

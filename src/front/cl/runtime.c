@@ -199,6 +199,11 @@ static enum kiln_build_kind build(void *context, void *program,
 			 (cl_uint)n_devices, compile_options, out_failure);
 }
 
+static void retain_program(void *context, void *program)
+{
+	clRetainProgram(program);
+}
+
 static void release_program(void *context, void *program)
 {
 	clReleaseProgram(program);
@@ -328,6 +333,7 @@ void ki_cl_runtime(struct kiln_cl *cl, struct kiln_program_runtime *out)
 		.create_from_image = create_from_image,
 		.create_from_binary = create_from_binary,
 		.build = build,
+		.retain_program = retain_program,
 		.release_program = release_program,
 		.create_kernel = create_kernel,
 		.release_kernel = release_kernel,

@@ -336,7 +336,7 @@ static enum kiln_status read_value(const struct ki_sycl *sycl, int fd,
 				   struct kiln_blob **out_value)
 {
 	const struct ki_sycl_span whole = { 0, found->file_size, 1 };
-	struct kiln_blob *blob;
+	struct kiln_blob *blob = NULL;
 	const uint8_t *bytes;
 	enum kiln_status status;
 
