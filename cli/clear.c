@@ -8,6 +8,7 @@
 #include "out.h"
 #include "store.h"
 #include "verbs.h"
+#include "what.h"
 
 struct removed {
 	uint64_t n_entries;
@@ -17,7 +18,8 @@ struct removed {
 	uint64_t n_jobs;
 };
 
-static void print_text(struct ki_bytes *out, const struct removed *removed)
+static void print_text(struct ki_bytes *out, const char *owner,
+		       const struct removed *removed)
 {
 	char size[32];
 
@@ -26,14 +28,15 @@ static void print_text(struct ki_bytes *out, const struct removed *removed)
 			removed->n_entries == 1 ? "y" : "ies",
 			ki_format_size(removed->bytes, size, sizeof(size)));
 	if (removed->n_foreign)
-		ki_bytes_printf(out, ", %llu of them a driver's own,",
-				(unsigned long long)removed->n_foreign);
+		ki_bytes_printf(out, ", %llu of them %s,",
+				(unsigned long long)removed->n_foreign, owner);
 	ki_bytes_printf(out, " and %llu job%s\n",
 			(unsigned long long)removed->n_jobs,
 			removed->n_jobs == 1 ? "" : "s");
 }
 
 static int print(const struct ki_command *command,
+		 const struct ki_settings *settings,
 		 const struct removed *removed)
 {
 	struct ki_bytes out;
@@ -49,7 +52,7 @@ static int print(const struct ki_command *command,
 		ki_json_number(&json, "jobs_removed", removed->n_jobs);
 		ki_json_end(&json);
 	} else {
-		print_text(&out, removed);
+		print_text(&out, ki_what_owner(settings), removed);
 	}
 	return ki_out_write(&out, KI_EXIT_OK);
 }
@@ -110,7 +113,7 @@ int ki_verb_clear(const struct ki_command *command)
 		status = wipe(kiln, &removed);
 	if (!status) {
 		removed.n_jobs = ki_jobs_remove(settings.spool);
-		status = print(command, &removed);
+		status = print(command, &settings, &removed);
 	}
 	kiln_close(kiln);
 	ki_settings_fini(&settings);

@@ -26,6 +26,13 @@ static const struct ki_column shared_columns[] = {
 	{ "FILE", 0, 6 }, { "WHAT", 0, 0 },
 };
 
+/* The same of DPC++'s, where files have numbers for names. */
+static const struct ki_column sycl_columns[] = {
+	{ "KEY", 0, 0 },     { "WHOSE", 0, 2 }, { "DEVICE", 0, 5 },
+	{ "SIZE", 1, 3 },    { "USED", 0, 1 },	{ "TURN", 1, 4 },
+	{ "OPTIONS", 0, 6 }, { "WHAT", 0, 0 },
+};
+
 struct row {
 	uint64_t created;
 	char *cells[KI_COLUMNS_MAX];
@@ -78,12 +85,13 @@ static int fill(struct row *row, const struct ki_entry_view *view)
 }
 
 static int fill_shared(struct row *row, const struct ki_entry_view *view,
-		       const struct kiln_neo_description *what)
+		       const struct ki_what *what)
 {
-	char size[32], age[32], turn[24] = "-";
+	char size[32], age[32], turn[24] = "-", device[KI_SYCL_TEXT_BYTES];
 	struct ki_bytes line;
 	int err;
 
+	ki_sycl_device_name(what->sycl.device, device);
 	ki_bytes_init(&line);
 	ki_what_line(what, &line);
 	if (!line.size)
@@ -96,12 +104,15 @@ static int fill_shared(struct row *row, const struct ki_entry_view *view,
 	if (!err) {
 		const char *texts[] = {
 			view->short_key,
-			view->is_foreign ? "driver" : "kiln",
-			view->front,
+			!view->is_foreign ? "kiln"
+			: what->is_sycl	  ? "DPC++"
+					  : "driver",
+			what->is_sycl ? device : view->front,
 			ki_format_size(view->value_size, size, sizeof(size)),
 			ki_format_age(view->used_age_s, age, sizeof(age)),
 			turn,
-			ki_last_name(view->file),
+			what->is_sycl ? what->sycl.options
+				      : ki_last_name(view->file),
 			(const char *)line.data,
 		};
 
@@ -167,7 +178,7 @@ static int add_entry(const struct ki_settings *settings,
 		     struct rows *rows)
 {
 	const int is_shared = ki_what_is_told(settings);
-	struct kiln_neo_description what;
+	struct ki_what what;
 	struct row *row;
 
 	if (is_shared)
@@ -229,7 +240,8 @@ int ki_verb_ls(const struct ki_command *command)
 	rows.columns = columns;
 	rows.n_columns = sizeof(columns) / sizeof(*columns);
 	if (ki_what_is_told(&settings)) {
-		rows.columns = shared_columns;
+		rows.columns = ki_what_is_sycl(&settings) ? sycl_columns
+							  : shared_columns;
 		rows.n_columns =
 			sizeof(shared_columns) / sizeof(*shared_columns);
 	}

@@ -17,7 +17,7 @@
 
 static void print_json(struct ki_bytes *out, const struct kiln_entry *entry,
 		       const struct ki_entry_view *view,
-		       const struct kiln_neo_description *what)
+		       const struct ki_what *what)
 {
 	struct kiln_field field;
 	struct ki_json json;
@@ -55,39 +55,82 @@ static void field_text(struct ki_bytes *out, const struct kiln_field *field)
 	ki_bytes_add_string(out, field->local ? "  [local]\n" : "\n");
 }
 
-/* Where entries are files. */
-static void print_file(struct ki_bytes *out, const struct ki_entry_view *view,
-		       const struct kiln_neo_description *what)
+static void number(struct ki_bytes *out, const char *words, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	line(out, words, value ? text : "");
+}
+
+static void size(struct ki_bytes *out, const char *words, uint64_t value)
 {
 	char text[32];
 
-	line(out, "file", view->file);
-	line(out, "whose",
-	     view->is_foreign ? "a driver's own: of which build, nobody knows"
-			      : "kiln's");
-	line(out, "form", kiln_neo_form_name(what->form));
-	line(out, "ELF type", kiln_neo_elf_type_name(what->elf_type));
-	line(out, "device", what->device);
-	if (what->n_kernels) {
-		snprintf(text, sizeof(text), "%u", what->n_kernels);
-		line(out, "kernels", text);
-		line(out, "", what->kernels);
+	line(out, words, ki_format_size(value, text, sizeof(text)));
+}
+
+static void print_sycl(struct ki_bytes *out, const struct ki_sycl_parts *parts)
+{
+	line(out, "SYCL device", parts->device);
+	line(out, "SYCL options", parts->options);
+	if (parts->has_src && !parts->is_damaged) {
+		size(out, "constants", parts->spec_size);
+		size(out, "images", parts->image_size);
+		line(out, "image form", kiln_neo_form_name(parts->image_form));
 	}
-	if (what->is_cut)
+	if (parts->n_binaries)
+		size(out, "binary", parts->binary_size);
+	if (parts->n_binaries > 1)
+		number(out, "binaries", parts->n_binaries);
+	if (parts->is_kernel_compiler)
+		line(out, "source",
+		     "kernel_compiler's: what it is of, the files do not say");
+	if (!parts->has_bin)
+		line(out, "damage", "there is no .bin");
+	else if (!parts->has_src && !parts->is_kernel_compiler)
+		line(out, "source", "there is no .src");
+	if (parts->is_damaged)
+		line(out, "damage", "sizes in it are not those of its files");
+}
+
+static const char *whose(const struct ki_entry_view *view,
+			 const struct ki_what *what)
+{
+	if (!view->is_foreign)
+		return "kiln's";
+	return what->is_sycl ? "DPC++'s own"
+			     : "a driver's own: of which build, nobody knows";
+}
+
+/* Where entries are files. */
+static void print_file(struct ki_bytes *out, const struct ki_entry_view *view,
+		       const struct ki_what *what)
+{
+	const struct kiln_neo_description *form = &what->form;
+	char text[32];
+
+	line(out, "file", view->file);
+	line(out, "whose", whose(view, what));
+	if (what->is_sycl)
+		print_sycl(out, &what->sycl);
+	line(out, "form", kiln_neo_form_name(form->form));
+	line(out, "ELF type", kiln_neo_elf_type_name(form->elf_type));
+	line(out, "device", form->device);
+	number(out, "kernels", form->n_kernels);
+	if (form->n_kernels)
+		line(out, "", form->kernels);
+	if (form->is_cut)
 		line(out, "damage", "it ends before its own tables say");
 	if (view->used)
 		line(out, "last use",
 		     ki_format_age(view->used_age_s, text, sizeof(text)));
-	if (view->turn) {
-		snprintf(text, sizeof(text), "%llu",
-			 (unsigned long long)view->turn);
-		line(out, "turn to go", text);
-	}
+	number(out, "turn to go", view->turn);
 }
 
 static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 		       const struct ki_entry_view *view,
-		       const struct kiln_neo_description *what)
+		       const struct ki_what *what)
 {
 	struct kiln_field field;
 	size_t position = 0;
@@ -122,7 +165,7 @@ static int show(const struct ki_command *command,
 		const struct ki_settings *settings,
 		const struct kiln_entry *entry)
 {
-	struct kiln_neo_description what;
+	struct ki_what what;
 	struct ki_entry_view view;
 	struct ki_bytes out;
 

@@ -127,8 +127,11 @@ static void print_size(struct ki_bytes *out, const struct picture *picture)
 		number(out, "misses, driver's count", info->n_format_misses);
 	}
 	number(out, "entries, bookkeeping too", info->n_entries);
-	if (info->n_foreign)
-		number(out, "of them a driver's own", info->n_foreign);
+	if (info->n_foreign) {
+		snprintf(text, sizeof(text), "of them %s",
+			 ki_what_owner(picture->settings));
+		number(out, text, info->n_foreign);
+	}
 	snprintf(text, sizeof(text), "%s of %s",
 		 ki_format_size(info->bytes, bytes, sizeof(bytes)),
 		 info->bytes_max

@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "store.h"
 #include "verbs.h"
+#include "what.h"
 
 static void key_of(const struct kiln_damaged *damaged,
 		   char out[2 * KILN_DIGEST_BYTES + 1])
@@ -88,7 +89,7 @@ static void print_damaged(struct ki_bytes *out,
 						     report->n_named));
 }
 
-static void print_entries(struct ki_bytes *out,
+static void print_entries(struct ki_bytes *out, const char *owner,
 			  const struct kiln_verify_report *report)
 {
 	char size[32];
@@ -111,11 +112,10 @@ static void print_entries(struct ki_bytes *out,
 	ki_bytes_add_string(out, "\n");
 	print_damaged(out, report);
 	if (report->n_foreign)
-		ki_bytes_printf(
-			out, "%llu of a driver's own (%s) have no checksum\n",
-			(unsigned long long)report->n_foreign,
-			ki_format_size(report->bytes_foreign, size,
-				       sizeof(size)));
+		ki_bytes_printf(out, "%llu, %s (%s), have no checksum\n",
+				(unsigned long long)report->n_foreign, owner,
+				ki_format_size(report->bytes_foreign, size,
+					       sizeof(size)));
 	if (report->n_dead)
 		ki_bytes_printf(
 			out, "%s are of entries replaced or removed\n",
@@ -143,7 +143,8 @@ static void print_account(struct ki_bytes *out,
 				noted, counted);
 }
 
-static int print(const struct ki_command *command, unsigned flags,
+static int print(const struct ki_command *command,
+		 const struct ki_settings *settings, unsigned flags,
 		 const struct kiln_verify_report *report)
 {
 	struct ki_bytes out;
@@ -153,7 +154,7 @@ static int print(const struct ki_command *command, unsigned flags,
 		print_json(&out, flags, report);
 	} else {
 		if (flags != KILN_VERIFY_ACCOUNTING)
-			print_entries(&out, report);
+			print_entries(&out, ki_what_owner(settings), report);
 		if (flags)
 			print_account(&out, report);
 	}
@@ -195,7 +196,7 @@ int ki_verb_verify(const struct ki_command *command)
 	if (result)
 		status = ki_store_failed(result, "cannot verify");
 	if (!status)
-		status = print(command, flags, &report);
+		status = print(command, &settings, flags, &report);
 	kiln_close(kiln);
 	ki_settings_fini(&settings);
 	return status;

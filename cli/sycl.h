@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_CLI_SYCL_H
+#define KI_CLI_SYCL_H
+
+/* What the files of an entry say in a directory of DPC++'s persistent cache;
+   docs/formats/sycl.md has the bytes. */
+
+#include <kiln/neo.h>
+
+#define KI_SYCL_TEXT_BYTES 256
+
+struct ki_sycl_parts {
+	int has_bin, has_src;
+	int is_kernel_compiler; /* no .src by design: below its own directory */
+	int is_damaged;		/* sizes in a file are not those of the file */
+	char device[KI_SYCL_TEXT_BYTES]; /* cut to what fits */
+	char options[KI_SYCL_TEXT_BYTES];
+	uint64_t spec_size;
+	uint64_t image_size;
+	uint64_t bin_size; /* of the files */
+	uint64_t src_size;
+	uint64_t binary_size; /* of the first binary in .bin */
+	uint64_t n_binaries;
+	enum kiln_neo_form image_form; /* of the first image */
+};
+
+/* FILE is a name in the directory, of the .bin or the .src.  All zero of what
+   cannot be read; `out_form` tells what the binary is. */
+void ki_sycl_parts_look(const char *directory, const char *file,
+			struct ki_sycl_parts *out_parts,
+			struct kiln_neo_description *out_form);
+
+/* "PLATFORM/NAME/VERSION/DRIVER": the name into `out`; all if it is not of this
+   form. */
+void ki_sycl_device_name(const char *device, char out[KI_SYCL_TEXT_BYTES]);
+
+#endif /* KI_CLI_SYCL_H */
