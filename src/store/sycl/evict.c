@@ -376,7 +376,7 @@ static void note_record(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	if (ki_records_by_name(sycl->records, name, &found) ||
 	    found.inode != file->inode)
 		return;
-	if (!ki_sycl_is_own(stem))
+	if (!ki_sycl_is_own(stem) && !sycl->plan.is_counted)
 		ki_sycl_take(turn, file->extra);
 	ki_bytes_add(&removal->digests, found.digest, sizeof(found.digest));
 	removal->freed += found.bytes;
@@ -394,6 +394,8 @@ static void remove_file(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	    now.used_ns != file->used_ns || now.mtime_ns != file->mtime_ns ||
 	    ki_sycl_remove_file(sycl, turn, stem, &now))
 		return;
+	if (!ki_sycl_is_own(stem) && sycl->plan.is_counted)
+		ki_sycl_take(turn, now.extra);
 	note_record(sycl, turn, stem, file, removal);
 	removal->n++;
 }
@@ -565,8 +567,10 @@ enum kiln_status ki_sycl_count(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 		status = match_records(sycl, turn, report);
 	if ((!err && is_evicting >= 0) ||
 	    ((!err || err == -EACCES) &&
-	     (turn->noted == UINT64_MAX || sycl->plan.bytes > turn->total)))
+	     (turn->noted == UINT64_MAX || sycl->plan.bytes > turn->total))) {
 		ki_sycl_recount(sycl, turn, sycl->plan.bytes);
+		sycl->plan.is_counted = 1;
+	}
 	if (is_locked)
 		ki_sycl_unlock(sycl, sycl->size_path);
 	if (is_evicting > 0)
@@ -614,6 +618,7 @@ static enum kiln_status get_plan(struct ki_sycl *sycl,
 		return KILN_OK;
 	status = match_records(sycl, turn, report);
 	ki_sycl_recount(sycl, turn, plan->bytes);
+	plan->is_counted = 1;
 	return status;
 }
 

@@ -250,6 +250,30 @@ static int make_directory(const struct ki_sycl *sycl, const char *path)
 	return err == -EEXIST ? 0 : err;
 }
 
+int ki_sycl_is_elsewhere(const struct ki_sycl *sycl, const char *place)
+{
+	const struct ki_sys *sys = sycl->sys;
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+
+	if (ki_sycl_path_of(sycl, place, "/", path))
+		return 1;
+	for (size_t i = sycl->directory_size + 1; path[i]; i++) {
+		int err;
+
+		if (path[i] != '/')
+			continue;
+		path[i] = '\0';
+		err = sys->lstat(sys, path, &info);
+		path[i] = '/';
+		if (err)
+			return err != -ENOENT;
+		if (!S_ISDIR(info.mode))
+			return 1;
+	}
+	return 0;
+}
+
 int ki_sycl_make_place(const struct ki_sycl *sycl, const char *place)
 {
 	char path[KI_PATH_MAX];

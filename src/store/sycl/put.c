@@ -550,6 +550,8 @@ enum kiln_status ki_sycl_put(struct kiln_tier *tier, const struct kiln_key *key,
 	status = check_size(sycl, &put);
 	if (status)
 		return status;
+	if (ki_sycl_is_elsewhere(sycl, put.place))
+		return KILN_E_IO;
 	put.record.value_check = ki_xxh3_64(value, value_size);
 	status = ki_sycl_turn_begin(sycl, KI_SYCL_PUT_NS, &turn);
 	if (status)

@@ -96,6 +96,7 @@ struct ki_sycl_plan {
 	struct ki_bytes pending; /* offsets of directories' names, u64 each */
 	uint64_t bytes;		 /* of all that was met, as a walk counts */
 	int is_active;
+	int is_counted; /* the sum has all of it, times of access too */
 	int is_sorted;
 	int err; /* why some could not be looked at: they are left out */
 	uint64_t begun_ns;
@@ -213,6 +214,9 @@ void ki_sycl_stem(const char *name, char out[KI_SYCL_NAME_BYTES]);
 int ki_sycl_look(const struct ki_sycl *sycl, const char *name,
 		 const char *suffix, struct ki_file_info *out_info);
 
+/* 1 if something else than a directory is in the way there: a link leads to what
+   is somebody else's. */
+int ki_sycl_is_elsewhere(const struct ki_sycl *sycl, const char *place);
 /* Make a place's directories, and the store's own if it is gone. */
 int ki_sycl_make_place(const struct ki_sycl *sycl, const char *place);
 

@@ -412,7 +412,7 @@ static void a_hit_saves_an_entry_of_dpcxxs(void **state)
 	plant(directory, 1, 1, VALUE, 20);
 	plant(directory, 1, 2, VALUE, 10);
 	assert_int_equal(get_sized(tier, 1, VALUE), KILN_OK);
-	(void)cleaned(tier, 2 * each + 25, 0);
+	(void)cleaned(tier, 2 * each + 10, 0);
 	assert_true(exists(directory, 1, 0, ".bin"));
 	assert_false(exists(directory, 1, 1, ".bin"));
 	assert_true(exists(directory, 1, 2, ".bin"));
@@ -498,6 +498,29 @@ static void a_locked_entry_is_passed_over_by_eviction(void **state)
 	assert_false(exists(directory, 2, 0, ".bin"));
 	tier->ops->close(tier);
 	free(directory);
+}
+
+/* ---- Links ---------------------------------------------------------------------- */
+
+static void nothing_is_stored_or_counted_behind_a_link(void **state)
+{
+	char *directory = harness_directory(), *other = harness_directory();
+	struct kiln_tier *tier = open_at(directory, 1 << 20);
+	char *place = path_of(directory, 1, 0, "");
+	char *device =
+		strndup(place, strcspn(place + strlen(directory) + 1, "/") +
+				       strlen(directory) + 1);
+
+	assert_int_equal(symlink(other, device), 0);
+	assert_int_not_equal(put(tier, 1, VALUE), KILN_OK);
+	assert_int_equal(n_names(other, ".bin"), 0);
+	assert_int_equal(n_names(other, ".lock"), 0);
+	assert_int_equal(cleaned(tier, 64, 0).n_evicted, 0);
+	tier->ops->close(tier);
+	free(device);
+	free(place);
+	free(directory);
+	free(other);
 }
 
 /* ---- Listing ------------------------------------------------------------------------ */
@@ -603,7 +626,7 @@ static void entries_of_kernel_compiler_are_listed_and_evicted(void **state)
 		n++;
 	}
 	assert_int_equal(n, 4);
-	(void)cleaned(tier, 4 * 19 + 2 * 19 + 5, 0);
+	(void)cleaned(tier, 2 * (19 + 19) + 10, 0);
 	for (unsigned i = 0; i < 4; i++) {
 		char *path;
 
@@ -765,6 +788,7 @@ int main(void)
 		cmocka_unit_test(a_locked_entry_is_passed_over_by_eviction),
 		cmocka_unit_test(
 			entries_of_kernel_compiler_are_listed_and_evicted),
+		cmocka_unit_test(nothing_is_stored_or_counted_behind_a_link),
 		cmocka_unit_test(
 			what_dpcxx_stored_is_listed_described_and_removed),
 		cmocka_unit_test(many_threads_put_and_get),
