@@ -132,11 +132,10 @@ static int open_new(const struct ki_sycl *sycl, const char *path)
 }
 
 static int write_new(const struct ki_sycl *sycl, const char *path,
-		     struct ki_piece *pieces, int n_pieces, uint64_t size,
+		     struct ki_piece *pieces, int n_pieces,
 		     struct ki_file_info *out_info)
 {
 	const struct ki_sys *sys = sycl->sys;
-	struct ki_file_info info = { 0 };
 	int close_err, err, fd = open_new(sycl, path);
 
 	if (fd < 0)
@@ -145,17 +144,13 @@ static int write_new(const struct ki_sycl *sycl, const char *path,
 	/* Whatever the umask: a group that shares the directory reads it. */
 	if (!err && (sycl->flags & KILN_OPEN_SHARED))
 		err = sys->chmod(sys, path, 0660);
-	if (!err)
-		err = sys->fstat(sys, fd, &info);
+	if (!err && out_info)
+		err = sys->fstat(sys, fd, out_info);
 	close_err = sys->close(sys, fd);
 	if (!err)
 		err = close_err;
-	if (!err && info.size != size)
-		err = -EIO;
 	if (err)
 		(void)sys->unlink(sys, path);
-	else if (out_info)
-		*out_info = info;
 	return err;
 }
 
@@ -166,8 +161,7 @@ int ki_sycl_write_src(const struct ki_sycl *sycl, const char *path,
 	struct ki_piece pieces[2 * KI_SYCL_N_FIELDS];
 
 	lay_out(fields, sizes, pieces);
-	return write_new(sycl, path, pieces, 2 * KI_SYCL_N_FIELDS,
-			 ki_sycl_src_size(fields), NULL);
+	return write_new(sycl, path, pieces, 2 * KI_SYCL_N_FIELDS, NULL);
 }
 
 int ki_sycl_write_bin(const struct ki_sycl *sycl, const char *path,
@@ -180,8 +174,7 @@ int ki_sycl_write_bin(const struct ki_sycl *sycl, const char *path,
 
 	ki_put_u64(header, 1);
 	ki_put_u64(header + 8, size);
-	return write_new(sycl, path, pieces, 2, KI_SYCL_BIN_HEADER + size,
-			 out_info);
+	return write_new(sycl, path, pieces, 2, out_info);
 }
 
 /* ---- The three forms ------------------------------------------------------------------ */
@@ -471,18 +464,15 @@ static enum kiln_status try_foreign(struct ki_sycl *sycl,
 					  : KILN_OK;
 }
 
-enum kiln_status ki_sycl_find_foreign(struct ki_sycl *sycl,
-				      const struct kiln_key *key,
+enum kiln_status ki_sycl_find_foreign(struct ki_sycl *sycl, const char *place,
 				      const struct ki_sycl_fields *fields,
 				      char out_stem[KI_SYCL_NAME_BYTES],
 				      struct kiln_blob **out_value)
 {
-	char place[KI_SYCL_PLACE_BYTES];
 	struct ki_sycl_slots slots;
 	enum kiln_status status = KILN_MISS;
 	int err;
 
-	ki_sycl_place(key, fields, place);
 	err = ki_sycl_read_place(sycl, place, &slots);
 	if (err)
 		return ki_status_from_errno(err);

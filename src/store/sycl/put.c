@@ -185,7 +185,7 @@ static enum kiln_status judge(struct put *put, unsigned flags)
 	if (status != KILN_MISS || !put->fields.is_shared ||
 	    (flags & KILN_PUT_REPLACE))
 		return status;
-	status = ki_sycl_find_foreign(sycl, put->key, &put->fields, put->stem,
+	status = ki_sycl_find_foreign(sycl, put->place, &put->fields, put->stem,
 				      &value);
 	if (status)
 		return status;

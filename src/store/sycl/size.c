@@ -47,25 +47,35 @@ static int parse(const char *text, uint64_t *out_number)
 	return n ? 0 : -EINVAL;
 }
 
-static int read_number(const struct ki_sys *sys, const char *path,
-		       uint64_t *out_number)
+static int read_text(const struct ki_sys *sys, int fd, size_t *out_size,
+		     uint64_t *out_number)
 {
 	char text[TEXT_BYTES + 1] = "";
 	size_t size = 0;
 	ssize_t n;
-	int fd = sys->open(sys, path,
-			   KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME,
-			   0);
 
-	if (fd < 0)
-		return fd;
 	/* Half of a number is another number; more than 19 digits are none. */
 	do {
 		n = sys->pread(sys, fd, text + size, TEXT_BYTES - size, size);
 		size += n > 0 ? (size_t)n : 0;
 	} while (n > 0 && size < KI_SYCL_USE_BYTES);
-	(void)sys->close(sys, fd);
+	*out_size = size;
 	return n < 0 ? (int)n : parse(text, out_number);
+}
+
+static int read_number(const struct ki_sys *sys, const char *path,
+		       uint64_t *out_number)
+{
+	size_t size;
+	int err, fd = sys->open(
+			 sys, path,
+			 KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME, 0);
+
+	if (fd < 0)
+		return fd;
+	err = read_text(sys, fd, &size, out_number);
+	(void)sys->close(sys, fd);
+	return err;
 }
 
 /* ---- The sum ---------------------------------------------------------------------- */
@@ -73,19 +83,6 @@ static int read_number(const struct ki_sys *sys, const char *path,
 int ki_sycl_read_sum(const struct ki_sycl *sycl, uint64_t *out_sum)
 {
 	return read_number(sycl->sys, sycl->size_path, out_sum);
-}
-
-/* Over what is there, if that is as long: nobody sees half of it. */
-static int write_over(const struct ki_sys *sys, const char *path,
-		      const char *text, size_t size)
-{
-	int err, fd = sys->open(sys, path, KI_OPEN_WRITE | KI_OPEN_NOFOLLOW, 0);
-
-	if (fd < 0)
-		return fd;
-	err = ki_pwrite_all(sys, fd, text, size, 0);
-	(void)sys->close(sys, fd);
-	return err;
 }
 
 static int write_anew(const struct ki_sycl *sycl, const char *path,
@@ -119,19 +116,36 @@ static int write_anew(const struct ki_sycl *sycl, const char *path,
 	return err;
 }
 
-/* Under its lock. */
-static int write_sum(const struct ki_sycl *sycl, uint64_t sum)
+static uint64_t new_sum(const struct ki_sycl_turn *turn, int err, uint64_t sum,
+			uint64_t added, uint64_t removed)
 {
-	char text[TEXT_BYTES];
-	struct ki_file_info info;
-	const size_t size = (size_t)snprintf(text, sizeof(text), "%llu",
-					     (unsigned long long)sum);
+	return err ? turn->total : ki_sycl_less(sum + added, removed);
+}
 
-	if (!sycl->sys->lstat(sycl->sys, sycl->size_path, &info) &&
-	    info.size == size &&
-	    !write_over(sycl->sys, sycl->size_path, text, size))
-		return 0;
-	return write_anew(sycl, sycl->size_path, text, size);
+/* Under its lock; over what is there, if that is as long: nobody sees half of
+   it. */
+static int change_sum(const struct ki_sycl *sycl,
+		      const struct ki_sycl_turn *turn, uint64_t added,
+		      uint64_t removed, uint64_t *out_sum)
+{
+	const struct ki_sys *sys = sycl->sys;
+	char text[TEXT_BYTES];
+	size_t size = 0, old_size = 0;
+	uint64_t sum = 0;
+	int err, fd = sys->open(sys, sycl->size_path,
+				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
+				0);
+
+	err = fd < 0 ? fd : read_text(sys, fd, &old_size, &sum);
+	*out_sum = new_sum(turn, err, sum, added, removed);
+	size = (size_t)snprintf(text, sizeof(text), "%llu",
+				(unsigned long long)*out_sum);
+	if (!err)
+		err = size == old_size ? ki_pwrite_all(sys, fd, text, size, 0)
+				       : -EINVAL;
+	if (fd >= 0)
+		(void)sys->close(sys, fd);
+	return err ? write_anew(sycl, sycl->size_path, text, size) : 0;
 }
 
 void ki_sycl_recount(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
@@ -178,11 +192,7 @@ void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 			REFUSED_NS;
 	err = ki_sycl_lock(sycl, turn, sycl->size_path, waits);
 	if (!err) {
-		if (ki_sycl_read_sum(sycl, &sum))
-			sum = turn->total;
-		else
-			sum = ki_sycl_less(sum + added, removed);
-		err = write_sum(sycl, sum);
+		err = change_sum(sycl, turn, added, removed, &sum);
 		ki_sycl_unlock(sycl, sycl->size_path);
 	}
 	turn->added = turn->removed = 0;

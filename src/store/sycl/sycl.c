@@ -215,12 +215,13 @@ static enum kiln_status look_up_foreign(struct ki_sycl *sycl,
 					struct kiln_blob **out_value,
 					struct kiln_blob **out_metadata)
 {
-	char stem[KI_SYCL_NAME_BYTES];
+	char place[KI_SYCL_PLACE_BYTES], stem[KI_SYCL_NAME_BYTES];
 	struct ki_file_info info;
 	struct kiln_blob *value;
-	enum kiln_status status =
-		ki_sycl_find_foreign(sycl, key, fields, stem, &value);
+	enum kiln_status status;
 
+	ki_sycl_place(key, fields, place);
+	status = ki_sycl_find_foreign(sycl, place, fields, stem, &value);
 	if (status)
 		return status;
 	if (ki_sycl_look(sycl, stem, ".bin", &info) ||

@@ -392,10 +392,9 @@ enum kiln_status ki_sycl_find_present(struct ki_sycl *sycl,
 				      struct ki_record_found *out_found,
 				      enum ki_sycl_state *out_state);
 
-/* The lowest entry of DPC++'s own that is this key's and whole: its name without
-   .bin.  KILN_OK, KILN_MISS, IO, NO_MEMORY. */
-enum kiln_status ki_sycl_find_foreign(struct ki_sycl *sycl,
-				      const struct kiln_key *key,
+/* The lowest entry of DPC++'s own in a place that is this key's and whole: its
+   name without .bin.  KILN_OK, KILN_MISS, IO, NO_MEMORY. */
+enum kiln_status ki_sycl_find_foreign(struct ki_sycl *sycl, const char *place,
 				      const struct ki_sycl_fields *fields,
 				      char out_stem[KI_SYCL_NAME_BYTES],
 				      struct kiln_blob **out_value);
