@@ -89,7 +89,7 @@ int ki_store_use(struct kiln_config *config, const char *url)
 	else
 		ki_complain("--store: '%s' is no store; use log:DIR, "
 			    "log:DIR#NAME, file:DIR, neo:[DIR][#WORD,...] or "
-			    "sycl:DIR",
+			    "sycl:[DIR]",
 			    url);
 	return KI_EXIT_USAGE;
 }

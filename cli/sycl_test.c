@@ -498,6 +498,139 @@ static void looking_leaves_no_trace(void **state)
 	free(directory);
 }
 
+/* ---- The environment --------------------------------------------------------------------- */
+
+static struct ended ask_about(const char *home, const char *variable,
+			      const char *verb, const char *argument)
+{
+	struct spawn spawn = { .program = program };
+	struct ended ended;
+	char *set;
+
+	assert_true(asprintf(&set, "HOME=%s", home) > 0);
+	spawn.arguments[0] = verb;
+	spawn.arguments[1] = argument;
+	spawn.variables[0] = set;
+	spawn.variables[1] = "XDG_CACHE_HOME";
+	spawn.variables[2] = "XDG_CONFIG_HOME";
+	spawn.variables[3] = "SYCL_CACHE_DIR";
+	spawn.variables[4] = "SYCL_CACHE_MAX_SIZE";
+	spawn.variables[5] = "SYCL_CACHE_DIALECT";
+	spawn.variables[6] = "KILN_STORE";
+	spawn.variables[7] = "COLUMNS";
+	spawn.variables[8] = variable;
+	ended = spawn_run(&spawn);
+	free(set);
+	return ended;
+}
+
+/* A home whose cache an original filled. */
+static char *home(void)
+{
+	char *home = harness_directory(), *cache, *path, *from = originals();
+
+	cache = harness_path(home, ".cache");
+	path = harness_path(cache, "libsycl_cache");
+	assert_int_equal(mkdir(cache, 0700), 0);
+	assert_int_equal(rename(from, path), 0);
+	free(cache);
+	free(path);
+	free(from);
+	return home;
+}
+
+static void a_store_without_directory_is_the_environments(void **state)
+{
+	char *where = home();
+	struct ended ended = ask_about(where, NULL, "ls", "sycl:");
+
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, "SPIR-V: scalars"));
+	ended_free(&ended);
+	ended = ask_about(where, "KILN_STORE=sycl:", "stats", NULL);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, "/.cache/libsycl_cache"));
+	ended_free(&ended);
+	free(where);
+}
+
+static void config_says_the_dialect_and_why(void **state)
+{
+	static const struct {
+		const char *variable;
+		const char *lines[2];
+	} rows[] = {
+		{ NULL,
+		  { "SYCL_CACHE_DIALECT dpcpp cache_size.txt in the directory",
+		    "SYCL_CACHE_MAX_SIZE 0 default" } },
+		{ "SYCL_CACHE_DIALECT=seed",
+		  { "SYCL_CACHE_DIALECT seed environment",
+		    "SYCL_CACHE_MAX_SIZE 8192 default" } },
+		{ "SYCL_CACHE_DIR=/nowhere",
+		  { "SYCL_CACHE_DIALECT seed default",
+		    "SYCL_CACHE_DIR /nowhere environment" } },
+	};
+	char *where = home();
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ended ended =
+			ask_about(where, rows[i].variable, "config", NULL);
+		size_t n = 0;
+
+		/* With one blank where the table has many. */
+		for (const char *c = ended.out; *c; c++)
+			if (*c != ' ' || c[1] != ' ')
+				ended.out[n++] = *c;
+		ended.out[n] = '\0';
+		assert_int_equal(status_of(&ended), 0);
+		for (size_t j = 0; j < 2; j++)
+			assert_non_null(strstr(ended.out, rows[i].lines[j]));
+		ended_free(&ended);
+	}
+	free(where);
+}
+
+/* Who only looks is told and looks; who changes a store must not guess. */
+static void what_is_wrong_with_variables_is_said(void **state)
+{
+	static const struct {
+		const char *variable;
+		int look, change;
+		const char *words;
+	} rows[] = {
+		{ "SYCL_CACHE_MAX_SIZE=1K", 0, 2,
+		  "SYCL_CACHE_MAX_SIZE: \"1K\" is not a whole number, "
+		  "without a unit\n" },
+		{ "SYCL_CACHE_DIALECT=intel", 0, 2,
+		  "SYCL_CACHE_DIALECT: \"intel\" is not seed or "
+		  "dpcpp\n" },
+		{ "SYCL_CACHE_DIR=here", 2, 2,
+		  "SYCL_CACHE_DIR: \"here\" is not a path from the root\n" },
+	};
+	char *where = home();
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ended ended =
+			ask_about(where, rows[i].variable, "ls", "sycl:");
+
+		assert_int_equal(status_of(&ended), rows[i].look);
+		assert_non_null(strstr(ended.err, rows[i].words));
+		assert_ptr_equal(strchr(ended.err, '\n'),
+				 strrchr(ended.err, '\n'));
+		ended_free(&ended);
+		ended = ask_about(where, rows[i].variable, "gc", "sycl:");
+		assert_int_equal(status_of(&ended), rows[i].change);
+		assert_non_null(strstr(ended.err, rows[i].words));
+		ended_free(&ended);
+		/* Nobody asked for a store of SYCL's. */
+		ended = ask_about(where, rows[i].variable, "ls", NULL);
+		assert_int_equal(status_of(&ended), 0);
+		assert_string_equal(ended.err, "");
+		ended_free(&ended);
+	}
+	free(where);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -510,6 +643,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rm_removes_what_is_named_and_all_or_nothing),
 		cmocka_unit_test(clear_says_how_many_were_dpcpps),
 		cmocka_unit_test(looking_leaves_no_trace),
+		cmocka_unit_test(a_store_without_directory_is_the_environments),
+		cmocka_unit_test(config_says_the_dialect_and_why),
+		cmocka_unit_test(what_is_wrong_with_variables_is_said),
 	};
 
 	if (argc != 2)

@@ -304,7 +304,7 @@ struct kiln_options {
 	size_t size;		     /* set by kiln_options_init() */
 	const char *store_url;	     /* "log:DIR[#NAME]", "file:DIR",
 					"neo:[DIR][#WORD,...]",
-					"sycl:DIR";
+					"sycl:[DIR]";
 					NULL: no store */
 	uint64_t store_bytes_max;    /* of a store made now; 0: no bound */
 	uint64_t store_age_max_s;    /* entries unused longer go; 0: none */

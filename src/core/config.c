@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "core/sycl.h"
 #include "store/neo/environment.h"
 #include "sys/sys.h"
 
@@ -83,7 +84,8 @@ struct foreign {
 	const char *origin;
 };
 
-#define N_FOREIGN KI_NEO_N_VARIABLES
+/* Those of Intel's driver, then those of SYCL. */
+#define N_FOREIGN (KI_NEO_N_VARIABLES + KI_SYCL_N_VARIABLES)
 
 struct kiln_config {
 	struct value values[KILN_N_SETTINGS];
@@ -95,6 +97,7 @@ struct kiln_config {
 	char *spool; /* or NULL */
 	struct foreign foreign[N_FOREIGN];
 	struct ki_neo_environment neo;
+	struct ki_sycl_environment sycl;
 	int is_looking;
 	int no_memory;
 };
@@ -180,10 +183,16 @@ static int is_neo(const char *url)
 	return url && !strncmp(url, "neo:", 4);
 }
 
-/* "neo:": the environment of Intel's driver says where. */
+static int is_sycl(const char *url)
+{
+	return url && !strncmp(url, "sycl:", 5);
+}
+
+/* "neo:", "sycl:": the environment of Intel's driver, or SYCL's, says where. */
 static int names_no_directory(const char *url)
 {
-	return is_neo(url) && (!url[4] || url[4] == '#');
+	return (is_neo(url) && (!url[4] || url[4] == '#')) ||
+	       (is_sycl(url) && !url[5]);
 }
 
 static int is_store(const char *text)
@@ -191,7 +200,7 @@ static int is_store(const char *text)
 	const char *directory = strchr(text, ':');
 
 	return (!strncmp(text, "log:", 4) || !strncmp(text, "file:", 5) ||
-		!strncmp(text, "sycl:", 5) || is_neo(text)) &&
+		is_sycl(text) || is_neo(text)) &&
 	       (is_rooted(directory + 1) || names_no_directory(text));
 }
 
@@ -234,7 +243,7 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 				      : "is not a store; use log:DIR, "
 					"log:DIR#NAME, file:DIR, neo:DIR or "
 					"sycl:DIR, with DIR from the root, or "
-					"neo:";
+					"neo: or sycl:";
 	}
 	return NULL;
 }
@@ -450,12 +459,13 @@ static void read_user_file(struct reading *reading,
 
 /* ---- The environment of Intel's driver ------------------------------------- */
 
-static void note_foreign(struct kiln_config *config, enum ki_neo_variable i,
+static void note_foreign(struct kiln_config *config, size_t i, const char *name,
 			 const char *text, const char *origin)
 {
 	struct foreign *foreign = &config->foreign[i];
 
-	foreign->name = ki_neo_variable_name(i);
+	free(foreign->text);
+	foreign->name = name;
 	foreign->text = *text ? strdup(text) : NULL;
 	foreign->origin = origin;
 	if (*text && !foreign->text)
@@ -468,19 +478,35 @@ static void read_neo(struct kiln_config *config, const char *const *environment)
 
 	ki_neo_environment_read(environment, neo);
 	for (enum ki_neo_variable i = 0; i < KI_NEO_N_VARIABLES; i++) {
+		const char *name = ki_neo_variable_name(i);
+
 		if (neo->text[i])
-			note_foreign(config, i, neo->text[i], "environment");
+			note_foreign(config, i, name, neo->text[i],
+				     "environment");
 		else if (i == KI_NEO_DIR)
-			note_foreign(config, i, neo->directory, neo->why);
+			note_foreign(config, i, name, neo->directory, neo->why);
 		else
-			note_foreign(config, i, ki_neo_variable_default(i),
-				     "default");
+			note_foreign(config, i, name,
+				     ki_neo_variable_default(i), "default");
 		/* The environment may change after this. */
 		neo->text[i] = NULL;
 	}
 }
 
-/* What is wrong with variables matters to who obeys them. */
+/* Who only looks reads on, as long as it is known where. */
+static void tell_wrong(struct reading *reading, const char *wrong,
+		       const char *directory)
+{
+	struct kiln_config *config = reading->config;
+
+	if (config->is_looking &&
+	    (*directory ||
+	     !names_no_directory(config->values[KILN_SET_STORE].text)))
+		warn_line(config, wrong);
+	else
+		complain_line(reading, wrong);
+}
+
 static void use_neo(struct reading *reading)
 {
 	struct kiln_config *config = reading->config;
@@ -488,12 +514,79 @@ static void use_neo(struct reading *reading)
 
 	for (size_t i = 0; i < neo->n_lines; i++)
 		warn_line(config, neo->lines[i]);
-	if (neo->is_wrong && config->is_looking &&
-	    (*neo->directory ||
-	     !names_no_directory(config->values[KILN_SET_STORE].text)))
-		warn_line(config, neo->wrong);
-	else if (neo->is_wrong)
-		complain_line(reading, neo->wrong);
+	if (neo->is_wrong)
+		tell_wrong(reading, neo->wrong, neo->directory);
+}
+
+/* ---- The environment of SYCL ----------------------------------------------- */
+
+static void note_sycl(struct kiln_config *config)
+{
+	const struct ki_sycl_environment *sycl = &config->sycl;
+
+	for (int i = 0; i < KI_SYCL_N_VARIABLES; i++) {
+		const enum ki_sycl_variable variable = (enum ki_sycl_variable)i;
+		const char *text = sycl->text[i], *origin = "environment";
+
+		if (!text) {
+			text = ki_sycl_variable_default(sycl, variable);
+			origin = i == KI_SYCL_DIALECT ? sycl->dialect_why
+				 : i == KI_SYCL_DIR   ? sycl->why
+				 : *text	      ? "default"
+						      : "unset";
+		}
+		if (!sycl->text[i] && i == KI_SYCL_DIR)
+			text = sycl->directory;
+		note_foreign(config, KI_NEO_N_VARIABLES + (size_t)i,
+			     ki_sycl_variable_name(variable), text, origin);
+	}
+}
+
+/* The dialect is that of the directory, if it is SYCL's. */
+static void read_sycl(struct kiln_config *config,
+		      const char *const *environment)
+{
+	const char *url = config->values[KILN_SET_STORE].text;
+	struct ki_sycl_environment *sycl = &config->sycl;
+
+	ki_sycl_environment_read(environment, sycl);
+	if (is_sycl(url) && !names_no_directory(url))
+		ki_sycl_environment_choose(sycl, url + 5);
+	note_sycl(config);
+	/* The environment may change after this. */
+	memset(sycl->text, 0, sizeof(sycl->text));
+}
+
+static void use_sycl(struct reading *reading)
+{
+	struct kiln_config *config = reading->config;
+	const char *url = config->values[KILN_SET_STORE].text;
+	const struct ki_sycl_environment *sycl = &config->sycl;
+
+	if (names_no_directory(url))
+		for (size_t i = 0; i < sycl->n_lines; i++)
+			warn_line(config, sycl->lines[i]);
+	else
+		ki_sycl_environment_choose(&config->sycl, url + 5);
+	if (sycl->is_given[KI_SYCL_MAX_SIZE] && sycl->bytes_max &&
+	    !sycl->is_dpcpp && !sycl->is_given[KI_SYCL_DIALECT])
+		warn(config, "SYCL_CACHE_MAX_SIZE",
+		     "in megabytes here, as SYCL's documents have it; DPC++ "
+		     "reads bytes; SYCL_CACHE_DIALECT=seed or dpcpp says "
+		     "which");
+	if (sycl->is_wrong)
+		tell_wrong(reading, sycl->wrong, sycl->directory);
+}
+
+/* What is wrong with variables matters to who obeys them. */
+static void use_foreign(struct reading *reading)
+{
+	const char *url = reading->config->values[KILN_SET_STORE].text;
+
+	if (is_neo(url))
+		use_neo(reading);
+	if (is_sycl(url))
+		use_sycl(reading);
 }
 
 /* ---- The directory --------------------------------------------------------- */
@@ -530,13 +623,24 @@ static void choose_from_neo(struct kiln_config *config)
 			     config->values[KILN_SET_STORE].text + 4);
 }
 
+/* "sycl:", by the environment of SYCL. */
+static void choose_from_sycl(struct kiln_config *config)
+{
+	const struct ki_sycl_environment *sycl = &config->sycl;
+
+	config->why = format(config, "%s", sycl->why);
+	if (!*sycl->directory || (sycl->is_wrong && !config->is_looking))
+		return;
+	config->directory = format(config, "%s", sycl->directory);
+	config->url = format(config, "sycl:%s", sycl->directory);
+}
+
 /* From log:DIR#NAME; a # with a slash behind it is part of the directory. */
 static void choose_from_url(struct kiln_config *config)
 {
 	const char *url = config->values[KILN_SET_STORE].text;
 	const char *directory = strchr(url, ':') + 1;
-	const int has_name =
-		strncmp(url, "file:", 5) != 0 && strncmp(url, "sycl:", 5) != 0;
+	const int has_name = strncmp(url, "file:", 5) != 0 && !is_sycl(url);
 	const char *name = has_name ? strrchr(directory, '#') : NULL;
 
 	if (name && strchr(name, '/'))
@@ -586,10 +690,13 @@ static void choose_directory(struct kiln_config *config,
 			     const char *const *environment)
 {
 	const char *text = config->values[KILN_SET_DIR].text;
+	const char *url = config->values[KILN_SET_STORE].text;
 
-	if (names_no_directory(config->values[KILN_SET_STORE].text))
+	if (names_no_directory(url) && is_sycl(url))
+		choose_from_sycl(config);
+	else if (names_no_directory(url))
 		choose_from_neo(config);
-	else if (config->values[KILN_SET_STORE].text)
+	else if (url)
 		choose_from_url(config);
 	else if (text)
 		choose(config, format(config, "%s", text),
@@ -639,8 +746,10 @@ enum kiln_status ki_config_load(const struct ki_config_sources *sources,
 		read_file(&reading, sources->system_file, 0);
 		read_user_file(&reading, sources->environment);
 		read_environment(&reading, sources->environment);
-		if (is_neo(config->values[KILN_SET_STORE].text))
-			use_neo(&reading);
+	}
+	read_sycl(config, sources->is_secure ? NULL : sources->environment);
+	if (!sources->is_secure) {
+		use_foreign(&reading);
 		choose_directory(config, sources->environment);
 	}
 	if (config->no_memory) {
@@ -728,8 +837,7 @@ enum kiln_status kiln_config_use_store(struct kiln_config *config,
 	set_value(config, KILN_SET_DISABLE, "0", "command line", 0);
 	free(absolute);
 	forget_directory(config);
-	if (is_neo(config->values[KILN_SET_STORE].text))
-		use_neo(&reading);
+	use_foreign(&reading);
 	choose_directory(config, NULL);
 	if (config->no_memory)
 		return KILN_E_NO_MEMORY;
@@ -791,12 +899,17 @@ const char *kiln_config_spool(const struct kiln_config *config)
 	return config->spool;
 }
 
-/* Intel's limit is that of a directory shared with its driver. */
+/* A directory shared with others has the limit that they obey. */
 static uint64_t bytes_max(const struct kiln_config *config)
 {
-	if (is_neo(config->values[KILN_SET_STORE].text) &&
-	    !strcmp(kiln_config_origin(config, KILN_SET_MAX_SIZE), "default"))
+	const char *url = config->values[KILN_SET_STORE].text;
+	const int is_default = !strcmp(
+		kiln_config_origin(config, KILN_SET_MAX_SIZE), "default");
+
+	if (is_default && is_neo(url))
 		return config->neo.bytes_max;
+	if (is_default && is_sycl(url))
+		return config->sycl.bytes_max;
 	return kiln_config_number(config, KILN_SET_MAX_SIZE);
 }
 
@@ -806,6 +919,9 @@ void kiln_config_options(const struct kiln_config *config,
 	if (!kiln_config_number(config, KILN_SET_DISABLE))
 		options->store_url = config->url;
 	options->store_bytes_max = bytes_max(config);
+	if (names_no_directory(config->values[KILN_SET_STORE].text) &&
+	    is_sycl(config->values[KILN_SET_STORE].text))
+		options->store_age_max_s = config->sycl.age_max_s;
 	options->memory_bytes_max = kiln_config_number(config, KILN_SET_MEMORY);
 	options->lock_timeout_ms =
 		(uint32_t)kiln_config_number(config, KILN_SET_LOCK_TIMEOUT);

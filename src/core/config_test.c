@@ -591,6 +591,168 @@ static void a_neo_store_obeys_the_variables_of_its_driver(void **state)
 	}
 }
 
+/* A limit of SYCL's, by its dialect. */
+static void a_sycl_store_obeys_the_variables_of_sycl(void **state)
+{
+	static const struct {
+		const char *environment[5];
+		int looks;
+		enum kiln_status status;
+		const char *url;
+		uint64_t bytes_max, age_max_s;
+		size_t n_warnings;
+	} rows[] = {
+		{ { "KILN_STORE=sycl:", "HOME=/h" },
+		  0,
+		  KILN_OK,
+		  "sycl:/h/.cache/libsycl_cache",
+		  (uint64_t)8192 << 20,
+		  7 * 86400,
+		  0 },
+		{ { "KILN_STORE=sycl:", "XDG_CACHE_HOME=/c", "HOME=/h" },
+		  0,
+		  KILN_OK,
+		  "sycl:/c/libsycl_cache",
+		  (uint64_t)8192 << 20,
+		  7 * 86400,
+		  0 },
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n#1",
+		    "SYCL_CACHE_MAX_SIZE=5", "SYCL_CACHE_THRESHOLD=2" },
+		  0,
+		  KILN_OK,
+		  "sycl:/n#1",
+		  5 << 20,
+		  2 * 86400,
+		  1 },
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n",
+		    "SYCL_CACHE_MAX_SIZE=5000", "SYCL_CACHE_DIALECT=dpcpp" },
+		  0,
+		  KILN_OK,
+		  "sycl:/n",
+		  5000,
+		  0,
+		  0 },
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n",
+		    "SYCL_CACHE_EVICTION_DISABLE=1" },
+		  0,
+		  KILN_OK,
+		  "sycl:/n",
+		  0,
+		  0,
+		  0 },
+		{ { "KILN_STORE=sycl:" }, 0, KILN_OK, NULL, 0, 0, 0 },
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n",
+		    "SYCL_CACHE_MAX_SIZE=1K" },
+		  0,
+		  KILN_E_INVALID,
+		  NULL,
+		  0,
+		  0,
+		  0 },
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n",
+		    "SYCL_CACHE_MAX_SIZE=1K" },
+		  1,
+		  KILN_OK,
+		  "sycl:/n",
+		  (uint64_t)8192 << 20,
+		  7 * 86400,
+		  1 },
+		/* Where nobody knows where, nobody looks. */
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=here" },
+		  1,
+		  KILN_E_INVALID,
+		  NULL,
+		  0,
+		  0,
+		  0 },
+		/* A directory that is named has their limit, unless there is one of
+		   kiln's. */
+		{ { "KILN_STORE=sycl:/s", "SYCL_CACHE_DIR=/n",
+		    "SYCL_CACHE_MAX_SIZE=5000", "SYCL_CACHE_DIALECT=dpcpp" },
+		  0,
+		  KILN_OK,
+		  "sycl:/s",
+		  5000,
+		  0,
+		  0 },
+		{ { "KILN_STORE=sycl:/s", "SYCL_CACHE_MAX_SIZE=5000",
+		    "SYCL_CACHE_DIALECT=seed", "KILN_MAX_SIZE=7000" },
+		  0,
+		  KILN_OK,
+		  "sycl:/s",
+		  7000,
+		  0,
+		  0 },
+		{ { "KILN_STORE=log:/s", "SYCL_CACHE_MAX_SIZE=1K" },
+		  0,
+		  KILN_OK,
+		  "log:/s",
+		  1 << 30,
+		  0,
+		  0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_options options;
+		struct kiln_config *config;
+		char message[256] = "";
+		const struct ki_config_sources sources = {
+			.environment = rows[i].environment,
+			.system_file = "/nowhere",
+			.is_looking = rows[i].looks,
+		};
+
+		assert_int_equal(ki_config_load(&sources, &config, message,
+						sizeof(message)),
+				 rows[i].status);
+		if (rows[i].status)
+			assert_memory_equal(message, "SYCL_CACHE_", 11);
+		kiln_options_init(&options);
+		kiln_config_options(config, &options);
+		assert_int_equal(!options.store_url, !rows[i].url);
+		if (rows[i].url) {
+			assert_string_equal(options.store_url, rows[i].url);
+			assert_int_equal(options.store_bytes_max,
+					 rows[i].bytes_max);
+			assert_int_equal(options.store_age_max_s,
+					 rows[i].age_max_s);
+		}
+		assert_int_equal(count_warnings(config), rows[i].n_warnings);
+		kiln_config_free(config);
+	}
+}
+
+/* Of DPC++'s own directory, that of the store: its limit is in bytes. */
+static void where_dpcpp_keeps_its_sum_its_dialect_holds(void **state)
+{
+	char *directory = harness_directory(), store[400];
+	char *size = harness_path(directory, "cache_size.txt");
+	const char *const environment[] = { store, "SYCL_CACHE_DIR=/n",
+					    "SYCL_CACHE_MAX_SIZE=5000", NULL };
+	const char *name, *value, *origin = "";
+	struct kiln_options options;
+	struct kiln_config *config;
+	char message[256];
+
+	harness_write(size, "0", 1);
+	snprintf(store, sizeof(store), "KILN_STORE=sycl:%s", directory);
+	assert_int_equal(load(environment, NULL, NULL, &config, message),
+			 KILN_OK);
+	for (size_t i = 0;
+	     (name = kiln_config_foreign(config, i, &value, &origin)); i++)
+		if (!strcmp(name, "SYCL_CACHE_DIALECT"))
+			break;
+	assert_string_equal(value, "dpcpp");
+	assert_non_null(strstr(origin, "cache_size.txt"));
+	kiln_options_init(&options);
+	kiln_config_options(config, &options);
+	assert_int_equal(options.store_bytes_max, 5000);
+	assert_int_equal(count_warnings(config), 0);
+	kiln_config_free(config);
+	free(size);
+	free(directory);
+}
+
 static void variables_of_others_are_shown_with_their_origin(void **state)
 {
 	static const struct {
@@ -604,10 +766,18 @@ static void variables_of_others_are_shown_with_their_origin(void **state)
 		{ "NEO_CACHE_STATS", "0", "default" },
 		{ "BinaryCacheTrace", "1", "environment" },
 		{ "PrintDebugMessages", "0", "default" },
+		{ "NEOReadDebugKeys", "1", "default" },
+		{ "SYCL_CACHE_DIALECT", "seed", "default" },
+		{ "SYCL_CACHE_PERSISTENT", "0", "default" },
+		{ "SYCL_CACHE_IN_MEM", "0", "environment" },
+		{ "SYCL_CACHE_DIR", "/c/libsycl_cache", "$XDG_CACHE_HOME" },
+		{ "SYCL_CACHE_MAX_SIZE", "8192", "default" },
+		{ "SYCL_CACHE_THRESHOLD", "7", "default" },
 	};
 	const char *const environment[] = { "XDG_CACHE_HOME=/c",
 					    "NEO_CACHE_MAX_SIZE=5000",
-					    "BinaryCacheTrace=1", NULL };
+					    "BinaryCacheTrace=1",
+					    "SYCL_CACHE_IN_MEM=0", NULL };
 	struct kiln_config *config;
 	char message[256];
 
@@ -638,12 +808,15 @@ static void a_store_that_is_named_wins(void **state)
 		{ "file:/a#b", KILN_OK, "/a#b", "file:/a#b" },
 		{ "neo:/a#tree", KILN_OK, "/a", "neo:/a#tree" },
 		{ "neo:#tree", KILN_OK, "/n", "neo:/n#tree" },
+		{ "sycl:/a#b", KILN_OK, "/a#b", "sycl:/a#b" },
+		{ "sycl:", KILN_OK, "/s", "sycl:/s" },
 		{ "log:", KILN_E_INVALID, NULL, NULL },
 		{ "other:/a", KILN_E_INVALID, NULL, NULL },
 		{ "/a", KILN_E_INVALID, NULL, NULL },
 	};
 	const char *const environment[] = { "KILN_DISABLE=1", "KILN_DIR=/d",
-					    "NEO_CACHE_DIR=/n", NULL };
+					    "NEO_CACHE_DIR=/n",
+					    "SYCL_CACHE_DIR=/s", NULL };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kiln_options options;
@@ -705,6 +878,8 @@ int main(void)
 		cmocka_unit_test(odd_files_do_no_harm),
 		cmocka_unit_test(the_process_has_a_config),
 		cmocka_unit_test(a_neo_store_obeys_the_variables_of_its_driver),
+		cmocka_unit_test(a_sycl_store_obeys_the_variables_of_sycl),
+		cmocka_unit_test(where_dpcpp_keeps_its_sum_its_dialect_holds),
 		cmocka_unit_test(
 			variables_of_others_are_shown_with_their_origin),
 		cmocka_unit_test(a_store_that_is_named_wins),

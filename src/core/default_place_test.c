@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* "neo:" without a directory: the environment of Intel's driver says where. */
+/* "neo:" or "sycl:" without a directory: the environment of Intel's driver, or of
+   SYCL, says where. */
 
 #include "harness/harness.h"
 
@@ -29,7 +30,7 @@ static void set(const char *name, const char *value)
 	assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
 }
 
-/* With NEO_CACHE_DIR a name in the test's directory. */
+/* With NEO_CACHE_DIR and SYCL_CACHE_DIR a name in the test's directory. */
 static struct kiln *open_named(const char *name, const char *url)
 {
 	char *path = harness_path(root, name);
@@ -38,6 +39,7 @@ static struct kiln *open_named(const char *name, const char *url)
 
 	n_lines = 0;
 	set("NEO_CACHE_DIR", path);
+	set("SYCL_CACHE_DIR", path);
 	kiln_options_init(&options);
 	options.store_url = url;
 	options.log = remember;
@@ -107,27 +109,63 @@ static void a_limit_of_the_environment_holds(void **state)
 	set("NEO_CACHE_MAX_SIZE", NULL);
 }
 
+static void limits_of_sycls_environment_hold_in_its_dialect(void **state)
+{
+	static const struct {
+		const char *dialect;
+		const char *max_size;
+		uint64_t bytes_max;
+	} rows[] = {
+		{ "seed", "2", 2 << 20 },
+		{ "dpcpp", "30000", 30000 },
+		/* Then it is the options'. */
+		{ "dpcpp", NULL, (uint64_t)1 << 30 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_store_info info;
+		struct kiln *kiln;
+
+		set("SYCL_CACHE_DIALECT", rows[i].dialect);
+		set("SYCL_CACHE_MAX_SIZE", rows[i].max_size);
+		kiln = open_named("sycl", "sycl:");
+		assert_int_equal(kiln_store_status(kiln), KILN_OK);
+		assert_int_equal(put(kiln, (unsigned)i, 100), KILN_OK);
+		assert_int_equal(kiln_store_info(kiln, &info), KILN_OK);
+		assert_string_equal(info.kind, "sycl");
+		assert_int_equal(info.bytes_max, rows[i].bytes_max);
+		kiln_close(kiln);
+	}
+	set("SYCL_CACHE_DIALECT", NULL);
+	set("SYCL_CACHE_MAX_SIZE", NULL);
+}
+
 static void what_is_refused_is_told_and_costs_the_cache(void **state)
 {
 	static const struct {
+		const char *url;
 		const char *name;
 		const char *value;
 		enum kiln_status status;
 		const char *words;
 	} rows[] = {
-		{ "NEO_CACHE_PERSISTENT", "0", KILN_MISS,
+		{ "neo:", "NEO_CACHE_PERSISTENT", "0", KILN_MISS,
 		  "turns the cache off" },
-		{ "NEO_CACHE_PERSISTENT", "yes", KILN_E_INVALID,
+		{ "neo:", "NEO_CACHE_PERSISTENT", "yes", KILN_E_INVALID,
 		  "NEO_CACHE_PERSISTENT" },
-		{ "NEO_CACHE_MAX_SIZE", "1GB", KILN_E_INVALID,
+		{ "neo:", "NEO_CACHE_MAX_SIZE", "1GB", KILN_E_INVALID,
 		  "NEO_CACHE_MAX_SIZE" },
+		{ "sycl:", "SYCL_CACHE_MAX_SIZE", "1K", KILN_E_INVALID,
+		  "SYCL_CACHE_MAX_SIZE" },
+		{ "sycl:", "SYCL_CACHE_DIALECT", "intel", KILN_E_INVALID,
+		  "seed or dpcpp" },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kiln *kiln;
 
 		set(rows[i].name, rows[i].value);
-		kiln = open_named("refused", "neo:");
+		kiln = open_named("refused", rows[i].url);
 		assert_int_equal(kiln_store_status(kiln), rows[i].status);
 		assert_int_equal(n_lines, 1);
 		assert_non_null(strstr(first_line, rows[i].words));
@@ -167,6 +205,8 @@ int main(void)
 			a_missing_directory_is_made_for_its_owner_alone),
 		cmocka_unit_test(the_layout_may_stand_behind),
 		cmocka_unit_test(a_limit_of_the_environment_holds),
+		cmocka_unit_test(
+			limits_of_sycls_environment_hold_in_its_dialect),
 		cmocka_unit_test(what_is_refused_is_told_and_costs_the_cache),
 		cmocka_unit_test(
 			a_directory_that_is_none_or_not_ours_is_refused),
@@ -176,6 +216,9 @@ int main(void)
 	root = harness_directory();
 	unsetenv("NEO_CACHE_PERSISTENT");
 	unsetenv("NEO_CACHE_MAX_SIZE");
+	unsetenv("SYCL_CACHE_DIALECT");
+	unsetenv("SYCL_CACHE_MAX_SIZE");
+	unsetenv("SYCL_CACHE_THRESHOLD");
 	status = cmocka_run_group_tests(tests, NULL, NULL);
 	free(root);
 	return status;

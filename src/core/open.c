@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "core/sycl.h"
 #include "store/neo/environment.h"
 #include "store/store.h"
 
@@ -38,7 +39,7 @@ static const struct kind kinds[] = {
 	{ "log:", ki_store_log_open, 1, 1, 0 },
 	{ "file:", ki_store_file_open, 0, 0, 0 },
 	{ "neo:", ki_store_neo_open, 0, 1, 1 },
-	{ "sycl:", ki_store_sycl_open, 0, 0, 0 },
+	{ "sycl:", ki_store_sycl_open, 0, 0, 1 },
 	{ NULL, NULL, 0, 0, 0 },
 };
 
@@ -136,7 +137,7 @@ static const char *parse_url(const char *url, struct place *out_place)
 	out_place->kind = find_kind(url);
 	if (!out_place->kind)
 		return "expected log:DIR[#NAME], file:DIR, "
-		       "neo:[DIR][#WORD,...] or sycl:DIR";
+		       "neo:[DIR][#WORD,...] or sycl:[DIR]";
 	directory = url + strlen(out_place->kind->prefix);
 	if (out_place->kind->has_name)
 		name = strrchr(directory, '#');
@@ -192,26 +193,68 @@ static int is_local(const struct ki_sys *sys, const char *directory)
 	return kind == KI_FS_LOCAL;
 }
 
-/* Intel's is the only kind that has one. */
-ASIDE static enum kiln_status set_default_place(struct kiln *kiln,
-						struct kiln_options *options,
-						struct place *place)
+/* What a reader of variables found: why there is no place, or KILN_OK. */
+static enum kiln_status judge(struct kiln *kiln, const char *wrong,
+			      const char *directory, const char *why)
+{
+	if (wrong)
+		ki_kiln_log(kiln, KILN_LOG_ERROR, "%s", wrong);
+	else if (!*directory)
+		ki_kiln_log(kiln, KILN_LOG_NOTE, "store: %s", why);
+	if (wrong)
+		return KILN_E_INVALID;
+	return *directory ? KILN_OK : KILN_MISS;
+}
+
+ASIDE static enum kiln_status set_neo_place(struct kiln *kiln,
+					    struct kiln_options *options,
+					    struct place *place)
 {
 	struct ki_neo_environment neo;
+	enum kiln_status status;
 
 	ki_neo_environment(&neo);
 	for (size_t i = 0; i < neo.n_lines; i++)
 		ki_kiln_log(kiln, KILN_LOG_WARNING, "%s", neo.lines[i]);
-	if (neo.is_wrong)
-		ki_kiln_log(kiln, KILN_LOG_ERROR, "%s", neo.wrong);
-	else if (!*neo.directory)
-		ki_kiln_log(kiln, KILN_LOG_NOTE, "store: %s", neo.why);
-	if (neo.is_wrong || !*neo.directory)
-		return neo.is_wrong ? KILN_E_INVALID : KILN_MISS;
+	status = judge(kiln, neo.is_wrong ? neo.wrong : NULL, neo.directory,
+		       neo.why);
+	if (status)
+		return status;
 	memcpy(place->directory, neo.directory, sizeof(neo.directory));
 	if (neo.text[KI_NEO_MAX_SIZE] && *neo.text[KI_NEO_MAX_SIZE])
 		options->store_bytes_max = neo.bytes_max;
 	return KILN_OK;
+}
+
+ASIDE static enum kiln_status set_sycl_place(struct kiln *kiln,
+					     struct kiln_options *options,
+					     struct place *place)
+{
+	struct ki_sycl_environment sycl;
+	enum kiln_status status;
+
+	ki_sycl_environment(&sycl);
+	for (size_t i = 0; i < sycl.n_lines; i++)
+		ki_kiln_log(kiln, KILN_LOG_WARNING, "%s", sycl.lines[i]);
+	status = judge(kiln, sycl.is_wrong ? sycl.wrong : NULL, sycl.directory,
+		       sycl.why);
+	if (status)
+		return status;
+	memcpy(place->directory, sycl.directory, sizeof(sycl.directory));
+	if (sycl.is_given[KI_SYCL_MAX_SIZE])
+		options->store_bytes_max = sycl.bytes_max;
+	if (sycl.is_given[KI_SYCL_THRESHOLD])
+		options->store_age_max_s = sycl.age_max_s;
+	return KILN_OK;
+}
+
+static enum kiln_status set_default_place(struct kiln *kiln,
+					  struct kiln_options *options,
+					  struct place *place)
+{
+	return place->kind->open == ki_store_sycl_open
+		       ? set_sycl_place(kiln, options, place)
+		       : set_neo_place(kiln, options, place);
 }
 
 static enum kiln_status open_store(struct kiln *kiln,
