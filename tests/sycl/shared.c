@@ -285,10 +285,12 @@ static void kilns_and_originals_share_a_directory(void **state)
 	meeting->directory = directory;
 	assert_int_equal(
 		harness_processes(4, take_steps, meeting, HARNESS_HANG_S), 0);
-	for (unsigned i = 0; i < 4; i++)
-		assert_in_range(meeting->hits[i / 2][i % 2], 1, 4 * N_STEPS);
-	assert_in_range(meeting->stored[KILN], N_STEPS / 4, 2 * N_STEPS);
-	assert_in_range(meeting->stored[ORIGINAL], N_STEPS / 4, 2 * N_STEPS);
+	/* How often they meet is the machine's affair. */
+	for (unsigned i = 0; i < 2; i++) {
+		assert_in_range(meeting->hits[i][0] + meeting->hits[i][1], 1,
+				2 * N_STEPS);
+		assert_in_range(meeting->stored[i], 1, 2 * N_STEPS);
+	}
 	/* But for what originals lose by themselves, nothing is missing. */
 	assert_in_range(original_sum(directory), 0,
 			original_noted(directory) + meeting->lost);

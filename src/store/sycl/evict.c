@@ -264,17 +264,44 @@ static void look_at_one(const struct ki_sycl *sycl, struct ki_sycl_plan *plan,
 	plan->is_sorted = 0;
 }
 
-static int open_next(const struct ki_sycl *sycl, struct gathering *gathering)
+static uint64_t step(uint64_t *random)
+{
+	*random ^= *random << 13;
+	*random ^= *random >> 7;
+	*random ^= *random << 17;
+	return *random;
+}
+
+/* Those of one directory, in any order: listed by age, the empty ones that past
+   evictions have left would come first, all of them. */
+static void shuffle(struct ki_bytes *pending, size_t first, uint64_t *random)
+{
+	for (size_t n = (pending->size - first) / 8; n > 1; n--) {
+		uint8_t *last = pending->data + first + (n - 1) * 8;
+		uint8_t *any = pending->data + first + step(random) % n * 8;
+		const uint64_t offset = ki_get_u64(any);
+
+		ki_put_u64(any, ki_get_u64(last));
+		ki_put_u64(last, offset);
+	}
+}
+
+static int open_next(const struct ki_sycl *sycl, struct gathering *gathering,
+		     uint64_t *random)
 {
 	struct ki_sycl_plan *plan = gathering->plan;
 	char name[KI_SYCL_NAME_BYTES];
+	size_t first;
+	int err;
 
 	plan->pending.size -= 8;
+	first = plan->pending.size;
 	strcpy(name,
 	       (const char *)plan->names.data +
 		       ki_get_u64(plan->pending.data + plan->pending.size));
-	return ki_sycl_open_one(sycl, name, add_directory, add_entry,
-				gathering);
+	err = ki_sycl_open_one(sycl, name, add_directory, add_entry, gathering);
+	shuffle(&plan->pending, first, random);
+	return err;
 }
 
 static int is_complete(const struct ki_sycl_plan *plan)
@@ -290,12 +317,9 @@ static void look_at(struct gathering *gathering, const struct ki_sycl *sycl,
 
 	for (; n && !is_complete(plan); n--) {
 		if (plan->n_known < plan->n) {
-			*random ^= *random << 13;
-			*random ^= *random >> 7;
-			*random ^= *random << 17;
-			look_at_one(sycl, plan, *random);
+			look_at_one(sycl, plan, step(random));
 		} else {
-			note_failure(plan, open_next(sycl, gathering));
+			note_failure(plan, open_next(sycl, gathering, random));
 		}
 	}
 }
