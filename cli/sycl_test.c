@@ -561,7 +561,8 @@ static void config_says_the_dialect_and_why(void **state)
 		const char *lines[2];
 	} rows[] = {
 		{ NULL,
-		  { "SYCL_CACHE_DIALECT dpcpp cache_size.txt in the directory",
+		  { "SYCL_CACHE_DIALECT dpcpp cache_size.txt of DPC++'s in the "
+		    "directory",
 		    "SYCL_CACHE_MAX_SIZE 0 default" } },
 		{ "SYCL_CACHE_DIALECT=seed",
 		  { "SYCL_CACHE_DIALECT seed environment",

@@ -140,6 +140,26 @@ static void limits_of_sycls_environment_hold_in_its_dialect(void **state)
 	set("SYCL_CACHE_MAX_SIZE", NULL);
 }
 
+/* What kiln keeps there itself does not make the directory DPC++'s. */
+static void the_dialect_stays_when_kiln_has_stored(void **state)
+{
+	char *sum = harness_path(root, "stays/cache_size.txt");
+
+	set("SYCL_CACHE_MAX_SIZE", "2");
+	for (unsigned i = 0; i < 2; i++) {
+		struct kiln *kiln = open_named("stays", "sycl:");
+		struct kiln_store_info info;
+
+		assert_int_equal(put(kiln, i, 100), KILN_OK);
+		assert_int_equal(kiln_store_info(kiln, &info), KILN_OK);
+		assert_int_equal(info.bytes_max, 2 << 20);
+		assert_int_equal(access(sum, F_OK), 0);
+		kiln_close(kiln);
+	}
+	set("SYCL_CACHE_MAX_SIZE", NULL);
+	free(sum);
+}
+
 static void what_is_refused_is_told_and_costs_the_cache(void **state)
 {
 	static const struct {
@@ -207,6 +227,7 @@ int main(void)
 		cmocka_unit_test(a_limit_of_the_environment_holds),
 		cmocka_unit_test(
 			limits_of_sycls_environment_hold_in_its_dialect),
+		cmocka_unit_test(the_dialect_stays_when_kiln_has_stored),
 		cmocka_unit_test(what_is_refused_is_told_and_costs_the_cache),
 		cmocka_unit_test(
 			a_directory_that_is_none_or_not_ours_is_refused),

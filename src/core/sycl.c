@@ -194,14 +194,21 @@ static void read_directory(struct ki_sycl_environment *environment,
 
 /* ---- The dialect ------------------------------------------------------------------ */
 
-static int is_dpcpps(const char *directory)
+static int has(const char *directory, const char *name)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
 	struct ki_file_info info;
 	char path[KI_PATH_MAX];
 
-	return *directory && !ki_path_join(path, directory, "cache_size.txt") &&
+	return !ki_path_join(path, directory, name) &&
 	       !sys->stat(sys, path, &info);
+}
+
+/* A kiln with a limit keeps the sum too, and says that it was the first. */
+static int is_dpcpps(const char *directory)
+{
+	return *directory && has(directory, "cache_size.txt") &&
+	       !has(directory, "kiln.sum");
 }
 
 void ki_sycl_environment_choose(struct ki_sycl_environment *environment,
@@ -213,10 +220,11 @@ void ki_sycl_environment_choose(struct ki_sycl_environment *environment,
 	environment->is_dpcpp =
 		is_chosen ? environment->number[KI_SYCL_DIALECT] != 0
 			  : is_dpcpps(directory);
-	environment->dialect_why = is_chosen ? "environment"
-				   : environment->is_dpcpp
-					   ? "cache_size.txt in the directory"
-					   : "default";
+	environment->dialect_why =
+		is_chosen ? "environment"
+		: environment->is_dpcpp
+			? "cache_size.txt of DPC++'s in the directory"
+			: "default";
 	for (int i = 0; i < KI_SYCL_N_VARIABLES; i++)
 		if (!environment->is_given[i])
 			environment->number[i] = strtoull(

@@ -316,11 +316,29 @@ static int is_plausible(struct ki_sycl *sycl, uint64_t total)
 	       total >= ki_records_totals(sycl->records).bytes_files;
 }
 
+void ki_sycl_keep_sum(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	const struct ki_sys *sys = sycl->sys;
+	char path[KI_PATH_MAX];
+	int fd = ki_sycl_path(sycl, "kiln.sum", path);
+
+	if (!fd)
+		fd = sys->open(sys, path,
+			       KI_OPEN_WRITE | KI_OPEN_CREATE |
+				       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
+			       0600);
+	if (fd >= 0)
+		(void)sys->close(sys, fd);
+	turn->has_size = fd >= 0 || fd == -EEXIST;
+}
+
 static void read_account(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 {
 	const int err = ki_sycl_read_sum(sycl, &turn->noted);
 
-	turn->has_size = err != -ENOENT || ki_sycl_limit(sycl) != 0;
+	turn->has_size = err != -ENOENT;
+	if (!turn->has_size && ki_sycl_limit(sycl))
+		ki_sycl_keep_sum(sycl, turn);
 	if (err)
 		turn->noted = UINT64_MAX;
 	turn->total = err ? 0 : turn->noted;

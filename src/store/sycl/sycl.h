@@ -296,6 +296,9 @@ int ki_sycl_drop_dead_lock(const struct ki_sycl *sycl,
 
 /* ---- The sum (size.c) -------------------------------------------------------------- */
 
+/* Where there is no cache_size.txt, one is to be made: by kiln.sum all know that it
+   was not DPC++ who did. */
+void ki_sycl_keep_sum(const struct ki_sycl *sycl, struct ki_sycl_turn *turn);
 /* What cache_size.txt says: 0, -ENOENT, -EINVAL if it is no sum, -errno. */
 int ki_sycl_read_sum(const struct ki_sycl *sycl, uint64_t *out_sum);
 /* In a turn: others may have changed it since that began. */

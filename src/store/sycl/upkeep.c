@@ -287,7 +287,8 @@ static enum kiln_status limit_locked(struct ki_sycl *sycl,
 	struct ki_sycl_report report = { 0 };
 	enum kiln_status status;
 
-	turn->has_size |= bytes_max != 0;
+	if (!turn->has_size && bytes_max)
+		ki_sycl_keep_sum(sycl, turn);
 	status = ki_sycl_count(sycl, turn, &report);
 	if (!status && (sycl->flags & KILN_OPEN_REFUSE_FULL) &&
 	    !ki_sycl_would_fit(sycl, turn, bytes_max))
