@@ -75,7 +75,7 @@ static size_t find_label(const struct kiln_field *fields, const char *taken,
 static void add(struct ki_comparison *comparison,
 		const struct kiln_field *before, const struct kiln_field *after)
 {
-	static const char *const of_source[] = { "source", "il" };
+	static const char *const of_source[] = { "source", "il", "sycl.image" };
 	const struct kiln_field *field = after ? after : before;
 	size_t i;
 

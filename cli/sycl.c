@@ -201,6 +201,103 @@ void ki_sycl_parts_look(const char *directory, const char *file,
 	look_at_src(path, out_parts);
 }
 
+/* ---- Keys -------------------------------------------------------------------- */
+
+static const char image_label[] = "sycl.image";
+/* An image is read whole for its digest. */
+#define IMAGE_MAX ((uint64_t)1 << 30)
+
+static int add_span(struct kiln_key *key, const char *label,
+		    const struct file *file, const struct span *span)
+{
+	uint8_t *bytes =
+		span->size <= IMAGE_MAX ? malloc(span->size + 1) : NULL;
+	int err = !bytes || ki_pread_all(file->sys, file->fd, bytes, span->size,
+					 span->offset);
+
+	if (!err && label == image_label)
+		kiln_key_add_digest(key, label, bytes, span->size);
+	else if (!err)
+		kiln_key_add(key, label, bytes, span->size);
+	free(bytes);
+	return err;
+}
+
+/* From a .src. */
+static int add_fields(struct kiln_key *key, const char *path)
+{
+	static const char *const labels[] = { "sycl.device", "sycl.options",
+					      "sycl.spec", image_label };
+	struct file file;
+	struct span span;
+	int err = open_file(&file, path);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < 4 && !err; i++)
+		err = read_span(&file, &span) ||
+		      add_span(key, labels[i], &file, &span);
+	err = err || file.position != file.size;
+	close_file(&file);
+	return err;
+}
+
+/* From a record of kiln's; fields that are not bytes stay away, which none of the
+   four is. */
+static int copy_fields(struct kiln_key *key, const struct kiln_entry *entry)
+{
+	struct kiln_field field;
+	char label[KILN_LABEL_BYTES_MAX + 1];
+	size_t position = 0;
+	int has_image = 0;
+
+	while (!kiln_record_next(kiln_blob_data(entry->record),
+				 kiln_blob_size(entry->record), &position,
+				 &field)) {
+		memcpy(label, field.label, field.label_size);
+		label[field.label_size] = '\0';
+		if (field.kind != KILN_FIELD_BYTES || field.local)
+			return -1;
+		if (strcmp(label, image_label)) {
+			kiln_key_add(key, label, field.data, field.size);
+		} else {
+			kiln_key_add_digest(key, label, field.data, field.size);
+			has_image = 1;
+		}
+	}
+	return has_image ? 0 : -1;
+}
+
+int ki_sycl_tell_key(const char *directory, struct kiln_entry *entry)
+{
+	struct kiln_key *key = kiln_key_new();
+	struct kiln_blob *record = NULL;
+	const size_t length = strlen(entry->file);
+	char path[KI_PATH_MAX];
+	const void *bytes;
+	size_t size;
+	int err = -1;
+
+	if (!entry->is_foreign) {
+		err = copy_fields(key, entry);
+	} else if (length > 4 && !ki_path_join(path, directory, entry->file)) {
+		memcpy(path + strlen(path) - 4, ".src", 4);
+		err = add_fields(key, path);
+	}
+	if (!err && !kiln_key_finish(key)) {
+		bytes = kiln_key_record(key, &size);
+		(void)kiln_blob_copy(bytes, size, &record);
+	}
+	kiln_key_free(key);
+	if (!record)
+		return 0;
+	kiln_blob_unref(entry->record);
+	entry->record = record;
+	return 1;
+}
+
+/* ---- Words ------------------------------------------------------------------- */
+
 /* The last '/' before `end`; NULL. */
 static const char *slash_before(const char *text, const char *end)
 {

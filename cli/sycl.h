@@ -5,6 +5,7 @@
 /* What the files of an entry say in a directory of DPC++'s persistent cache;
    docs/formats/sycl.md has the bytes. */
 
+#include <kiln/inspect.h>
 #include <kiln/neo.h>
 
 #define KI_SYCL_TEXT_BYTES 256
@@ -29,6 +30,13 @@ struct ki_sycl_parts {
 void ki_sycl_parts_look(const char *directory, const char *file,
 			struct ki_sycl_parts *out_parts,
 			struct kiln_neo_description *out_form);
+
+/*
+ * Have an entry's record say the four fields of its key, the images by their digest,
+ * so that it compares with any other: of DPC++'s own as .src has them.  Whether it
+ * does; else it is as it was.
+ */
+int ki_sycl_tell_key(const char *directory, struct kiln_entry *entry);
 
 /* "PLATFORM/NAME/VERSION/DRIVER": the name into `out`; all if it is not of this
    form. */

@@ -18,6 +18,7 @@
 #include <kiln/inspect.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "original.h"
 
 static const char *program;
@@ -119,10 +120,8 @@ static const char *place_of(const char *directory,
 	return out;
 }
 
-static void put_own(const char *directory)
+static struct kiln *open_sycl(const char *directory)
 {
-	struct kiln_metadata *metadata = kiln_metadata_new();
-	struct kiln_key *key = kiln_key_new();
 	struct kiln_options options;
 	struct kiln *kiln;
 	char *url;
@@ -131,6 +130,16 @@ static void put_own(const char *directory)
 	kiln_options_init(&options);
 	options.store_url = url;
 	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	free(url);
+	return kiln;
+}
+
+static void put_own(const char *directory)
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	struct kiln_key *key = kiln_key_new();
+	struct kiln *kiln = open_sycl(directory);
+
 	kiln_key_add_string(key, "source", "kernel");
 	assert_int_equal(kiln_key_finish(key), KILN_OK);
 	kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
@@ -139,7 +148,26 @@ static void put_own(const char *directory)
 	kiln_close(kiln);
 	kiln_key_free(key);
 	kiln_metadata_free(metadata);
-	free(url);
+}
+
+/* As DPC++ would find it. */
+static void put_shared(const char *directory, const struct original_key *of,
+		       const char *options, char out[13])
+{
+	struct kiln_key *key = kiln_key_new();
+	struct kiln *kiln = open_sycl(directory);
+	char digest[2 * KILN_DIGEST_BYTES + 1];
+
+	kiln_key_add(key, "sycl.device", of->device.data, of->device.size);
+	kiln_key_add_string(key, "sycl.options", options);
+	kiln_key_add(key, "sycl.spec", of->spec.data, of->spec.size);
+	kiln_key_add(key, "sycl.image", of->image.data, of->image.size);
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	assert_int_equal(kiln_put(kiln, key, "value", 5, NULL, 0), KILN_OK);
+	ki_hex(kiln_key_digest(key), KILN_DIGEST_BYTES, digest);
+	snprintf(out, 13, "%.12s", digest);
+	kiln_close(kiln);
+	kiln_key_free(key);
 }
 
 /* Two entries of DPC++'s, two of kernel_compiler's. */
@@ -322,6 +350,59 @@ static void show_finds_an_entry_of_dpcpps_by_its_beginning(void **state)
 	assert_non_null(strstr(ended.out, "the files do not say"));
 	ended_free(&ended);
 	json_decref(json);
+	free(directory);
+}
+
+/* S62: of DPC++'s own too, as far as files say. */
+static void why_names_the_field_that_differs(void **state)
+{
+	static const struct original_key other_key = {
+		.device = LITERAL(DEVICE),
+		.options = LITERAL("-O3"),
+		.spec = { "1\0"
+			  "34\0",
+			  5 },
+		.image = { spirv, sizeof(spirv) },
+	};
+	char *directory = filled(), place[ORIGINAL_PATH_BYTES];
+	const struct original original = { .directory = directory };
+	char first[13], second[13], third[13];
+	struct ended ended;
+	json_t *json;
+
+	assert_int_equal(original_put(&original, &other_key, "x", 1), 0);
+	json = ask_json("ls", directory, NULL, 0);
+	snprintf(first, sizeof(first), "%s",
+		 text_of(entry_of(json,
+				  place_of(directory, &younger_key, place)),
+			 "key"));
+	snprintf(second, sizeof(second), "%s",
+		 text_of(entry_of(json, place_of(directory, &other_key, place)),
+			 "key"));
+	snprintf(third, sizeof(third), "%s",
+		 text_of(entry_of(json, EXT), "key"));
+	json_decref(json);
+	ended = ask("why", directory, first, second);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, ":\n  sycl.options: -O2 -> -O3\n"));
+	ended_free(&ended);
+	/* Alone, against the nearest. */
+	ended = ask("why", directory, second, NULL);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, first));
+	assert_non_null(strstr(ended.out, ":\n  sycl.options: -O2 -> -O3\n"));
+	ended_free(&ended);
+	/* One of kiln's, against one of DPC++'s. */
+	put_shared(directory, &younger_key, "-O1", second);
+	ended = ask("why", directory, first, second);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, ":\n  sycl.options: -O2 -> -O1\n"));
+	assert_null(strstr(ended.out, "sycl.image"));
+	ended_free(&ended);
+	ended = ask("why", directory, third, NULL);
+	assert_int_equal(status_of(&ended), 3);
+	assert_non_null(strstr(ended.err, "is DPC++'s own: nobody knows"));
+	ended_free(&ended);
 	free(directory);
 }
 
@@ -638,6 +719,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ls_tells_what_each_entry_is),
 		cmocka_unit_test(
 			show_finds_an_entry_of_dpcpps_by_its_beginning),
+		cmocka_unit_test(why_names_the_field_that_differs),
 		cmocka_unit_test(stats_tell_who_is_next_to_go),
 		cmocka_unit_test(verify_has_a_reason_for_what_it_calls_damaged),
 		cmocka_unit_test(gc_takes_them_in_their_turn),

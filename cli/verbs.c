@@ -73,11 +73,11 @@ const struct ki_verb ki_verbs[] = {
 		   "changes nothing;\n"
 		   "--repair moves damaged ones to the store's quarantine, "
 		   "where 'kiln gc'\n"
-		   "leaves them for 30 days.  A neo: directory has none: there "
-		   "--repair removes\n"
-		   "them, a driver's own too if they are empty or cut short.  "
-		   "Programs may go\n"
-		   "on using the store meanwhile.\n",
+		   "leaves them for 30 days.  neo: and sycl: directories have "
+		   "none: there\n"
+		   "--repair removes them, others' too if they are empty or "
+		   "cut short.  Programs\n"
+		   "may go on using the store meanwhile.\n",
 	  .options =
 		  COMMON | KI_HAS(STORE) | KI_HAS(REPAIR) | KI_HAS(ACCOUNTING),
 	  .usage_status = KI_EXIT_USAGE,

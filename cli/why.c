@@ -21,6 +21,7 @@
 #include "out.h"
 #include "store.h"
 #include "verbs.h"
+#include "what.h"
 
 /* ---- The nearest entry -------------------------------------------------------- */
 
@@ -75,8 +76,19 @@ static int measure(const struct kiln_entry *candidate,
 	return err;
 }
 
+/* Whether its record says of what it is, or can be made to. */
+static int is_known(const struct ki_settings *settings,
+		    struct kiln_entry *entry)
+{
+	const int is_told = ki_what_is_sycl(settings) &&
+			    ki_sycl_tell_key(settings->directory, entry);
+
+	return is_told || !entry->is_foreign;
+}
+
 /* An exit status; without any *out_found is 0. */
-static int find_nearest(struct kiln *kiln, const struct kiln_entry *entry,
+static int find_nearest(struct kiln *kiln, const struct ki_settings *settings,
+			const struct kiln_entry *entry,
 			struct kiln_entry *out_nearest, int *out_found)
 {
 	struct kiln_cursor cursor = { { 0 } };
@@ -88,7 +100,7 @@ static int find_nearest(struct kiln *kiln, const struct kiln_entry *entry,
 	while ((status = kiln_list(kiln, &cursor, &candidate)) == KILN_OK) {
 		if (!memcmp(candidate.digest, entry->digest,
 			    KILN_DIGEST_BYTES) ||
-		    is_hidden(&candidate) || candidate.is_foreign ||
+		    is_hidden(&candidate) || !is_known(settings, &candidate) ||
 		    measure(&candidate, entry, &distance) ||
 		    (*out_found && !is_nearer(&distance, &shortest))) {
 			kiln_entry_fini(&candidate);
@@ -318,32 +330,32 @@ static int tell(const struct ki_command *command, struct kiln *kiln,
 
 /* ---- The verb ------------------------------------------------------------------- */
 
-static int complain_of_foreign(const struct kiln_entry *entry)
+static int complain_of_foreign(const struct ki_settings *settings,
+			       const struct kiln_entry *entry)
 {
-	ki_complain("%s is a driver's own: nobody knows of which build it is",
-		    entry->file);
+	ki_complain("%s is %s: nobody knows of which build it is", entry->file,
+		    ki_what_owner(settings));
 	return KI_EXIT_NOT_FOUND;
 }
 
 /* Of two keys the second is the one to be explained. */
 static int explain(const struct ki_command *command, struct kiln *kiln,
-		   const struct ki_settings *settings,
-		   const struct kiln_entry *first)
+		   const struct ki_settings *settings, struct kiln_entry *first)
 {
 	struct kiln_entry other;
 	int found = 1, status;
 
-	if (first->is_foreign)
-		return complain_of_foreign(first);
+	if (!is_known(settings, first))
+		return complain_of_foreign(settings, first);
 	if (command->n_arguments > 1)
 		status = ki_find_entry(kiln, settings, command->arguments[1],
 				       &other);
 	else
-		status = find_nearest(kiln, first, &other, &found);
+		status = find_nearest(kiln, settings, first, &other, &found);
 	if (status)
 		return status;
-	if (found && other.is_foreign)
-		status = complain_of_foreign(&other);
+	if (command->n_arguments > 1 && !is_known(settings, &other))
+		status = complain_of_foreign(settings, &other);
 	else if (command->n_arguments > 1)
 		status = tell(command, kiln, &other, first);
 	else

@@ -537,6 +537,8 @@ static void note_sycl(struct kiln_config *config)
 		}
 		if (!sycl->text[i] && i == KI_SYCL_DIR)
 			text = sycl->directory;
+		if (sycl->text[i] && *text && !sycl->is_given[i])
+			origin = "environment, not understood";
 		note_foreign(config, KI_NEO_N_VARIABLES + (size_t)i,
 			     ki_sycl_variable_name(variable), text, origin);
 	}
