@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -479,6 +480,50 @@ static void who_made_config_file_counts_whoever_locks_it_first(void **state)
 	free(directory);
 }
 
+static char *moved_from, *moved_to;
+
+/* While the lock is waited for the directory is moved away, and another made. */
+static int move_try_flock(const struct ki_sys *sys, int fd,
+			  enum ki_lock_kind kind)
+{
+	static const uint8_t sum[8] = { SUM & 255, SUM >> 8 & 255, SUM >> 16 };
+
+	if (moved_to &&
+	    (rename(moved_from, moved_to) || mkdir(moved_from, 0700)))
+		abort();
+	if (moved_to) {
+		moved_to = NULL;
+		free(plant(moved_from, "00000000000000aa.cl_cache", SUM, 1));
+		write_sum(moved_from, sum, sizeof(sum));
+	}
+	return real->try_flock(real, fd, kind);
+}
+
+static void a_lock_of_a_directory_that_was_moved_away_is_none(void **state)
+{
+	char *place = harness_directory();
+	char *directory = harness_path(place, "cache");
+	char *old = harness_path(place, "old");
+	struct ki_sys sys = counting();
+	struct kiln_tier *tier = open_with(&sys, directory, 1 << 20, 0, NULL);
+
+	assert_int_equal(put(tier, 1, 1000), KILN_OK);
+	INTERPOSE(&sys, move, try_flock);
+	moved_from = directory;
+	moved_to = old;
+	assert_int_equal(put(tier, 2, 100), KILN_OK);
+	assert_null(moved_to);
+	assert_int_equal(sum_of(old), 1000);
+	assert_int_equal(sum_there(old), 1000);
+	assert_int_equal(sum_there(directory), SUM + 100);
+	assert_int_equal(sum_of(directory), SUM + 100);
+	assert_int_equal(get(tier, 2), KILN_OK);
+	tier->ops->close(tier);
+	free(old);
+	free(directory);
+	free(place);
+}
+
 /* ---- Whoever dies ------------------------------------------------------------- */
 
 static unsigned n_left; /* calls to live */
@@ -625,6 +670,8 @@ int main(void)
 			where_no_sum_can_be_left_there_is_no_config_file),
 		cmocka_unit_test(
 			who_made_config_file_counts_whoever_locks_it_first),
+		cmocka_unit_test(
+			a_lock_of_a_directory_that_was_moved_away_is_none),
 		cmocka_unit_test(whoever_dies_leaves_a_sum_that_is_not_too_low),
 		cmocka_unit_test(what_can_never_fit_is_refused_before_the_lock),
 	};

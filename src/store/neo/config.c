@@ -73,7 +73,21 @@ static int open_config(struct ki_neo *neo)
 	return fd;
 }
 
-/* -ESTALE: it has no name any more, and so is no lock. */
+/* -ESTALE: the path does not lead to it any more, and so it is no lock: removed,
+   or its directory moved away, perhaps with another in its place. */
+static int check_place(const struct ki_neo *neo,
+		       const struct ki_file_info *locked)
+{
+	struct ki_file_info info;
+	int err = neo->sys->lstat(neo->sys, neo->config_path, &info);
+
+	if (err == -ENOENT || err == -ENOTDIR ||
+	    (!err &&
+	     (info.inode != locked->inode || info.device != locked->device)))
+		err = -ESTALE;
+	return err;
+}
+
 static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
 {
 	const struct ki_sys *sys = neo->sys;
@@ -81,10 +95,10 @@ static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
 	struct ki_file_info info;
 	int err = sys->fmeasure(sys, account->fd, &info);
 
+	if (!err)
+		err = check_place(neo, &info);
 	if (err)
 		return err;
-	if (!info.n_links)
-		return -ESTALE;
 	account->now_ns = (int64_t)sys->realtime_ns(sys);
 	account->must_be = info.size < CONFIG_BYTES || neo->owes_sum;
 	account->is_sure = !account->must_be;
