@@ -239,6 +239,9 @@ static void check_directory(struct ki_doctor *doctor)
 			      store && !strncmp(store, "neo:", 4)
 				      ? "correct that, or name the directory: "
 					"KILN_STORE=neo:DIR"
+			      : store && !strncmp(store, "sycl:", 5)
+				      ? "correct that, or name the directory: "
+					"KILN_STORE=sycl:DIR"
 				      : "set KILN_DIR to a directory of your "
 					"own",
 			      "%s", why);

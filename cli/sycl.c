@@ -112,7 +112,7 @@ static void describe(const struct file *file, const struct span *span,
 
 static void look_at_src(const char *path, struct ki_sycl_parts *parts)
 {
-	struct kiln_neo_description image = { KILN_NEO_OTHER };
+	struct kiln_neo_description image = { .form = KILN_NEO_OTHER };
 	struct span device, options, spec, images;
 	struct file file;
 

@@ -475,6 +475,26 @@ static void gc_takes_them_in_their_turn(void **state)
 	free(directory);
 }
 
+/* Without kiln.records, for which there must be room twice. */
+static void gc_makes_room_by_the_longest_unused(void **state)
+{
+	char *directory = originals(), size[24];
+	json_t *json = ask_json("gc", directory, NULL, 0);
+	struct ended ended;
+
+	snprintf(size, sizeof(size), "%d", number_of(json, "bytes_after") - 1);
+	json_decref(json);
+	ended = ask("gc", directory, "--max-size", size);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, "1 entry evicted"));
+	ended_free(&ended);
+	json = ask_json("ls", directory, NULL, 0);
+	assert_null(entry_of(json, PLACE));
+	assert_int_equal(json_array_size(json_object_get(json, "entries")), 3);
+	json_decref(json);
+	free(directory);
+}
+
 static void rm_removes_what_is_named_and_all_or_nothing(void **state)
 {
 	char *directory = filled(), first[13], second[13];
@@ -723,6 +743,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stats_tell_who_is_next_to_go),
 		cmocka_unit_test(verify_has_a_reason_for_what_it_calls_damaged),
 		cmocka_unit_test(gc_takes_them_in_their_turn),
+		cmocka_unit_test(gc_makes_room_by_the_longest_unused),
 		cmocka_unit_test(rm_removes_what_is_named_and_all_or_nothing),
 		cmocka_unit_test(clear_says_how_many_were_dpcpps),
 		cmocka_unit_test(looking_leaves_no_trace),
