@@ -25,8 +25,10 @@
  *            can do nothing with it but close it.  It may open its own.
  * Signals    No call installs a handler or changes a mask; the few threads
  *            that kiln starts have all signals blocked.
- * Exit       Nothing runs at exit and nothing needs to: a kiln that was never
- *            closed loses at most the counters of its last second.
+ * Exit       Nothing needs to run: a kiln that was never closed loses at most
+ *            the counters of its last second.  Those of KILN_OPEN_GUEST are
+ *            written by exit(), or when the library is unloaded, unless one
+ *            of them has a call in progress then, in whatever thread.
  * Ownership  What comes through an out_* parameter is one reference, the
  *            caller's to drop; it is written with KILN_OK and otherwise left
  *            alone, unless a function says otherwise.  What goes in through

@@ -115,6 +115,45 @@ static void hits_of_a_guest_are_counted_when_it_ends(void **state)
 	}
 }
 
+static void exit_at_once(const struct kiln_key *key, void *arg,
+			 struct kiln_build_result *out_result)
+{
+	exit(0);
+}
+
+static void exit_over_a_call(const char *url, const char *other_url)
+{
+	struct kiln *kiln = open_at(url, KILN_OPEN_GUEST);
+	struct kiln *other = open_at(other_url, KILN_OPEN_GUEST);
+	struct kiln_build_result result;
+
+	if (put(kiln, 1, "one", 0))
+		abort();
+	hit(kiln, HITS);
+	kiln_build_result_init(&result);
+	(void)kiln_get_or_build(other, key_of(2), exit_at_once, NULL, &result);
+	abort();
+}
+
+/* It may hold what the others need. */
+static void over_a_call_of_one_guest_none_is_flushed(void **state)
+{
+	char *directory = harness_directory(), url[256], other_url[256];
+	pid_t child;
+	int how;
+
+	snprintf(url, sizeof(url), "log:%s/store", directory);
+	snprintf(other_url, sizeof(other_url), "log:%s/other", directory);
+	child = fork();
+	if (!child)
+		exit_over_a_call(url, other_url);
+	assert_int_equal(waitpid(child, &how, 0), child);
+	assert_int_equal(how, 0);
+	assert_true(counted(url, KILN_COUNT_HITS_STORE) < HITS);
+	assert_int_equal(counted(url, KILN_COUNT_PUTS), 1);
+	free(directory);
+}
+
 /* So many hits wait at most, and none if there is no place at exit. */
 static void few_hits_of_a_guest_wait(void **state)
 {
@@ -162,6 +201,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hits_of_a_guest_are_counted_when_it_ends),
+		cmocka_unit_test(over_a_call_of_one_guest_none_is_flushed),
 		cmocka_unit_test(few_hits_of_a_guest_wait),
 		cmocka_unit_test(misses_of_a_guest_do_not_wait),
 	};

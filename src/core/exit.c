@@ -5,9 +5,10 @@
  *
  * Such a kiln is never closed.  It stands here from its opening on, and exit(), or
  * whoever unloads the library, flushes it: not _exit(), and not a signal.  There
- * are no locks, because exit() may be called while another thread is at anything,
- * and by a handler over a call of ours; then nothing is flushed.  In a forked
- * child the parent's stay the parent's.
+ * are no locks here, because exit() may be called while another thread is at
+ * anything, and by a handler over a call of ours.  A call in progress may hold
+ * locks that the kilns share, so while any guest has one none is flushed.  In a
+ * forked child the parent's stay the parent's.
  *
  *	open -> a free place            none: flushes at each call
  *	close -> the place is free      exit() has it already: left as it is
@@ -43,15 +44,30 @@ int ki_exit_withdraw(struct kiln *kiln)
 	return 0;
 }
 
-static __attribute__((destructor)) void flush_guests(void)
+/* They are taken first: nobody closes them meanwhile. */
+static int take_guests(struct kiln *taken[PLACES])
 {
+	int are_idle = 1;
+
 	for (size_t i = 0; i < PLACES; i++) {
 		struct kiln *kiln = atomic_exchange(&guests[i], NULL);
 
-		if (!kiln || ki_is_forked(kiln))
+		taken[i] = kiln && !ki_is_forked(kiln) ? kiln : NULL;
+		if (!taken[i])
 			continue;
 		atomic_store(&kiln->is_patient, 0);
-		if (!atomic_load(&kiln->calls))
-			ki_kiln_flush(kiln);
+		are_idle &= !atomic_load(&kiln->calls);
 	}
+	return are_idle;
+}
+
+static __attribute__((destructor)) void flush_guests(void)
+{
+	struct kiln *taken[PLACES];
+
+	if (!take_guests(taken))
+		return;
+	for (size_t i = 0; i < PLACES; i++)
+		if (taken[i])
+			ki_kiln_flush(taken[i]);
 }
