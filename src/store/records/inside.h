@@ -188,7 +188,8 @@ uint64_t ki_records_size_of(uint64_t name_size, uint64_t record_size,
 uint64_t ki_records_claimed_size(const uint8_t *header, uint64_t offset);
 uint64_t ki_records_check(const uint8_t *bytes, uint64_t size);
 int ki_records_is_whole(const uint8_t *bytes, uint64_t size);
-/* The bytes of an entry; -ENODATA if they are damaged. */
+/* The bytes of an entry; -ENODATA if they are damaged, -EIO if there is no file to
+   read them from. */
 int ki_records_bytes_of(struct ki_records *records,
 			const struct ki_records_entry *entry, size_t ahead,
 			const uint8_t **out_bytes);

@@ -81,7 +81,7 @@ int ki_records_bytes_of(struct ki_records *records,
 	/* Was it our file that was read? */
 	if (err && err != -ENOMEM && ki_records_reopen(records))
 		err = read_entry(records, entry, ahead, out_bytes);
-	return records->fd < 0 ? -ENODATA : err;
+	return records->fd < 0 ? -EIO : err;
 }
 
 void ki_records_fill(const struct ki_records_entry *entry, const uint8_t *bytes,

@@ -992,6 +992,63 @@ static void a_strangers_file_under_our_number_is_not_touched(void **state)
 	free(directory);
 }
 
+/* Our number is another's, and there is none for us. */
+static const char *out_of_reach;
+
+static int open_or_not(const struct ki_sys *sys, const char *path,
+		       unsigned flags, unsigned mode)
+{
+	return out_of_reach && !strcmp(path, out_of_reach)
+		       ? -EMFILE
+		       : ki_sys_posix.open(&ki_sys_posix, path, flags, mode);
+}
+
+static void what_cannot_be_read_is_not_left_out(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	char *theirs = harness_path(directory, "theirs");
+	struct ki_sys sys = ki_sys_posix;
+	const struct ki_records_options options = { .sys = &sys, .path = path };
+	struct ki_records *records = open_at(path, 0);
+	struct ki_record_found found;
+	uint64_t serial = 0;
+	int fd, ours;
+
+	for (unsigned n = 1; n <= 20; n++)
+		assert_int_equal(append(records, n, 1), KILN_OK);
+	ki_records_close(records);
+	harness_write(theirs, "theirs", 6);
+	fd = open(theirs, O_RDWR);
+	/* The next number is the one that it will have. */
+	ours = dup(fd);
+	close(ours);
+	sys.open = open_or_not;
+	assert_int_equal(ki_records_open(&options, &records), KILN_OK);
+	assert_true(ki_records_begin(records) >= 0);
+	assert_int_equal(dup2(fd, ours), ours);
+	out_of_reach = path;
+	assert_int_equal(ki_records_rewrite(records, NULL), KILN_E_IO);
+	out_of_reach = NULL;
+	ki_records_end(records);
+	close(ours);
+	assert_int_equal(count(records), 20);
+	assert_int_equal(dup2(fd, ours), ours);
+	out_of_reach = path;
+	assert_int_equal(ki_records_next(records, &serial, &found, NULL, NULL),
+			 KILN_E_IO);
+	out_of_reach = NULL;
+	ki_records_close(records);
+	records = open_at(path, 0);
+	assert_int_equal(count(records), 20);
+	ki_records_close(records);
+	close(ours);
+	close(fd);
+	free(theirs);
+	free(path);
+	free(directory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1023,6 +1080,7 @@ int main(void)
 		cmocka_unit_test(a_sweep_drops_what_is_not_there),
 		cmocka_unit_test(read_only_writes_nothing),
 		cmocka_unit_test(a_guest_keeps_no_descriptor),
+		cmocka_unit_test(what_cannot_be_read_is_not_left_out),
 		cmocka_unit_test(
 			a_strangers_file_under_our_number_is_not_touched),
 	};
