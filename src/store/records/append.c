@@ -102,8 +102,10 @@ static int write_record(struct ki_records *records, const uint8_t *header,
 	ki_put_u64(bytes + 40, records->last_serial + 1);
 	ki_put_u64(bytes + KI_RECORD_HEADER - 8, ki_records_check(bytes, size));
 	err = ki_records_extend(records, before + size);
-	if (!err)
+	if (!err) {
 		err = ki_records_parse(records);
+		records->is_behind = !!err;
+	}
 	ki_records_forget_buffer(records);
 	return err;
 }

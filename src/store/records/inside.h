@@ -82,6 +82,7 @@ struct ki_records {
 	uint64_t device, inode; /* what the index is of; inode 0: nothing */
 	uint64_t size;
 	uint64_t seen;
+	int is_behind; /* what was appended could not be read back */
 	int has_settings;
 	int is_newer;
 	struct ki_records_settings settings;

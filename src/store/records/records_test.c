@@ -1049,6 +1049,47 @@ static void what_cannot_be_read_is_not_left_out(void **state)
 	free(directory);
 }
 
+static int is_unread;
+
+static ssize_t read_or_not(const struct ki_sys *sys, int fd, void *data,
+			   size_t size, uint64_t offset)
+{
+	return is_unread ? -EIO
+			 : ki_sys_posix.pread(&ki_sys_posix, fd, data, size,
+					      offset);
+}
+
+/* Behind something torn, which is read once more with what follows it. */
+static void what_was_appended_and_not_read_back_is_found_later(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_sys sys = ki_sys_posix;
+	const struct ki_records_options options = { .sys = &sys, .path = path };
+	struct ki_records *records;
+	static const char torn[256];
+	int fd;
+
+	sys.pread = read_or_not;
+	assert_int_equal(ki_records_open(&options, &records), KILN_OK);
+	assert_int_equal(append(records, 1, 1), KILN_OK);
+	fd = open(path, O_WRONLY | O_APPEND);
+	assert_int_equal(write(fd, torn, sizeof(torn)), sizeof(torn));
+	close(fd);
+	assert_true(ki_records_begin(records) >= 0);
+	is_unread = 1;
+	assert_int_equal(append(records, 2, 1), KILN_E_IO);
+	is_unread = 0;
+	ki_records_end(records);
+	assert_int_equal(ki_records_refresh(records), 1);
+	assert_int_equal(ki_records_refresh(records), 0);
+	assert_int_equal(version(records, 2, 0), 1);
+	assert_int_equal(count(records), 2);
+	ki_records_close(records);
+	free(path);
+	free(directory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1081,6 +1122,8 @@ int main(void)
 		cmocka_unit_test(read_only_writes_nothing),
 		cmocka_unit_test(a_guest_keeps_no_descriptor),
 		cmocka_unit_test(what_cannot_be_read_is_not_left_out),
+		cmocka_unit_test(
+			what_was_appended_and_not_read_back_is_found_later),
 		cmocka_unit_test(
 			a_strangers_file_under_our_number_is_not_touched),
 	};

@@ -110,6 +110,7 @@ void ki_records_forget(struct ki_records *records)
 	ki_records_forget_buffer(records);
 	records->inode = records->device = 0;
 	records->size = records->seen = 0;
+	records->is_behind = 0;
 	records->has_settings = records->is_newer = 0;
 	records->settings =
 		(struct ki_records_settings){ .bytes_max = UINT64_MAX };
@@ -120,8 +121,9 @@ static int follow(struct ki_records *records, const struct ki_file_info *info)
 	int err;
 
 	if (info->inode == records->inode && info->device == records->device &&
-	    info->size == records->size)
+	    info->size == records->size && !records->is_behind)
 		return 0;
+	records->is_behind = 0;
 	if (info->inode != records->inode || info->device != records->device ||
 	    info->size < records->size) {
 		ki_records_forget(records);
