@@ -35,7 +35,7 @@ enum ki_neo_state ki_neo_compare(const struct ki_record_found *found,
 int ki_neo_state(const struct ki_neo *neo, const struct ki_record_found *found,
 		 enum ki_neo_state *out_state, struct ki_file_info *out_info)
 {
-	int err = ki_neo_is_inside(found->name)
+	int err = ki_neo_is_name(neo, found->name)
 			  ? ki_neo_look(neo, found->name, out_info)
 			  : -ENOENT;
 
@@ -189,7 +189,7 @@ enum kiln_status ki_neo_load(struct ki_neo *neo,
 	if (is_quick && load_quickly(neo, found, ahead, out_value))
 		return KILN_OK;
 	*out_state = KI_NEO_GONE;
-	if (!ki_neo_is_inside(found->name) ||
+	if (!ki_neo_is_name(neo, found->name) ||
 	    ki_neo_path(neo, found->name, path))
 		return KILN_MISS;
 	fd = ki_neo_check_fans(neo, found->name);

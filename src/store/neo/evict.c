@@ -176,7 +176,7 @@ static int gather_known(void *arg, const char *name)
 {
 	struct ki_neo *neo = arg;
 
-	return ki_neo_is_inside(name)
+	return ki_neo_is_name(neo, name)
 		       ? add_file(&neo->plan, name,
 				  ki_neo_layout(neo) == KILN_NEO_TREE &&
 					  !strchr(name, '/'))

@@ -170,6 +170,55 @@ static void a_driver_in_a_large_directory_is_seen(void **state)
 	}
 }
 
+/* A record of a file that is no entry, but for its name as it should be. */
+static void forge(struct kiln_tier *tier, const struct kiln_key *key,
+		  const char *name, const char *path) KI_NO_ANALYSIS
+{
+	struct ki_record record = { .name = name,
+				    .record = key->record.data,
+				    .record_size = key->record.size };
+	struct ki_neo_account account;
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	memcpy(record.digest, key->digest, KILN_DIGEST_BYTES);
+	record.inode = st.st_ino;
+	record.value_size = record.file_size = (uint64_t)st.st_size;
+	record.mtime_ns =
+		(int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	assert_int_equal(ki_neo_account_begin(neo_of(tier), 0, &account),
+			 KILN_OK);
+	assert_int_equal(ki_records_append(neo_of(tier)->records, &record),
+			 KILN_OK);
+	account.total += record.file_size;
+	assert_int_equal(ki_neo_account_end(neo_of(tier), &account), KILN_OK);
+}
+
+static void no_record_makes_an_entry_of_another_file(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys;
+	struct kiln_tier *tier = open_large(&sys, directory);
+	char *path = plant(directory, "notes.txt", 100, 50);
+	struct kiln_key *key = key_of(1000);
+	struct kiln_blob *blob;
+
+	forge(tier, key, "notes.txt", path);
+	for (unsigned n = 300; n < 420; n++)
+		assert_int_equal(put(tier, n, 1000), KILN_OK);
+	assert_true(exists(path));
+	forge(tier, key, "notes.txt", path);
+	assert_int_equal(tier->ops->get(tier, key, &blob, NULL), KILN_MISS);
+	assert_true(exists(path));
+	forge(tier, key, "notes.txt", path);
+	assert_int_equal(tier->ops->remove(tier, key), KILN_MISS);
+	assert_true(exists(path));
+	tier->ops->close(tier);
+	kiln_key_free(key);
+	free(path);
+	free(directory);
+}
+
 static void all_at_once_is_an_option(void **state)
 {
 	static const struct {
@@ -306,6 +355,7 @@ int main(void)
 		cmocka_unit_test(a_large_directory_is_evicted_in_steps),
 		cmocka_unit_test(a_large_directory_is_not_read),
 		cmocka_unit_test(a_driver_in_a_large_directory_is_seen),
+		cmocka_unit_test(no_record_makes_an_entry_of_another_file),
 		cmocka_unit_test(all_at_once_is_an_option),
 		cmocka_unit_test(words_behind_the_directory_are_known_ones),
 		cmocka_unit_test(kiln_records_is_in_the_limit_and_renewed),
