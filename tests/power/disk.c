@@ -280,6 +280,19 @@ static int disk_open(const struct ki_sys *sys, const char *path, unsigned flags,
 	return fd;
 }
 
+/* Nobody else is at work here: whoever waits has waited. */
+static uint64_t slept_ns;
+
+static void disk_sleep_ns(const struct ki_sys *sys, uint64_t ns)
+{
+	slept_ns += ns;
+}
+
+static uint64_t disk_monotonic_ns(const struct ki_sys *sys)
+{
+	return real->monotonic_ns(real) + slept_ns;
+}
+
 static int disk_close(const struct ki_sys *sys, int fd)
 {
 	struct disk *disk = disk_of(sys);
@@ -632,6 +645,8 @@ void disk_begin(struct disk *disk, const char *directory, unsigned boot,
 	INTERPOSE(&disk->sys, disk, stat);
 	INTERPOSE(&disk->sys, disk, lstat);
 	INTERPOSE(&disk->sys, disk, lstat_in);
+	INTERPOSE(&disk->sys, disk, monotonic_ns);
+	INTERPOSE(&disk->sys, disk, sleep_ns);
 	name_boot(disk, boot);
 	(void)new_file(disk, 0); /* 0 stands for none */
 	take_over(disk, directory);
