@@ -472,7 +472,7 @@ static void an_unsafe_directory_is_refused(void **state)
 		char *store = harness_path(place, "store");
 		char *aside = harness_path(place, "aside");
 		struct ki_store_options options = options_of(store);
-		struct kiln_tier *tier = open_in(store);
+		struct kiln_tier *tier = open_bounded(store, BOUND, 0);
 		struct snapshot before = { 0 }, after = { 0 };
 
 		if (rows[i / 3].needs_root && geteuid())
@@ -484,6 +484,7 @@ static void an_unsafe_directory_is_refused(void **state)
 		tier = NULL;
 		rows[i / 3].change(store, aside);
 		each_file(place, add_file, &before);
+		options.bytes_max = BOUND;
 		options.flags = flags[i % 3];
 		assert_int_equal(kind->open(&options, &tier), KILN_E_OWNER);
 		each_file(place, add_file, &after);
