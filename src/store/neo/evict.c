@@ -162,14 +162,16 @@ static int gather(void *arg, const char *name, enum ki_neo_kind kind,
 	return 0;
 }
 
-static uint64_t next_random(struct ki_neo *neo)
+/* A listing draws beside a put: each plan has numbers of its own. */
+static uint64_t next_random(const struct ki_neo *neo, struct ki_neo_plan *plan)
 {
-	uint64_t x = neo->random;
+	uint64_t x = plan->random ? plan->random
+				  : neo->sys->monotonic_ns(neo->sys) | 1;
 
 	x ^= x << 13;
 	x ^= x >> 7;
 	x ^= x << 17;
-	return neo->random = x;
+	return plan->random = x;
 }
 
 static int gather_known(void *arg, const char *name)
@@ -227,7 +229,7 @@ static int plan_begin(struct ki_neo *neo, const struct ki_neo_account *account,
 static void choose_next(struct ki_neo *neo, struct ki_neo_plan *plan)
 {
 	const size_t i = plan->n_known;
-	const size_t j = i + (size_t)(next_random(neo) % (plan->n - i));
+	const size_t j = i + (size_t)(next_random(neo, plan) % (plan->n - i));
 	const struct ki_neo_file file = plan->files[i];
 
 	plan->files[i] = plan->files[j];

@@ -62,6 +62,7 @@ struct ki_neo_plan {
 	int is_by_records;
 	int is_doubtful; /* the records name files that are not there */
 	uint64_t begun_ns;
+	uint64_t random; /* 0: not drawn from yet */
 };
 
 /* All files as they were when a listing began; list.c. */
