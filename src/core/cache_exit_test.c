@@ -138,10 +138,12 @@ static void exit_over_a_call(const char *url, const char *other_url)
 /* It may hold what the others need. */
 static void over_a_call_of_one_guest_none_is_flushed(void **state)
 {
-	char *directory = harness_directory(), url[256], other_url[256];
+	static char *directory; /* the child has it too when it exits */
+	char url[256], other_url[256];
 	pid_t child;
 	int how;
 
+	directory = harness_directory();
 	snprintf(url, sizeof(url), "log:%s/store", directory);
 	snprintf(other_url, sizeof(other_url), "log:%s/other", directory);
 	child = fork();

@@ -62,10 +62,11 @@ uint64_t original_hash(const void *data, size_t size)
 		memcpy(&block, bytes, 8);
 		hash = (hash ^ shifted(block * times) * times) * times;
 	}
-	block = 0;
-	memcpy(&block, bytes, size);
-	if (size)
+	if (size) {
+		block = 0;
+		memcpy(&block, bytes, size);
 		hash = (hash ^ block) * times;
+	}
 	return shifted(shifted(hash) * times);
 }
 
