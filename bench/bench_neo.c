@@ -580,14 +580,6 @@ static const struct {
 	{ "levelzero", levelzero_group },
 };
 
-static int is_wanted(const char *name)
-{
-	for (int i = 0; i < bench.n_args; i++)
-		if (!strncmp(name, bench.args[i], strlen(bench.args[i])))
-			return 1;
-	return !bench.n_args;
-}
-
 int main(int argc, char **argv)
 {
 	int status;
@@ -599,12 +591,9 @@ int main(int argc, char **argv)
 	if (!mkdtemp(top))
 		bench_fail("%s: %s", top, strerror(errno));
 	bench.directory = top;
-	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
-		if (!is_wanted(groups[i].name))
-			continue;
-		fprintf(stderr, "neo: %s\n", groups[i].name);
-		groups[i].run();
-	}
+	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++)
+		if (bench_wants(&bench, groups[i].name))
+			groups[i].run();
 	status = bench_end(&bench);
 	bench_remove_tree(top);
 	return status;

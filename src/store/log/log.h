@@ -780,7 +780,6 @@ enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
 enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms);
 enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index);
 enum kiln_status ki_log_wipe(struct kiln_tier *tier);
-enum kiln_status ki_log_wipe_now(struct ki_log *log);
 
 /* ---- rebuild.c ------------------------------------------------------- */
 
