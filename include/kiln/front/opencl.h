@@ -20,15 +20,30 @@
  *
  * What is handed out are the driver's own objects, one reference each, to be
  * released as always.  A program is built already and may be the same object
- * for all who ask for the same; kernels hold their arguments, so everybody gets
- * one of his own.
+ * for all who ask for the same, so it must not be built again; kernels hold
+ * their arguments, so everybody gets one of his own.
  *
- * The binary is kept in the user's store by source, options, include files,
- * device and compiler as in programs that `kiln run` starts, and a build that
- * cannot be kept (it includes what cannot be found, its text has the time in
- * it) is an ordinary build.
+ * At the next start the binary is found in the user's store by source, options,
+ * include files, devices and compiler, and is the one that programs under `kiln
+ * run` share.  It is handed to the driver only whole and with that very key; one
+ * that the driver refuses, or whose kernels tell less than those built from
+ * source (arguments' names, attributes), costs nothing but the build.  Only the
+ * log of a program that was found is empty: warnings come when it is built.
  *
- * Threads    Everything may be called from any thread.
+ * When    No binary is fetched from the driver while anything is built: some
+ *         make all of a program's kernels then, which takes as long again, and
+ *         have better ones once they have run.  kiln_cl_keep() does it when the
+ *         program has time, else kiln_cl_close().  What ends without either
+ *         keeps nothing.
+ * What    A build that cannot be kept is an ordinary build: its text has the time
+ *         in it, it includes what cannot be found, the driver is one that kiln
+ *         does not know, another OpenCL layer is in use.  In the last two cases
+ *         it is still shared in memory; else each call builds, and for several
+ *         kernels kiln_cl_program() once and clCreateKernel() are better.  Under
+ *         `kiln run` the store is left to its layer.
+ * Threads Everything may be called from any thread.
+ * fork()  A child gets KILN_E_FORKED and can do nothing but close, which leaves
+ *         the driver alone.
  */
 
 #include <kiln/program.h>
@@ -44,12 +59,18 @@ extern "C" {
 
 struct kiln_cl;
 
+/* Bits of kiln_cl_options.flags, beside KILN_PROGRAMS_*. */
+#define KILN_CL_CLOSE_AT_ONCE                                                  \
+	(1u << 16) /* kiln_cl_close() keeps nothing: only kiln_cl_keep() does */
+
 struct kiln_cl_options {
 	size_t size;	    /* set by kiln_cl_options_init() */
 	struct kiln *kiln;  /* the caller's, to outlive this; NULL: the user's
 			       own, by environment and configuration files */
-	uint64_t bytes_max; /* of programs kept alive; 0: no bound */
-	uint32_t flags;	    /* KILN_PROGRAMS_* */
+	uint64_t bytes_max; /* of programs kept alive; 0: no bound.  With one
+			       the driver is asked for each binary's size, which
+			       may take as long as the build did */
+	uint32_t flags;	    /* KILN_PROGRAMS_*, KILN_CL_* */
 	kiln_log_fn *log;   /* why there is no store, and what its trouble
 			       is; NULL: silent */
 	void *log_arg;
@@ -63,14 +84,26 @@ static inline void kiln_cl_options_init(struct kiln_cl_options *options)
 
 /*
  * The cache of a context, which is retained until kiln_cl_close().  A store
- * that cannot be used does not make this fail.  `options` may be NULL.
- * Errors: NO_MEMORY, INVALID (not a context).
+ * that cannot be used, or is switched off (KILN_DISABLE), does not make this
+ * fail: programs are then shared in memory alone.  `options` may be NULL.
+ * Errors: NO_MEMORY, INVALID (not a context; an option is wrong).
  */
 KILN_API enum kiln_status kiln_cl_open(cl_context context,
 				       const struct kiln_cl_options *options,
 				       struct kiln_cl **out_cl);
-/* Nobody is in a call.  What was handed out stays good.  NULL is fine. */
+/*
+ * Nobody is in a call.  Keeps what kiln_cl_keep() would; what was handed out
+ * stays good.  Not from atexit() or a destructor: drivers may be gone by then.
+ * NULL is fine.
+ */
 KILN_API void kiln_cl_close(struct kiln_cl *cl);
+
+/*
+ * Put into the store what was built since the last time and is not there: best
+ * when its kernels have run and no time is short.  The programs stay alive until
+ * then.  KILN_OK also if nothing could be kept.  Errors: INVALID, FORKED.
+ */
+KILN_API enum kiln_status kiln_cl_keep(struct kiln_cl *cl);
 
 /* What is to be built: exactly one of source, il and binary. */
 struct kiln_cl_build {
@@ -78,7 +111,8 @@ struct kiln_cl_build {
 	const char *source; /* NUL-ended */
 	const void *il;	    /* SPIR-V */
 	size_t il_size;
-	const void *binary; /* for the devices named, all the same */
+	const void *binary; /* for the devices named, all the same; never kept
+			       in the store */
 	size_t binary_size;
 	const char *options; /* as clBuildProgram() takes them; NULL: none */
 	const cl_device_id *devices; /* NULL: all of the context */
@@ -97,9 +131,11 @@ static inline void kiln_cl_build_init(struct kiln_cl_build *build)
 }
 
 /*
- * The program, built for these devices, which may be any of the context's.  KILN_OK, or KILN_E_BUILD with
- * *failure (initialised; NULL: not wanted): its code is OpenCL's, its message
- * the build log.  Errors: NO_MEMORY, INVALID, FORKED.
+ * The program, built for these devices, which may be any of the context's and
+ * in any order.  (The driver's list of its devices may have the others too, or
+ * not.)  KILN_OK, or KILN_E_BUILD with *failure (initialised; NULL: not wanted):
+ * its code is OpenCL's, its message the build log.  Errors: NO_MEMORY, INVALID,
+ * FORKED.
  */
 KILN_API enum kiln_status kiln_cl_program(struct kiln_cl *cl,
 					  const struct kiln_cl_build *build,

@@ -6,11 +6,13 @@
  *	kiln_cl_program
  *	  ki_cl_order_init ---- the build's key: source, options, include files,
  *	  |                     device, compiler (order.c)
- *	  kiln_program_get ---- in memory; else in the user's store; else built
- *	  |                     by the driver (runtime.c)
+ *	  kiln_program_get ---- in memory; else in the user's store (store.c);
+ *	  |                     else built by the driver (runtime.c)
  *	  is it still so? ----- a file that changed meanwhile may be in the
  *	                        program and not in its key: then once more, and at
  *	                        last without keeping it
+ *	kiln_cl_keep, kiln_cl_close
+ *	  ki_cl_keep ---------- fetch what was built, into the store (store.c)
  *
  * The image that the program cache knows is the record of that key, so what
  * differs in anything that counts is another image.  It is told apart from what
@@ -26,12 +28,16 @@
 
 /* ---- Programs -------------------------------------------------------------- */
 
+int ki_cl_is_forked(const struct kiln_cl *cl)
+{
+	return ki_fork_generation() != cl->generation;
+}
+
 /* By the program cache. */
 static enum kiln_status get(struct ki_cl_order *order,
 			    struct kiln_program **out_program,
 			    struct kiln_program_failure *failure)
 {
-	const struct kiln_cl_build *build = order->build;
 	struct kiln_program_image image;
 	struct kiln_program_request request;
 	struct kiln_program_key *key;
@@ -39,23 +45,17 @@ static enum kiln_status get(struct ki_cl_order *order,
 
 	kiln_program_image_init(&image);
 	image.user = order;
-	if (build->binary) {
-		image.format = KILN_IMAGE_OTHER;
-		image.data = build->binary;
-		image.data_size = build->binary_size;
-	} else if (order->key) {
+	image.data = "";
+	if (order->key)
 		image.data = kiln_key_record(order->key, &image.data_size);
-	} else {
+	else
 		order->is_kept = 0;
-		image.data = "";
-	}
 	if (!order->is_kept)
 		image.origin = KILN_PROGRAM_INTEROP;
 	kiln_program_request_init(&request);
 	request.image = &image;
 	request.devices = (void *const *)order->devices;
 	request.n_devices = order->n_devices;
-	request.compile_options = build->options;
 	status = kiln_program_key_new(order->cl->programs, &request, &key);
 	if (status)
 		return status;
@@ -74,6 +74,8 @@ static enum kiln_status get_program(struct kiln_cl *cl,
 	enum kiln_status status;
 	int n = 0;
 
+	if (ki_cl_is_forked(cl))
+		return KILN_E_FORKED;
 	do {
 		status = ki_cl_order_init(&order, cl, build);
 		if (status)
@@ -112,7 +114,6 @@ enum kiln_status kiln_cl_kernel(struct kiln_cl *cl,
 				const char *name, cl_kernel *out_kernel,
 				struct kiln_program_failure *failure)
 {
-	struct kiln_program_failure why;
 	struct kiln_program *program;
 	enum kiln_status status;
 	cl_kernel kernel;
@@ -130,11 +131,22 @@ enum kiln_status kiln_cl_kernel(struct kiln_cl *cl,
 		return KILN_OK;
 	}
 	if (failure) {
-		kiln_program_failure_init(&why);
-		why.kind = ki_cl_failed(&why, err, NULL);
-		*failure = why;
+		failure->kind = ki_cl_kind(err);
+		failure->code = err;
 	}
 	return KILN_E_BUILD;
+}
+
+/* ---- Keeping --------------------------------------------------------------- */
+
+enum kiln_status kiln_cl_keep(struct kiln_cl *cl)
+{
+	if (!cl)
+		return KILN_E_INVALID;
+	if (ki_cl_is_forked(cl))
+		return KILN_E_FORKED;
+	ki_cl_keep(cl);
+	return KILN_OK;
 }
 
 /* ---- Opening --------------------------------------------------------------- */
@@ -166,9 +178,16 @@ static void open_own(struct kiln_cl *cl)
 	(void)kiln_open(&options, &cl->own);
 }
 
-/* What identities ask the driver. */
+/* What identities and entries ask the driver. */
 static void fill_calls(cl_icd_dispatch *calls)
 {
+	calls->clCreateKernel = clCreateKernel;
+	calls->clGetKernelArgInfo = clGetKernelArgInfo;
+	calls->clGetKernelInfo = clGetKernelInfo;
+	calls->clGetKernelWorkGroupInfo = clGetKernelWorkGroupInfo;
+	calls->clGetProgramBuildInfo = clGetProgramBuildInfo;
+	calls->clGetProgramInfo = clGetProgramInfo;
+	calls->clReleaseKernel = clReleaseKernel;
 	calls->clGetPlatformInfo = clGetPlatformInfo;
 	calls->clGetDeviceInfo = clGetDeviceInfo;
 	calls->clGetExtensionFunctionAddressForPlatform =
@@ -203,46 +222,77 @@ static enum kiln_status open_programs(struct kiln_cl *cl,
 	struct kiln_program_runtime runtime;
 	struct kiln_programs_options wanted;
 
-	ki_cl_runtime(cl, &runtime);
+	ki_cl_runtime(cl, options->bytes_max != 0, &runtime);
 	kiln_programs_options_init(&wanted);
 	wanted.runtime = &runtime;
-	wanted.kiln = options && options->kiln ? options->kiln : cl->own;
-	wanted.bytes_max = options ? options->bytes_max : 0;
-	wanted.flags = options ? options->flags : 0;
+	wanted.bytes_max = options->bytes_max;
+	wanted.flags = options->flags & ~KILN_CL_CLOSE_AT_ONCE;
 	return kiln_programs_new(&wanted, &cl->programs);
 }
 
+static enum kiln_status fill(struct kiln_cl *cl,
+			     const struct kiln_cl_options *options)
+{
+	enum kiln_status status = ask_context(cl);
+
+	if (status)
+		return status;
+	cl->log = options->log;
+	cl->log_arg = options->log_arg;
+	cl->closes_at_once = !!(options->flags & KILN_CL_CLOSE_AT_ONCE);
+	fill_calls(&cl->calls);
+	cl->identities = ki_cl_identities_new(&cl->calls);
+	if (!cl->identities)
+		return KILN_E_NO_MEMORY;
+	status = open_programs(cl, options);
+	if (status || (options->flags & KILN_PROGRAMS_NO_STORE))
+		return status;
+	if (!options->kiln)
+		open_own(cl);
+	cl->kiln = options->kiln ? options->kiln : cl->own;
+	return KILN_OK;
+}
+
+/* As kiln_open() does: what a newer caller may have behind must be zero. */
+static int take_options(const struct kiln_cl_options *given,
+			struct kiln_cl_options *out)
+{
+	const unsigned char *bytes = (const unsigned char *)given;
+
+	kiln_cl_options_init(out);
+	if (!given)
+		return 0;
+	if (given->size < sizeof(given->size))
+		return -1;
+	for (size_t i = sizeof(*out); i < given->size; i++)
+		if (bytes[i])
+			return -1;
+	memcpy(out, given,
+	       given->size < sizeof(*out) ? given->size : sizeof(*out));
+	return 0;
+}
+
 enum kiln_status kiln_cl_open(cl_context context,
-			      const struct kiln_cl_options *options,
+			      const struct kiln_cl_options *given,
 			      struct kiln_cl **out_cl)
 {
+	struct kiln_cl_options options;
 	struct kiln_cl *cl;
 	enum kiln_status status;
 
-	if (!out_cl || !context ||
-	    (options && options->size > sizeof(*options)))
+	if (!out_cl || !context || take_options(given, &options))
 		return KILN_E_INVALID;
 	cl = calloc(1, sizeof(*cl));
 	if (!cl)
 		return KILN_E_NO_MEMORY;
-	if (options) {
-		cl->log = options->log;
-		cl->log_arg = options->log_arg;
-	}
-	fill_calls(&cl->calls);
 	if (clRetainContext(context)) {
 		free(cl);
 		return KILN_E_INVALID;
 	}
+	cl->generation = ki_fork_generation();
 	cl->context = context;
-	status = ask_context(cl);
-	if (!status) {
-		cl->identities = ki_cl_identities_new(&cl->calls);
-		if (!options || !options->kiln)
-			open_own(cl);
-		status = cl->identities ? open_programs(cl, options)
-					: KILN_E_NO_MEMORY;
-	}
+	ki_mutex_init(&cl->mutex, KI_RANK_FRONT);
+	status = fill(cl, &options);
 	if (status) {
 		kiln_cl_close(cl);
 		return status;
@@ -251,22 +301,51 @@ enum kiln_status kiln_cl_open(cl_context context,
 	return KILN_OK;
 }
 
+/* In a forked child the driver may not be touched, and locks may be held by
+   threads that are not there: all but the store is left as it is. */
 void kiln_cl_close(struct kiln_cl *cl)
 {
 	if (!cl)
 		return;
+	if (ki_cl_is_forked(cl)) {
+		kiln_close(cl->own);
+		return;
+	}
+	if (cl->closes_at_once)
+		ki_cl_keep_nothing(cl);
+	else
+		ki_cl_keep(cl);
 	kiln_programs_free(cl->programs);
 	kiln_close(cl->own);
 	kiln_config_free(cl->config);
 	ki_cl_identities_free(cl->identities);
+	ki_mutex_fini(&cl->mutex);
 	free(cl->devices);
 	clReleaseContext(cl->context);
 	free(cl);
 }
 
+/* ---- Statistics -------------------------------------------------------------- */
+
+/* What was found was, to the programs, built. */
 enum kiln_status kiln_cl_stats(struct kiln_cl *cl,
 			       struct kiln_programs_stats *out_stats)
 {
-	return cl ? kiln_programs_stats(cl->programs, out_stats)
-		  : KILN_E_INVALID;
+	struct kiln_programs_stats stats;
+	uint64_t n_found;
+	enum kiln_status status;
+
+	if (!cl || !out_stats || out_stats->size < sizeof(size_t))
+		return KILN_E_INVALID;
+	n_found = atomic_load(&cl->n_found);
+	kiln_programs_stats_init(&stats);
+	status = kiln_programs_stats(cl->programs, &stats);
+	if (status)
+		return status;
+	stats.from_store = n_found < stats.builds ? n_found : stats.builds;
+	stats.builds -= stats.from_store;
+	if (out_stats->size < stats.size)
+		stats.size = out_stats->size;
+	memcpy(out_stats, &stats, stats.size);
+	return KILN_OK;
 }

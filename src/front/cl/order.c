@@ -2,8 +2,12 @@
 
 /*
  * A build as the caller asks for it, and the key that says all it depends on.
- * Not every build has one: a driver that nobody has looked at, an include that
- * cannot be found, the time of day in a source.  Those are built each time.
+ *
+ *	a store's		the layer's own key
+ *	for this process	a driver that nobody has looked at, another layer
+ *				below; also of a binary that the caller brings
+ *	none			an include that cannot be found, the time of day in
+ *				a source: built each time
  */
 
 #include <stdlib.h>
@@ -11,24 +15,63 @@
 
 #include "front/cl/cl.h"
 
+#define KIND_GIVEN "opencl binary 1"
+
+/* ---- What is asked for ------------------------------------------------------- */
+
+/* As kiln_open() takes its options: what a newer caller may have behind must be
+   zero. */
+static int take(const struct kiln_cl_build *given, struct kiln_cl_build *out)
+{
+	const unsigned char *bytes = (const unsigned char *)given;
+	size_t size = sizeof(*out);
+
+	if (!given || given->size < sizeof(given->size))
+		return -1;
+	for (size_t i = size; i < given->size; i++)
+		if (bytes[i])
+			return -1;
+	memset(out, 0, size);
+	memcpy(out, given, given->size < size ? given->size : size);
+	return 0;
+}
+
 static int is_valid(const struct kiln_cl_build *build)
 {
-	return build &&
-	       (build->source != NULL) + (build->il != NULL) +
+	return (build->source != NULL) + (build->il != NULL) +
 			       (build->binary != NULL) ==
 		       1 &&
-	       (!build->devices || build->n_devices) &&
+	       !build->devices == !build->n_devices &&
 	       (!build->n_constants ||
 		(build->il && build->constant_ids && build->constant_sizes &&
 		 build->constants));
 }
 
-static int has_device(const struct kiln_cl *cl, cl_device_id device)
+static int has(const cl_device_id *devices, cl_uint n, cl_device_id device)
 {
-	for (cl_uint i = 0; i < cl->n_devices; i++)
-		if (cl->devices[i] == device)
+	for (cl_uint i = 0; i < n; i++)
+		if (devices[i] == device)
 			return 1;
 	return 0;
+}
+
+/* As the layer has them: a key does not depend on how they are called for. */
+static enum kiln_status take_devices(struct ki_cl_order *order)
+{
+	const struct kiln_cl *cl = order->cl;
+	const struct kiln_cl_build *build = &order->build;
+
+	for (cl_uint i = 0; i < build->n_devices; i++)
+		if (!has(cl->devices, cl->n_devices, build->devices[i]))
+			return KILN_E_INVALID;
+	order->devices = calloc(cl->n_devices, sizeof(*order->devices));
+	if (!order->devices)
+		return KILN_E_NO_MEMORY;
+	for (cl_uint i = 0; i < cl->n_devices; i++)
+		if (!build->devices ||
+		    has(build->devices, build->n_devices, cl->devices[i]))
+			order->devices[order->n_devices++] = cl->devices[i];
+	return KILN_OK;
 }
 
 /* NULL: no memory, or more than is cached. */
@@ -56,59 +99,106 @@ static struct ki_cl_recipe *recipe_of(const struct kiln_cl_build *build)
 	return recipe;
 }
 
-/* NULL: there is none. */
-static struct kiln_key *key_of(const struct ki_cl_order *order,
-			       uint64_t *out_stamp)
+/* ---- Keys ------------------------------------------------------------------ */
+
+static struct ki_cl_build build_of(const struct kiln_cl *cl,
+				   const struct ki_cl_recipe *recipe,
+				   const cl_device_id *devices,
+				   cl_uint n_devices, uint64_t *out_stamp)
 {
-	struct ki_cl_recipe *recipe = recipe_of(order->build);
-	struct ki_cl_build build = {
-		.platform = order->cl->platform,
-		.devices = order->devices,
-		.n_devices = order->n_devices,
+	return (struct ki_cl_build){
+		.platform = cl->platform,
+		.devices = devices,
+		.n_devices = n_devices,
 		.recipe = recipe,
 		.out_stamp = out_stamp,
 	};
-	enum kiln_counter reason;
-	struct kiln_key *key;
+}
 
-	if (!recipe || ki_cl_key(order->cl->identities, &build, &key, &reason))
-		key = NULL;
-	ki_cl_recipe_unref(recipe);
-	return key;
+/* The reasons that an identity is wanting for. */
+static int is_of_identity(enum kiln_counter reason)
+{
+	return reason == KILN_COUNT_MISS_UNSUPPORTED ||
+	       reason == KILN_COUNT_MISS_UNKNOWN_LAYER;
+}
+
+static void take_key(struct ki_cl_order *order)
+{
+	struct ki_cl_identities *identities = order->cl->identities;
+	struct ki_cl_build build =
+		build_of(order->cl, order->recipe, order->devices,
+			 order->n_devices, &order->stamp);
+
+	order->reason = KILN_COUNT_MISS_UNSUPPORTED;
+	if (!order->recipe)
+		return;
+	order->is_stored =
+		!ki_cl_key(identities, &build, &order->key, &order->reason);
+	if (!order->is_stored && is_of_identity(order->reason))
+		(void)ki_cl_passing_key(identities, &build, &order->key);
+}
+
+/* NULL without memory. */
+static struct kiln_key *key_of_given(const struct kiln_cl_build *build)
+{
+	struct kiln_key *key = kiln_key_new();
+
+	kiln_key_add_string(key, "kind", KIND_GIVEN);
+	kiln_key_add_string(key, "options",
+			    build->options ? build->options : "");
+	kiln_key_add_digest(key, "binary", build->binary, build->binary_size);
+	if (!kiln_key_finish(key))
+		return key;
+	kiln_key_free(key);
+	return NULL;
 }
 
 enum kiln_status ki_cl_order_init(struct ki_cl_order *order, struct kiln_cl *cl,
 				  const struct kiln_cl_build *build)
 {
-	if (!is_valid(build))
+	enum kiln_status status;
+
+	*order = (struct ki_cl_order){ .cl = cl };
+	if (take(build, &order->build) || !is_valid(&order->build))
 		return KILN_E_INVALID;
-	*order = (struct ki_cl_order){
-		.cl = cl,
-		.build = build,
-		.devices = build->devices ? build->devices : cl->devices,
-		.n_devices = build->devices ? build->n_devices : cl->n_devices,
-	};
-	for (cl_uint i = 0; i < order->n_devices; i++)
-		if (!has_device(cl, order->devices[i]))
-			return KILN_E_INVALID;
-	if (!build->binary)
-		order->key = key_of(order, &order->stamp);
+	status = take_devices(order);
+	if (status) {
+		ki_cl_order_fini(order);
+		return status;
+	}
+	if (order->build.binary) {
+		order->key = key_of_given(&order->build);
+	} else {
+		order->recipe = recipe_of(&order->build);
+		take_key(order);
+	}
 	return KILN_OK;
 }
 
 void ki_cl_order_fini(struct ki_cl_order *order)
 {
 	kiln_key_free(order->key);
+	ki_cl_recipe_unref(order->recipe);
+	free(order->devices);
 }
 
-int ki_cl_order_is_current(const struct ki_cl_order *order)
+int ki_cl_is_current(const struct kiln_cl *cl,
+		     const struct ki_cl_recipe *recipe,
+		     const cl_device_id *devices, cl_uint n_devices,
+		     const struct kiln_key *key, uint64_t stamp)
 {
-	uint64_t stamp = 0;
-	struct kiln_key *key = key_of(order, &stamp);
-	int is_same = key && stamp == order->stamp &&
-		      !memcmp(kiln_key_digest(key), kiln_key_digest(order->key),
-			      KILN_DIGEST_BYTES);
+	uint64_t stamp_now = 0;
+	struct ki_cl_build build =
+		build_of(cl, recipe, devices, n_devices, &stamp_now);
+	enum kiln_counter unused;
+	struct kiln_key *now;
+	int is_same;
 
-	kiln_key_free(key);
+	if (ki_cl_key(cl->identities, &build, &now, &unused))
+		return 0;
+	is_same = stamp_now == stamp &&
+		  !memcmp(kiln_key_digest(now), kiln_key_digest(key),
+			  KILN_DIGEST_BYTES);
+	kiln_key_free(now);
 	return is_same;
 }

@@ -1,25 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 
-/* OpenCL as the program cache wants it: <kiln/program.h>'s table. */
+/*
+ * OpenCL as the program cache wants it: <kiln/program.h>'s table.  The cache is
+ * given no kiln: what is behind memory is store.c's, which knows when a driver
+ * may be asked for a binary.
+ */
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "front/cl/cl.h"
+#include <CL/cl_ext.h>
 
-enum kiln_build_kind ki_cl_failed(struct kiln_program_failure *failure,
-				  cl_int code, const char *message)
+#include "front/cl/cl.h"
+#include "front/opencl/capture.h"
+
+/* Vendors' own codes are below these: nobody knows what they say. */
+#define VENDORS_OWN (-1000)
+
+enum kiln_build_kind ki_cl_kind(cl_int code)
 {
-	failure->code = code;
-	failure->message = message ? strdup(message) : NULL;
 	switch (code) {
+	case CL_SUCCESS:
+		return KILN_BUILD_OK;
 	case CL_MEM_OBJECT_ALLOCATION_FAILURE:
 	case CL_OUT_OF_RESOURCES:
 	case CL_OUT_OF_HOST_MEMORY:
 		return KILN_BUILD_RESOURCES;
+	case CL_DEVICE_NOT_AVAILABLE:
+		return KILN_BUILD_SPURIOUS;
 	default:
-		return KILN_BUILD_FAILED;
+		return code <= VENDORS_OWN ? KILN_BUILD_SPURIOUS
+					   : KILN_BUILD_FAILED;
 	}
+}
+
+static enum kiln_build_kind failed(struct kiln_program_failure *failure,
+				   cl_int code, char *message)
+{
+	failure->code = code;
+	failure->message = message;
+	return ki_cl_kind(code);
 }
 
 /* ---- Programs -------------------------------------------------------------- */
@@ -39,7 +59,7 @@ static cl_int set_constants(cl_program program,
 static cl_program create_from_given_binary(const struct ki_cl_order *order,
 					   cl_int *out_err)
 {
-	const struct kiln_cl_build *build = order->build;
+	const struct kiln_cl_build *build = &order->build;
 	const unsigned char **binaries =
 		calloc(order->n_devices, sizeof(*binaries));
 	size_t *sizes = calloc(order->n_devices, sizeof(*sizes));
@@ -59,18 +79,34 @@ static cl_program create_from_given_binary(const struct ki_cl_order *order,
 	return program;
 }
 
+/* Before OpenCL 2.1 an extension has it. */
+static cl_program create_from_il(const struct ki_cl_order *order,
+				 cl_int *out_err)
+{
+	const struct kiln_cl_build *build = &order->build;
+	const struct kiln_cl *cl = order->cl;
+	cl_program program = clCreateProgramWithIL(cl->context, build->il,
+						   build->il_size, out_err);
+	clCreateProgramWithILKHR_fn older;
+
+	if (program || *out_err != CL_INVALID_OPERATION)
+		return program;
+	older = (clCreateProgramWithILKHR_fn)
+		clGetExtensionFunctionAddressForPlatform(
+			cl->platform, "clCreateProgramWithILKHR");
+	return older ? older(cl->context, build->il, build->il_size, out_err)
+		     : NULL;
+}
+
 static cl_program create(const struct ki_cl_order *order, cl_int *out_err)
 {
-	const struct kiln_cl_build *build = order->build;
-	cl_context context = order->cl->context;
-	const char *source = build->source;
+	const char *source = order->build.source;
 
 	if (source)
-		return clCreateProgramWithSource(context, 1, &source, NULL,
-						 out_err);
-	if (build->il)
-		return clCreateProgramWithIL(context, build->il, build->il_size,
-					     out_err);
+		return clCreateProgramWithSource(order->cl->context, 1, &source,
+						 NULL, out_err);
+	if (order->build.il)
+		return create_from_il(order, out_err);
 	return create_from_given_binary(order, out_err);
 }
 
@@ -102,28 +138,83 @@ static char *build_log(cl_program program, const cl_device_id *devices,
 	return NULL;
 }
 
-static enum kiln_build_kind build_now(cl_program program,
-				      const cl_device_id *devices,
-				      cl_uint n_devices, const char *options,
-				      struct kiln_program_failure *out_failure)
+/* By the driver; NULL with the code and what it has to say. */
+static cl_program build_order(const struct ki_cl_order *order, cl_int *out_err,
+			      char **out_log)
 {
-	cl_int err = clBuildProgram(program, n_devices, devices, options, NULL,
-				    NULL);
-	enum kiln_build_kind kind;
-	char *log;
+	cl_program program;
 
-	if (!err)
-		return KILN_BUILD_OK;
-	log = build_log(program, devices, n_devices);
-	kind = ki_cl_failed(out_failure, err, log);
-	free(log);
-	return kind;
+	*out_err = CL_SUCCESS;
+	program = create(order, out_err);
+	if (!*out_err)
+		*out_err = set_constants(program, &order->build);
+	if (!*out_err) {
+		*out_err = clBuildProgram(program, order->n_devices,
+					  order->devices, order->build.options,
+					  NULL, NULL);
+		if (*out_err)
+			*out_log = build_log(program, order->devices,
+					     order->n_devices);
+	}
+	if (*out_err && program)
+		clReleaseProgram(program);
+	return *out_err ? NULL : program;
 }
 
-/*
- * Built here and at once: only the order knows what the key was made of, and
- * nobody must get what a changed file is in.
- */
+static uint64_t now_ns(void)
+{
+	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
+}
+
+static void count_build(struct kiln *kiln, uint64_t build_ns, cl_int err)
+{
+	kiln_note_build(kiln, 0);
+	kiln_count(kiln, KILN_COUNT_BUILDS, 1);
+	kiln_count(kiln, KILN_COUNT_BUILD_NS, build_ns);
+	if (err)
+		kiln_count(kiln, KILN_COUNT_BUILD_FAILURES, 1);
+}
+
+/* Nobody must get what a changed file is in. */
+static int is_overtaken(const struct ki_cl_order *order)
+{
+	return order->is_kept && order->is_stored &&
+	       !ki_cl_is_current(order->cl, order->recipe, order->devices,
+				 order->n_devices, order->key, order->stamp);
+}
+
+static enum kiln_build_kind build_anew(struct ki_cl_order *order,
+				       void **out_program,
+				       struct kiln_program_failure *out_failure)
+{
+	struct kiln *kiln = order->cl->kiln;
+	uint64_t began_ns = now_ns();
+	cl_program program;
+	char *log = NULL;
+	cl_int err;
+
+	if (kiln)
+		kiln_note_build(kiln, 1);
+	program = build_order(order, &err, &log);
+	if (kiln)
+		count_build(kiln, now_ns() - began_ns, err);
+	order->is_overtaken = is_overtaken(order);
+	if (order->is_overtaken) {
+		if (program)
+			clReleaseProgram(program);
+		free(log);
+		return KILN_BUILD_SPURIOUS;
+	}
+	if (err)
+		return failed(out_failure, err, log);
+	if (order->is_kept)
+		ki_cl_order_built(order, program, now_ns() - began_ns);
+	*out_program = program;
+	return KILN_BUILD_OK;
+}
+
+/* Found or built here and at once: only the order knows what the key was made
+   of. */
 static enum kiln_build_kind create_from_image(
 	void *context, const struct kiln_program_image *image,
 	const void *constants, size_t constants_size, void *const *devices,
@@ -131,72 +222,23 @@ static enum kiln_build_kind create_from_image(
 	struct kiln_program_failure *out_failure)
 {
 	struct ki_cl_order *order = image->user;
-	enum kiln_build_kind kind;
-	cl_int err = CL_SUCCESS;
-	cl_program program = create(order, &err);
+	cl_program program = NULL;
 
-	if (!err)
-		err = set_constants(program, order->build);
-	if (err)
-		kind = ki_cl_failed(out_failure, err, NULL);
-	else
-		kind = build_now(program, (const cl_device_id *)devices,
-				 (cl_uint)n_devices, order->build->options,
-				 out_failure);
-	if (order->is_kept && order->key && !ki_cl_order_is_current(order)) {
-		order->is_overtaken = 1;
-		kind = KILN_BUILD_SPURIOUS;
-	}
-	if (kind && program)
-		clReleaseProgram(program);
-	*out_program = program;
-	return kind;
-}
-
-static enum kiln_build_kind create_from_binary(
-	void *context, void *const *devices, size_t n_devices,
-	const void *const *binaries, const size_t *sizes, void **out_program,
-	struct kiln_program_failure *out_failure)
-{
-	const struct kiln_cl *cl = context;
-	cl_int err;
-	cl_program program = clCreateProgramWithBinary(
-		cl->context, (cl_uint)n_devices, (const cl_device_id *)devices,
-		sizes, (const unsigned char **)(uintptr_t)binaries, NULL, &err);
-
-	if (err) {
-		if (program)
-			clReleaseProgram(program);
-		return ki_cl_failed(out_failure, err, NULL);
-	}
+	if (order->cl->kiln && order->recipe)
+		program = ki_cl_order_find(order);
+	if (!program)
+		return build_anew(order, out_program, out_failure);
 	*out_program = program;
 	return KILN_BUILD_OK;
 }
 
-static int is_built(cl_program program, cl_device_id device)
+static enum kiln_build_kind is_built(void *context, void *program,
+				     void *const *devices, size_t n_devices,
+				     const char *compile_options,
+				     const char *link_options,
+				     struct kiln_program_failure *out_failure)
 {
-	cl_build_status status = CL_BUILD_NONE;
-
-	return !clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_STATUS,
-				      sizeof(status), &status, NULL) &&
-	       status == CL_BUILD_SUCCESS;
-}
-
-/* Of binaries; an image's program is built already. */
-static enum kiln_build_kind build(void *context, void *program,
-				  void *const *devices, size_t n_devices,
-				  const char *compile_options,
-				  const char *link_options,
-				  struct kiln_program_failure *out_failure)
-{
-	size_t n_built = 0;
-
-	while (n_built < n_devices && is_built(program, devices[n_built]))
-		n_built++;
-	if (n_built == n_devices)
-		return KILN_BUILD_OK;
-	return build_now(program, (const cl_device_id *)devices,
-			 (cl_uint)n_devices, compile_options, out_failure);
+	return KILN_BUILD_OK;
 }
 
 static void retain_program(void *context, void *program)
@@ -219,7 +261,7 @@ static enum kiln_build_kind create_kernel(
 	cl_kernel kernel = clCreateKernel(program, name, &err);
 
 	if (err)
-		return ki_cl_failed(out_failure, err, NULL);
+		return failed(out_failure, err, NULL);
 	*out_kernel = kernel;
 	return KILN_BUILD_OK;
 }
@@ -229,65 +271,23 @@ static void release_kernel(void *context, void *kernel)
 	clReleaseKernel(kernel);
 }
 
-/* ---- Binaries -------------------------------------------------------------- */
+/* ---- Sizes ------------------------------------------------------------------- */
 
-/* All devices of a program, and which of them `device` is; NULL: not among
-   them, or no memory. */
-static cl_device_id *devices_of(cl_program program, void *device,
-				cl_uint *out_n, cl_uint *out_place)
-{
-	cl_device_id *devices = NULL;
-	size_t size = 0;
-
-	if (!clGetProgramInfo(program, CL_PROGRAM_DEVICES, 0, NULL, &size))
-		devices = malloc(size + 1);
-	if (!devices || clGetProgramInfo(program, CL_PROGRAM_DEVICES, size,
-					 devices, NULL)) {
-		free(devices);
-		return NULL;
-	}
-	*out_n = (cl_uint)(size / sizeof(*devices));
-	for (*out_place = 0; *out_place < *out_n; (*out_place)++)
-		if (devices[*out_place] == device)
-			return devices;
-	free(devices);
-	return NULL;
-}
-
+/* A device's share: drivers answer for those of the last build, or for all. */
 static size_t binary_size(void *context, void *program, void *device)
 {
-	cl_uint n, place;
-	cl_device_id *devices = devices_of(program, device, &n, &place);
-	size_t *sizes = devices ? calloc(n, sizeof(*sizes)) : NULL;
-	size_t size = 0;
+	size_t *sizes = calloc(KI_CL_DEVICES_MAX, sizeof(*sizes));
+	size_t answered = 0, sum = 0, n;
 
-	if (sizes && !clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
-				       n * sizeof(*sizes), sizes, NULL))
-		size = sizes[place];
+	if (sizes)
+		(void)clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES,
+				       KI_CL_DEVICES_MAX * sizeof(*sizes),
+				       sizes, &answered);
+	n = answered / sizeof(*sizes);
+	for (size_t i = 0; i < n && i < KI_CL_DEVICES_MAX; i++)
+		sum += sizes[i];
 	free(sizes);
-	free(devices);
-	return size;
-}
-
-static int binary(void *context, void *program, void *device, void *data,
-		  size_t size)
-{
-	cl_uint n, place;
-	cl_device_id *devices = devices_of(program, device, &n, &place);
-	unsigned char **binaries =
-		devices ? calloc(n, sizeof(*binaries)) : NULL;
-	int is_filled = 0;
-
-	/* What has no place is left out. */
-	if (binaries && binary_size(context, program, device) == size) {
-		binaries[place] = data;
-		is_filled = !clGetProgramInfo(program, CL_PROGRAM_BINARIES,
-					      n * sizeof(*binaries), binaries,
-					      NULL);
-	}
-	free(binaries);
-	free(devices);
-	return is_filled;
+	return n ? sum / n : 0;
 }
 
 /* ---- Devices --------------------------------------------------------------- */
@@ -325,20 +325,19 @@ static char *device_string(void *context, void *device,
 	return text;
 }
 
-void ki_cl_runtime(struct kiln_cl *cl, struct kiln_program_runtime *out)
+void ki_cl_runtime(struct kiln_cl *cl, int measures,
+		   struct kiln_program_runtime *out)
 {
 	*out = (struct kiln_program_runtime){
 		.size = sizeof(*out),
 		.context = cl,
 		.create_from_image = create_from_image,
-		.create_from_binary = create_from_binary,
-		.build = build,
+		.build = is_built,
 		.retain_program = retain_program,
 		.release_program = release_program,
 		.create_kernel = create_kernel,
 		.release_kernel = release_kernel,
-		.binary_size = binary_size,
-		.binary = binary,
+		.binary_size = measures ? binary_size : NULL,
 		.device_string = device_string,
 	};
 }

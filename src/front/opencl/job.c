@@ -38,6 +38,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "front/opencl/key.h"
 #include "front/opencl/tags.h"
 
 #define MAGIC		      "kilnjob\n"
@@ -83,6 +84,26 @@ const char *const ki_cl_loader_variables[] = {
 	"LD_LIBRARY_PATH",
 	NULL,
 };
+
+static void add_variables(struct ki_bytes *bytes, const char *const *names)
+{
+	for (; names && *names; names++) {
+		const char *value = ki_environment(*names);
+
+		if (value) {
+			ki_bytes_printf(bytes, "%s=%s", *names, value);
+			ki_bytes_add_u8(bytes, 0);
+		}
+	}
+}
+
+void ki_cl_job_environment(const struct ki_cl_driver *driver,
+			   struct ki_bytes *bytes)
+{
+	add_variables(bytes, driver->code_variables);
+	add_variables(bytes, driver->place_variables);
+	add_variables(bytes, ki_cl_loader_variables);
+}
 
 /* ---- Bytes ------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@
 
 #include <kiln/kiln.h>
 
+#include "base/bytes.h"
 #include "front/opencl/recipe.h"
 #include "sys/sys.h"
 
@@ -54,6 +55,11 @@ struct ki_cl_job {
  * driver they make up a job's environment.
  */
 extern const char *const ki_cl_loader_variables[];
+
+/* All of these that are set now, as KILN_META_ENVIRONMENT has them. */
+struct ki_cl_driver;
+void ki_cl_job_environment(const struct ki_cl_driver *driver,
+			   struct ki_bytes *bytes);
 
 /*
  * Write a job into the spool, which is made if need be.  The name comes from

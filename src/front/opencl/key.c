@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <kiln/inspect.h>
 
@@ -396,6 +397,7 @@ static enum kiln_status fill_from_inputs(struct ki_cl_identities *identities,
 
 /* ---- The key --------------------------------------------------------- */
 
+/* What is made, how, and from what. */
 static enum kiln_status fill(struct ki_cl_identities *identities,
 			     const struct ki_cl_build *build,
 			     struct kiln_key *key,
@@ -407,18 +409,14 @@ static enum kiln_status fill(struct ki_cl_identities *identities,
 		[KI_CL_LINK] = KIND_LINK,
 	};
 	const struct ki_cl_recipe *recipe = build->recipe;
-	enum kiln_status status;
 
 	if (recipe->kind == KI_CL_BINARY)
 		return refuse(KILN_COUNT_MISS_UNSUPPORTED, out_reason);
 	kiln_key_add_string(key, "kind", kinds[recipe->kind]);
 	kiln_key_add_string(key, "options", recipe->options);
-	status = (recipe->kind == KI_CL_LINK ? fill_from_inputs
-					     : fill_from_source)(
-		identities, build, key, out_reason);
-	if (!status)
-		status = ki_cl_identity_add(identities, build, key, out_reason);
-	return status;
+	return (recipe->kind == KI_CL_LINK
+			? fill_from_inputs
+			: fill_from_source)(identities, build, key, out_reason);
 }
 
 enum kiln_status ki_cl_key(struct ki_cl_identities *identities,
@@ -432,9 +430,66 @@ enum kiln_status ki_cl_key(struct ki_cl_identities *identities,
 	status = key ? fill(identities, build, key, out_reason)
 		     : KILN_E_NO_MEMORY;
 	if (!status)
+		status = ki_cl_identity_add(identities, build, key, out_reason);
+	if (!status)
 		status = kiln_key_finish(key);
 	if (status == KILN_E_TOO_LARGE || status == KILN_E_INVALID)
 		status = refuse(KILN_COUNT_MISS_UNSUPPORTED, out_reason);
+	if (status)
+		kiln_key_free(key);
+	else
+		*out_key = key;
+	return status;
+}
+
+/* ---- For this process alone ------------------------------------------ */
+
+static void all_variables_to_key(struct kiln_key *key)
+{
+	struct ki_bytes bytes;
+	size_t i;
+
+	ki_bytes_init(&bytes);
+	for (i = 0; environ && environ[i]; i++)
+		ki_bytes_add(&bytes, environ[i], strlen(environ[i]) + 1);
+	if (bytes.failed)
+		kiln_key_add(key, "", NULL, 0); /* refused by finishing */
+	else
+		kiln_key_add_digest(key, "environment", bytes.data, bytes.size);
+	ki_bytes_fini(&bytes);
+}
+
+static int has_includes(const struct kiln_key *key)
+{
+	static const char prefix[] = "include ";
+	struct kiln_field field;
+	size_t size, position = 0;
+	const void *record = kiln_key_record(key, &size);
+
+	while (!kiln_record_next(record, size, &position, &field))
+		if (field.label_size >= sizeof(prefix) - 1 &&
+		    !memcmp(field.label, prefix, sizeof(prefix) - 1))
+			return 1;
+	return 0;
+}
+
+enum kiln_status ki_cl_passing_key(struct ki_cl_identities *identities,
+				   const struct ki_cl_build *build,
+				   struct kiln_key **out_key)
+{
+	struct kiln_key *key = kiln_key_new();
+	enum kiln_counter unused;
+	enum kiln_status status =
+		key ? fill(identities, build, key, &unused) : KILN_E_NO_MEMORY;
+
+	if (!status) {
+		all_variables_to_key(key);
+		status = kiln_key_finish(key);
+	}
+	if (!status && has_includes(key) &&
+	    !ki_cl_driver_is_known(
+		    ki_cl_identities_row(identities, build->platform)))
+		status = KILN_E_UNSUPPORTED;
 	if (status)
 		kiln_key_free(key);
 	else

@@ -90,6 +90,16 @@ enum kiln_status ki_cl_key(struct ki_cl_identities *identities,
 			   enum kiln_counter *out_reason);
 
 /*
+ * A key for telling builds apart within this process and its context alone,
+ * where ki_cl_key() refuses for want of a compiler's identity: without compiler
+ * and devices, with all of the environment.  Where nobody knows how the driver
+ * looks for include files there is none for what has some: UNSUPPORTED.
+ */
+enum kiln_status ki_cl_passing_key(struct ki_cl_identities *identities,
+				   const struct ki_cl_build *build,
+				   struct kiln_key **out_key);
+
+/*
  * The key under which the record of the latest build of this source is kept,
  * as a hidden entry, for ki_family_reason().
  */

@@ -65,18 +65,6 @@ static void run_unref(struct run *run)
 		free(run);
 }
 
-static void add_variables(struct ki_bytes *bytes, const char *const *names)
-{
-	for (; names && *names; names++) {
-		const char *value = ki_environment(*names);
-
-		if (value) {
-			ki_bytes_printf(bytes, "%s=%s", *names, value);
-			ki_bytes_add_u8(bytes, 0);
-		}
-	}
-}
-
 /* What to keep, taken while its surroundings are those of its beginning; NULL
    without memory. */
 static struct ki_cl_capture *capture_new(const struct ki_cl_guest *guest,
@@ -95,9 +83,7 @@ static struct ki_cl_capture *capture_new(const struct ki_cl_guest *guest,
 	capture->directory =
 		strdup(getcwd(directory, sizeof(directory)) ? directory : "");
 	ki_bytes_init(&capture->environment);
-	add_variables(&capture->environment, driver->code_variables);
-	add_variables(&capture->environment, driver->place_variables);
-	add_variables(&capture->environment, ki_cl_loader_variables);
+	ki_cl_job_environment(driver, &capture->environment);
 	if (!capture->directory || capture->environment.failed) {
 		ki_cl_capture_unref(capture);
 		return NULL;
