@@ -16,6 +16,8 @@
 
 #include "base/status.h"
 
+#define LOOK_NS ((uint64_t)1000000000)
+
 /* "a/b/" and "a/b" -> "a"; "b" -> "."; "/b" -> "/". */
 static int parent_of(const char *path, char out[KI_PATH_MAX])
 {
@@ -132,4 +134,38 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
 		return KILN_OK;
 	*out_why = why;
 	return KILN_E_OWNER;
+}
+
+/* ---- While it is open ------------------------------------------------------------- */
+
+void ki_directory_watch_begin(const struct ki_sys *sys,
+			      struct ki_directory_watch *watch)
+{
+	__atomic_store_n(&watch->looked_ns, sys->coarse_ns(sys),
+			 __ATOMIC_RELAXED);
+}
+
+enum kiln_status ki_directory_watch(const struct ki_sys *sys,
+				    const char *directory, unsigned flags,
+				    struct ki_directory_watch *watch,
+				    const char **out_why)
+{
+	const uint64_t now = sys->coarse_ns(sys);
+	uint64_t then = __atomic_load_n(&watch->looked_ns, __ATOMIC_RELAXED);
+	const char *why = NULL;
+	int is_refused;
+
+	*out_why = NULL;
+	if (now - then < LOOK_NS ||
+	    !__atomic_compare_exchange_n(&watch->looked_ns, &then, now, 0,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return ki_directory_is_refused(watch) ? KILN_E_OWNER : KILN_OK;
+	/* That it is gone, or cannot be looked at, whoever needs it finds out. */
+	is_refused = ki_directory_check(sys, directory, flags, 0, &why) ==
+		     KILN_E_OWNER;
+	if (!__atomic_exchange_n(&watch->is_refused, is_refused,
+				 __ATOMIC_RELAXED) &&
+	    is_refused)
+		*out_why = why;
+	return is_refused ? KILN_E_OWNER : KILN_OK;
 }

@@ -78,6 +78,8 @@ int ki_lock_byte(const struct ki_lock_file *file, uint64_t offset,
 	unsigned mode = file->flags & KILN_OPEN_SHARED ? 0660 : 0600;
 	int tries, err = -ESTALE;
 
+	if (file->watch && ki_directory_is_refused(file->watch))
+		return -ENOLCK;
 	for (tries = 0; tries < N_TRIES && err == -ESTALE; tries++) {
 		lock->fd = sys->open(sys, file->path,
 				     KI_OPEN_READ | KI_OPEN_WRITE |

@@ -94,6 +94,29 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
 				    int make, const char **out_why);
 
 /*
+ * The same of a directory that is open, for whoever is about to read or write in
+ * it: somebody may have put a link in its place, or opened it to others.  Looked
+ * at once a second; KILN_OK, or KILN_E_OWNER until it is as it should be.  *out_why
+ * is NULL but for the first who is told.
+ */
+struct ki_directory_watch {
+	/* Atomic, by __atomic builtins. */
+	uint64_t looked_ns;
+	int is_refused;
+};
+void ki_directory_watch_begin(const struct ki_sys *sys,
+			      struct ki_directory_watch *watch);
+enum kiln_status ki_directory_watch(const struct ki_sys *sys,
+				    const char *directory, unsigned flags,
+				    struct ki_directory_watch *watch,
+				    const char **out_why);
+/* What the last look said. */
+static inline int ki_directory_is_refused(const struct ki_directory_watch *watch)
+{
+	return __atomic_load_n(&watch->is_refused, __ATOMIC_RELAXED);
+}
+
+/*
  * NAME.stats: counters over all processes, of fixed size, in the totals and
  * per hour.  Adding never waits longer than one try of a lock takes and keeps
  * no descriptor; KILN_E_TIMEOUT: another had it, nothing was added.  A missing
@@ -114,6 +137,8 @@ struct ki_lock_file {
 	const char *path;
 	const char *directory; /* to be made if it is gone; may be NULL */
 	uint32_t flags;	       /* KILN_OPEN_* */
+	/* Of the directory: no lock while it is refused. */
+	const struct ki_directory_watch *watch;
 	/* Atomic. */
 	struct ki_process self;
 };

@@ -454,20 +454,22 @@ static void give_away(const char *store, const char *aside)
 	assert_int_equal(chown(store, 12345, (gid_t)-1), 0);
 }
 
+static const struct {
+	void (*change)(const char *store, const char *aside);
+	int needs_root;
+} unsafe[] = {
+	{ make_link, 0 },  { open_to_all, 0 }, { open_to_a_group, 1 },
+	{ open_above, 0 }, { give_away, 1 },
+};
+#define N_UNSAFE (sizeof(unsafe) / sizeof(unsafe[0]))
+
 /* S37: what lies there may be anybody's; it is neither loaded nor changed. */
 static void an_unsafe_directory_is_refused(void **state)
 {
-	static const struct {
-		void (*change)(const char *store, const char *aside);
-		int needs_root;
-	} rows[] = {
-		{ make_link, 0 },  { open_to_all, 0 }, { open_to_a_group, 1 },
-		{ open_above, 0 }, { give_away, 1 },
-	};
 	static const uint32_t flags[] = { 0, KILN_OPEN_GUEST,
 					  KILN_OPEN_READONLY };
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) * 3; i++) {
+	for (size_t i = 0; i < N_UNSAFE * 3; i++) {
 		char *place = harness_directory();
 		char *store = harness_path(place, "store");
 		char *aside = harness_path(place, "aside");
@@ -475,14 +477,14 @@ static void an_unsafe_directory_is_refused(void **state)
 		struct kiln_tier *tier = open_bounded(store, BOUND, 0);
 		struct snapshot before = { 0 }, after = { 0 };
 
-		if (rows[i / 3].needs_root && geteuid())
+		if (unsafe[i / 3].needs_root && geteuid())
 			goto out;
 		for (unsigned n = 0; n < 3; n++)
 			assert_int_equal(put_numbered(tier, n, 1000, 0),
 					 KILN_OK);
 		tier->ops->close(tier);
 		tier = NULL;
-		rows[i / 3].change(store, aside);
+		unsafe[i / 3].change(store, aside);
 		each_file(place, add_file, &before);
 		options.bytes_max = BOUND;
 		options.flags = flags[i % 3];
@@ -494,6 +496,116 @@ static void an_unsafe_directory_is_refused(void **state)
 	out:
 		if (tier)
 			tier->ops->close(tier);
+		free(aside);
+		free(store);
+		free(place);
+	}
+}
+
+/* The clocks that a store looks again by. */
+static _Atomic uint64_t later_ns;
+
+static uint64_t later_coarse(const struct ki_sys *sys)
+{
+	return ki_sys_posix.coarse_ns(sys) + later_ns;
+}
+
+static uint64_t later_monotonic(const struct ki_sys *sys)
+{
+	return ki_sys_posix.monotonic_ns(sys) + later_ns;
+}
+
+/* As it was, from the other side. */
+static void make_safe(const char *place, const char *store, const char *aside)
+{
+	struct stat st;
+
+	assert_int_equal(chmod(place, 0700), 0);
+	assert_int_equal(lstat(store, &st), 0);
+	if (S_ISLNK(st.st_mode)) {
+		assert_int_equal(unlink(store), 0);
+		assert_int_equal(rename(aside, store), 0);
+	}
+	assert_int_equal(chown(store, geteuid(), getegid()), 0);
+	assert_int_equal(chmod(store, 0700), 0);
+}
+
+/* Whatever is asked of it. */
+static void assert_refused(struct kiln_tier *tier)
+{
+	const struct kiln_gc_options gc = { .age_max_s = 1 };
+	const uint64_t deltas[KILN_N_COUNTERS] = { 1 };
+	struct kiln_verify_report verified;
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_key *key = numbered_key(1);
+	struct kiln_store_info info;
+	struct kiln_gc_report report;
+	struct kiln_tier_lock *lock;
+	struct kiln_entry entry;
+
+	assert_int_equal(get_numbered(tier, 1), KILN_E_OWNER);
+	assert_int_equal(put_numbered(tier, 9, 1000, 0), KILN_E_OWNER);
+	assert_int_equal(put_numbered(tier, 1, 1000, KILN_PUT_REPLACE),
+			 KILN_E_OWNER);
+	assert_int_equal(tier->ops->remove(tier, key), KILN_E_OWNER);
+	assert_int_equal(tier->ops->wipe(tier), KILN_E_OWNER);
+	assert_int_equal(tier->ops->set_limit(tier, 2 * BOUND), KILN_E_OWNER);
+	assert_int_equal(tier->ops->gc(tier, &gc, NULL, NULL, &report),
+			 KILN_E_OWNER);
+	assert_int_equal(tier->ops->verify(tier, KILN_VERIFY_REPAIR, NULL, NULL,
+					   &verified),
+			 KILN_E_OWNER);
+	assert_int_equal(tier->ops->list(tier, &cursor, &entry), KILN_E_OWNER);
+	assert_int_equal(tier->ops->info(tier, &info), KILN_E_OWNER);
+	assert_int_equal(tier->ops->count(tier, deltas), KILN_E_OWNER);
+	assert_int_equal(tier->ops->zero_counters(tier), KILN_E_OWNER);
+	assert_int_not_equal(tier->ops->lock(tier, key, 0, &lock), KILN_OK);
+	kiln_key_free(key);
+}
+
+/* S37: so it is with one that has been open since before. */
+static void an_open_directory_that_becomes_unsafe_is_left_alone(void **state)
+{
+	for (size_t i = 0; i < N_UNSAFE; i++) {
+		char *place = harness_directory();
+		char *store = harness_path(place, "store");
+		char *aside = harness_path(place, "aside");
+		struct ki_store_options options = options_of(store);
+		struct snapshot before = { 0 }, after = { 0 };
+		struct ki_sys sys = *options.sys;
+		struct kiln_tier *tier;
+
+		if (unsafe[i].needs_root && geteuid())
+			goto out;
+		sys.coarse_ns = later_coarse;
+		sys.monotonic_ns = later_monotonic;
+		options.sys = &sys;
+		options.bytes_max = BOUND;
+		tier = open_with(&options);
+		for (unsigned n = 0; n < 3; n++)
+			assert_int_equal(put_numbered(tier, n, 1000, 0),
+					 KILN_OK);
+		unsafe[i].change(store, aside);
+		later_ns += 2100000000;
+		each_file(place, add_file, &before);
+		assert_refused(tier);
+		each_file(place, add_file, &after);
+		assert_int_equal(before.n, after.n);
+		assert_true(before.hash == after.hash);
+		make_safe(place, store, aside);
+		later_ns += 2100000000;
+		assert_int_equal(get_numbered(tier, 1), KILN_OK);
+		assert_int_equal(put_numbered(tier, 3, 1000, 0), KILN_OK);
+		unsafe[i].change(store, aside);
+		later_ns += 2100000000;
+		before = after = (struct snapshot){ 0 };
+		each_file(place, add_file, &before);
+		assert_int_equal(get_numbered(tier, 1), KILN_E_OWNER);
+		tier->ops->close(tier);
+		each_file(place, add_file, &after);
+		assert_true(before.hash == after.hash);
+		assert_int_equal(chmod(place, 0700), 0);
+	out:
 		free(aside);
 		free(store);
 		free(place);
@@ -610,6 +722,7 @@ const struct row directory_rows[] = {
 	ROW(no_name_depends_on_case, DISK),
 	ROW(what_root_left_in_a_users_store_is_done_without, DISK),
 	ROW(an_unsafe_directory_is_refused, DISK),
+	ROW(an_open_directory_that_becomes_unsafe_is_left_alone, DISK),
 	ROW(another_user_version_empties_the_store, DISK),
 	ROW(a_handle_stays_out_of_another_user_version, DISK),
 	ROW(stores_of_two_names_are_strangers, DISK | NAMES),

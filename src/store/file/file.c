@@ -98,7 +98,8 @@ static enum kiln_status file_get(struct kiln_tier *tier,
 	enum kiln_status status;
 	int64_t age_ns;
 
-	ki_file_settings_check(store, KI_FILE_AT_TIMES);
+	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+		return KILN_E_OWNER;
 	if (ki_file_is_other_version(store))
 		return KILN_MISS;
 	status = ki_file_load(store, key->digest, &loaded);
@@ -275,7 +276,8 @@ static enum kiln_status file_put(struct kiln_tier *tier,
 		return KILN_E_READONLY;
 	envelope.record = kiln_key_record(key, &envelope.record_size);
 	memcpy(envelope.digest, key->digest, KILN_DIGEST_BYTES);
-	ki_file_settings_check(store, KI_FILE_NOW);
+	if (ki_file_settings_check(store, KI_FILE_NOW))
+		return KILN_E_OWNER;
 	if (ki_file_is_other_version(store))
 		return KILN_E_FORMAT;
 	envelope.user_version = ki_file_settings_now(store).user_version;
@@ -303,7 +305,8 @@ static enum kiln_status file_remove(struct kiln_tier *tier,
 
 	if (ki_file_is_readonly(store))
 		return KILN_E_READONLY;
-	ki_file_settings_check(store, KI_FILE_NOW);
+	if (ki_file_settings_check(store, KI_FILE_NOW))
+		return KILN_E_OWNER;
 	if (ki_file_is_other_version(store))
 		return KILN_E_FORMAT;
 	status = ki_file_load(store, key->digest, &loaded);
@@ -362,6 +365,8 @@ static enum kiln_status file_wipe(struct kiln_tier *tier)
 
 	if (ki_file_is_readonly(store))
 		return KILN_E_READONLY;
+	if (ki_file_settings_check(store, KI_FILE_NOW))
+		return KILN_E_OWNER;
 	if (is_gone(store))
 		return ki_file_settings_open(store);
 	return wipe(store, &(struct ki_file_change){ .is_wipe = 1 });
@@ -388,6 +393,8 @@ static enum kiln_status file_count(struct kiln_tier *tier,
 {
 	struct ki_file_store *store = store_of(tier);
 
+	if (ki_directory_is_refused(&store->watch))
+		return KILN_E_OWNER;
 	return ki_file_is_readonly(store)
 		       ? KILN_E_READONLY
 		       : ki_counters_add(store->sys, store->stats, deltas);
@@ -407,6 +414,8 @@ static enum kiln_status file_zero_counters(struct kiln_tier *tier)
 
 	if (ki_file_is_readonly(store))
 		return KILN_E_READONLY;
+	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+		return KILN_E_OWNER;
 	return ki_counters_zero(store->sys, store->stats);
 }
 
@@ -416,8 +425,9 @@ static int file_is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 {
 	struct ki_file_store *store = store_of(tier);
 
-	return blob->place ==
-	       __atomic_load_n(&store->generation, __ATOMIC_ACQUIRE);
+	return !ki_directory_is_refused(&store->watch) &&
+	       blob->place ==
+		       __atomic_load_n(&store->generation, __ATOMIC_ACQUIRE);
 }
 
 static void free_store(struct ki_file_store *store)
@@ -436,7 +446,8 @@ static void file_close(struct kiln_tier *tier)
 	struct ki_file_store *store = store_of(tier);
 
 	if (store->fork_generation == ki_fork_generation() &&
-	    !ki_file_is_readonly(store))
+	    !ki_file_is_readonly(store) &&
+	    !ki_file_settings_check(store, KI_FILE_AT_TIMES))
 		ki_file_return_reserve(store);
 	free_store(store);
 }
@@ -504,6 +515,8 @@ static struct ki_file_store *new_store(const struct ki_store_options *options)
 	store->locks.sys = options->sys;
 	store->locks.path = store->lock_path;
 	store->locks.flags = options->flags;
+	store->locks.watch = &store->watch;
+	ki_directory_watch_begin(store->sys, &store->watch);
 	return store;
 }
 

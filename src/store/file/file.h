@@ -52,6 +52,7 @@ struct ki_file_store {
 	kiln_log_fn *log;
 	void *log_arg;
 	struct ki_lock_file locks; /* the file lock_path leads to */
+	struct ki_directory_watch watch;
 	/* Atomic, by __atomic builtins. */
 	uint64_t generation; /* what tier.generation points to */
 	uint64_t checked_ns; /* when the settings were last looked at */
@@ -157,10 +158,11 @@ void ki_file_say(const struct ki_file_store *store, enum kiln_log_level level,
  */
 enum kiln_status ki_file_settings_open(struct ki_file_store *store);
 
-/* Look whether another process changed them: now, or at most once a second. */
+/* Look whether another process changed them: now, or at most once a second.
+   KILN_OK, or KILN_E_OWNER: nothing may be read or written in the directory. */
 enum ki_file_when { KI_FILE_AT_TIMES, KI_FILE_NOW };
-void ki_file_settings_check(struct ki_file_store *store,
-			    enum ki_file_when when);
+enum kiln_status ki_file_settings_check(struct ki_file_store *store,
+					enum ki_file_when when);
 
 struct ki_file_settings ki_file_settings_now(struct ki_file_store *store);
 

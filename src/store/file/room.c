@@ -546,7 +546,8 @@ static enum kiln_status limit_locked(struct ki_file_store *store,
 	enum kiln_status status;
 	uint64_t before;
 
-	ki_file_settings_check(store, KI_FILE_NOW);
+	if (ki_file_settings_check(store, KI_FILE_NOW))
+		return KILN_E_OWNER;
 	before = ki_file_settings_now(store).bytes_max;
 	status = ki_file_settings_change_locked(
 		store, &(struct ki_file_change){ .bytes_max = &bytes_max });
@@ -571,6 +572,8 @@ enum kiln_status ki_file_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 		return KILN_E_READONLY;
 	if (bytes_max && bytes_max < KI_FILE_BYTES_MIN)
 		return KILN_E_FULL;
+	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+		return KILN_E_OWNER;
 	status = ki_file_settings_open(store);
 	if (!status)
 		status = ki_file_access_begin(store, KI_FILE_TOOL_NS, &access);
@@ -599,7 +602,8 @@ enum kiln_status ki_file_gc(struct kiln_tier *tier,
 		return KILN_E_READONLY;
 	if (options->bytes_max && options->bytes_max < KI_FILE_BYTES_MIN)
 		return KILN_E_FULL;
-	ki_file_settings_check(store, KI_FILE_AT_TIMES);
+	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+		return KILN_E_OWNER;
 	status = ki_file_sweep(store, &sweep);
 	if (status && status != KILN_E_FULL && status != KILN_E_TOO_LARGE)
 		return status;

@@ -248,20 +248,13 @@ static void note_disappearance(struct ki_file_store *store)
 		__atomic_fetch_add(&store->generation, 1, __ATOMIC_RELEASE);
 }
 
-void ki_file_settings_check(struct ki_file_store *store, enum ki_file_when when)
+static void look_at_settings(struct ki_file_store *store)
 {
 	const struct ki_sys *sys = store->sys;
-	uint64_t now = sys->monotonic_ns(sys);
-	uint64_t then = __atomic_load_n(&store->checked_ns, __ATOMIC_RELAXED);
 	struct ki_file_info info;
 	char path[KI_PATH_MAX];
 	int err;
 
-	if (when != KI_FILE_NOW &&
-	    (now - then < CHECK_NS ||
-	     !__atomic_compare_exchange_n(&store->checked_ns, &then, now, 0,
-					  __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
-		return;
 	if (ki_path_join(path, store->root, settings_name))
 		return;
 	err = sys->lstat(sys, path, &info);
@@ -269,4 +262,26 @@ void ki_file_settings_check(struct ki_file_store *store, enum ki_file_when when)
 		note_disappearance(store);
 	else if (!err && !is_as_seen(store, &info))
 		(void)load(store);
+}
+
+enum kiln_status ki_file_settings_check(struct ki_file_store *store,
+					enum ki_file_when when)
+{
+	const struct ki_sys *sys = store->sys;
+	uint64_t now = sys->monotonic_ns(sys);
+	uint64_t then = __atomic_load_n(&store->checked_ns, __ATOMIC_RELAXED);
+	const char *why;
+	enum kiln_status status = ki_directory_watch(
+		sys, store->directory, store->flags, &store->watch, &why);
+
+	if (why)
+		ki_file_say(store, KILN_LOG_ERROR, store->directory, why);
+	if (status)
+		return status;
+	if (when == KI_FILE_NOW ||
+	    (now - then >= CHECK_NS &&
+	     __atomic_compare_exchange_n(&store->checked_ns, &then, now, 0,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
+		look_at_settings(store);
+	return KILN_OK;
 }

@@ -315,8 +315,11 @@ enum kiln_status ki_file_list(struct kiln_tier *tier,
 {
 	struct ki_file_store *store = (struct ki_file_store *)tier;
 	uint8_t digest[KILN_DIGEST_BYTES];
-	int err = look_at_fans(store, !cursor->place[0]);
+	int err;
 
+	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+		return KILN_E_OWNER;
+	err = look_at_fans(store, !cursor->place[0]);
 	if (err)
 		return ki_status_from_errno(err);
 	if (!cursor->place[0])
@@ -451,6 +454,8 @@ enum kiln_status ki_file_verify(struct kiln_tier *tier, unsigned flags,
 
 	if (flags && ki_file_is_readonly(store))
 		return KILN_E_READONLY;
+	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+		return KILN_E_OWNER;
 	if (flags != KILN_VERIFY_ACCOUNTING)
 		status = ki_status_from_errno(read_all(&verification));
 	if (!status && flags)
@@ -485,10 +490,13 @@ enum kiln_status ki_file_info_of(struct kiln_tier *tier,
 	struct ki_file_access access;
 	char path[KI_PATH_MAX];
 	int err = ki_path_join(path, store->root, "quarantine");
-	/* What is evicted here and written there must not count twice. */
-	int is_still = !ki_file_is_readonly(store) &&
-		       !ki_file_access_begin(store, KI_FILE_PUT_NS, &access);
+	int is_still;
 
+	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+		return KILN_E_OWNER;
+	/* What is evicted here and written there must not count twice. */
+	is_still = !ki_file_is_readonly(store) &&
+		   !ki_file_access_begin(store, KI_FILE_PUT_NS, &access);
 	if (!err)
 		err = ki_file_walk(store, path, add_up, &aside);
 	if (!err)

@@ -320,16 +320,33 @@ static enum kiln_status make_alone(struct ki_log *log)
 	return status;
 }
 
+/* What is refused stays due, so that nobody goes by the index that is known. */
+static enum kiln_status check_directory(struct ki_log *log)
+{
+	const char *why;
+	enum kiln_status status = ki_directory_watch(
+		log->sys, log->directory, log->flags, &log->watch, &why);
+
+	if (status)
+		log->checked_ns = log->sys->coarse_ns(log->sys) -
+				  2 * (uint64_t)LOOK_EVERY_NS;
+	if (why)
+		ki_log_say(log, KILN_LOG_WARNING, "the directory %s", why);
+	return status;
+}
+
 /*
  * Follow the path; where there is nothing to follow, or something that a dead
  * process left half-way, put it right.
  */
 static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 {
-	enum kiln_status status = KILN_OK;
+	enum kiln_status status = check_directory(log);
 	const char *why;
 	int tries, damaged, again = 0;
 
+	if (status)
+		return status;
 	for (tries = 0; tries < LOG_TRIES; tries++) {
 		status = follow(log, &damaged);
 		if (purpose <= LOG_READ || log->readonly)
@@ -503,6 +520,8 @@ static enum kiln_status count(struct kiln_tier *tier,
 
 	if (log->readonly)
 		return KILN_E_READONLY;
+	if (ki_directory_is_refused(&log->watch))
+		return KILN_E_OWNER;
 	status = ki_counters_add(log->sys, log->stats_path, deltas);
 	if (log->flags & KILN_OPEN_SHARED)
 		(void)log->sys->chmod(log->sys, log->stats_path,
@@ -522,6 +541,8 @@ static enum kiln_status zero_counters(struct kiln_tier *tier)
 {
 	struct ki_log *log = (struct ki_log *)tier;
 
+	if (check_directory(log))
+		return KILN_E_OWNER;
 	return log->readonly ? KILN_E_READONLY
 			     : ki_counters_zero(log->sys, log->stats_path);
 }
@@ -655,6 +676,8 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 		log->locks.path = log->lock_path;
 		log->locks.directory = log->directory;
 		log->locks.flags = flags;
+		log->locks.watch = &log->watch;
+		ki_directory_watch_begin(log->sys, &log->watch);
 		return log;
 	}
 	close_log(&log->tier);

@@ -216,6 +216,7 @@ struct ki_log {
 	int verifies_always;
 
 	struct ki_lock_file locks; /* the file lock_path leads to */
+	struct ki_directory_watch watch;
 
 	/* Atomic. */
 	_Atomic(struct log_index *) index; /* NULL: the store is gone */

@@ -240,7 +240,8 @@ static uint64_t coarse_by_hand(const struct ki_sys *sys)
 static int counted_stat(const struct ki_sys *sys, const char *path,
 			struct ki_file_info *out_info)
 {
-	n_looks++;
+	/* What lies above is looked at as well. */
+	n_looks += strstr(path, "kiln.") != NULL;
 	return ki_sys_posix.stat(&ki_sys_posix, path, out_info);
 }
 

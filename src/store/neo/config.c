@@ -180,6 +180,8 @@ enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 		begun_ns + patience(neo, begun_ns, wait_ns);
 	int err;
 
+	if (ki_neo_check_directory(neo))
+		return KILN_E_OWNER;
 	/* Who comes late has used up its time here, and tries once. */
 	ki_mutex_lock(&neo->writer);
 	err = lock_config(neo, deadline_ns, account);

@@ -373,6 +373,8 @@ enum kiln_status ki_neo_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
 	struct ki_neo *neo = (struct ki_neo *)tier;
 	enum kiln_status status = KILN_END;
 
+	if (ki_neo_check_directory(neo))
+		return KILN_E_OWNER;
 	if (!cursor->place[SERIAL] && !cursor->place[IS_FOREIGN]) {
 		status = begin_listing(neo);
 		if (status)

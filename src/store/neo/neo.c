@@ -45,6 +45,17 @@ void ki_neo_say(const struct ki_neo *neo, enum kiln_log_level level,
 	neo->log(neo->log_arg, level, line);
 }
 
+enum kiln_status ki_neo_check_directory(struct ki_neo *neo)
+{
+	const char *why;
+	enum kiln_status status = ki_directory_watch(
+		neo->sys, neo->directory, neo->flags, &neo->watch, &why);
+
+	if (why)
+		ki_neo_say(neo, KILN_LOG_ERROR, neo->directory, why);
+	return status;
+}
+
 uint64_t ki_neo_limit(struct ki_neo *neo)
 {
 	const uint64_t own = __atomic_load_n(&neo->bytes_max, __ATOMIC_ACQUIRE);
@@ -213,6 +224,8 @@ static enum kiln_status neo_get(struct kiln_tier *tier,
 {
 	struct ki_neo *neo = neo_of(tier);
 
+	if (ki_neo_check_directory(neo))
+		return KILN_E_OWNER;
 	return neo->traces || neo->keeps_stats
 		       ? look_up_watched(neo, key, out_value, out_metadata)
 		       : look_up(neo, key, out_value, out_metadata);
@@ -239,6 +252,8 @@ static enum kiln_status neo_count(struct kiln_tier *tier,
 {
 	struct ki_neo *neo = neo_of(tier);
 
+	if (ki_directory_is_refused(&neo->watch))
+		return KILN_E_OWNER;
 	return ki_neo_is_readonly(neo)
 		       ? KILN_E_READONLY
 		       : ki_counters_add(neo->sys, neo->stats_path, deltas);
@@ -258,6 +273,8 @@ static enum kiln_status neo_zero_counters(struct kiln_tier *tier)
 
 	if (ki_neo_is_readonly(neo))
 		return KILN_E_READONLY;
+	if (ki_neo_check_directory(neo))
+		return KILN_E_OWNER;
 	ki_neo_forget_lookups(neo);
 	return ki_counters_zero(neo->sys, neo->stats_path);
 }
@@ -266,8 +283,9 @@ static enum kiln_status neo_zero_counters(struct kiln_tier *tier)
 
 static int neo_is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 {
-	return blob->place ==
-	       __atomic_load_n(&neo_of(tier)->generation, __ATOMIC_ACQUIRE);
+	return !ki_directory_is_refused(&neo_of(tier)->watch) &&
+	       blob->place == __atomic_load_n(&neo_of(tier)->generation,
+					      __ATOMIC_ACQUIRE);
 }
 
 /* Unless somebody closed it, and its number is another's. */
@@ -400,6 +418,8 @@ static struct ki_neo *new_neo(const struct ki_store_options *options)
 	neo->locks.path = neo->lock_path;
 	neo->locks.directory = neo->directory;
 	neo->locks.flags = options->flags;
+	neo->locks.watch = &neo->watch;
+	ki_directory_watch_begin(neo->sys, &neo->watch);
 	return neo;
 }
 

@@ -98,6 +98,7 @@ struct ki_neo {
 	kiln_log_fn *log;
 	void *log_arg;
 	struct ki_lock_file locks; /* the file lock_path leads to */
+	struct ki_directory_watch watch;
 	/* Atomic, by __atomic builtins. */
 	enum kiln_neo_layout layout; /* ki_neo_layout() */
 	uint64_t generation;	     /* what tier.generation points to */
@@ -127,6 +128,10 @@ static inline int ki_neo_is_readonly(const struct ki_neo *neo)
 
 void ki_neo_say(const struct ki_neo *neo, enum kiln_log_level level,
 		const char *path, const char *what);
+
+/* Before each call reads or writes: KILN_OK, or KILN_E_OWNER, as when it was
+   opened. */
+enum kiln_status ki_neo_check_directory(struct ki_neo *neo);
 
 /* The limit that holds now: this handle's or the directory's, the lower. */
 uint64_t ki_neo_limit(struct ki_neo *neo);

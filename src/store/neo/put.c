@@ -422,6 +422,8 @@ enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 
 	if (ki_neo_is_readonly(neo))
 		return KILN_E_READONLY;
+	if (ki_neo_check_directory(neo))
+		return KILN_E_OWNER;
 	/* Not as a whole: its paths are long. */
 	put.neo = neo;
 	put.account = &account;

@@ -168,6 +168,8 @@ enum kiln_status ki_neo_verify(struct kiln_tier *tier, unsigned flags,
 
 	if (flags && ki_neo_is_readonly(neo))
 		return KILN_E_READONLY;
+	if (ki_neo_check_directory(neo))
+		return KILN_E_OWNER;
 	err = ki_neo_refresh(neo);
 	if (err < 0)
 		return ki_status_from_errno(err);
@@ -326,10 +328,13 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 	struct count count = { .neo = neo };
 	struct ki_neo_lookups lookups = { 0, 0 };
 	uint64_t total;
-	/* What is evicted here and written there must not count twice. */
-	int is_still = !ki_neo_is_readonly(neo) &&
-		       !ki_neo_account_begin(neo, KI_NEO_PUT_NS, &account);
+	int is_still;
 
+	if (ki_neo_check_directory(neo))
+		return KILN_E_OWNER;
+	/* What is evicted here and written there must not count twice. */
+	is_still = !ki_neo_is_readonly(neo) &&
+		   !ki_neo_account_begin(neo, KI_NEO_PUT_NS, &account);
 	if (!is_still)
 		(void)ki_neo_refresh(neo);
 	if (is_still && !account.is_sure) {

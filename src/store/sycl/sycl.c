@@ -81,6 +81,18 @@ int ki_sycl_refresh(struct ki_sycl *sycl)
 	return changed;
 }
 
+/* Before each call reads or writes. */
+static enum kiln_status check_directory(struct ki_sycl *sycl)
+{
+	const char *why;
+	enum kiln_status status = ki_directory_watch(
+		sycl->sys, sycl->directory, sycl->flags, &sycl->watch, &why);
+
+	if (why)
+		ki_sycl_say(sycl, KILN_LOG_ERROR, sycl->directory, why);
+	return status;
+}
+
 /* At most once a second, whether somebody wiped it. */
 static void follow_others(struct ki_sycl *sycl)
 {
@@ -250,6 +262,8 @@ static enum kiln_status sycl_get(struct kiln_tier *tier,
 	struct ki_sycl_fields fields;
 	enum kiln_status status;
 
+	if (check_directory(sycl))
+		return KILN_E_OWNER;
 	follow_others(sycl);
 	status = look_up_own(sycl, key, out_value, out_metadata);
 	if (!status || status == KILN_E_NO_MEMORY)
@@ -261,6 +275,82 @@ static enum kiln_status sycl_get(struct kiln_tier *tier,
 	if (!look_up_foreign(sycl, key, &fields, out_value, out_metadata))
 		return KILN_OK;
 	return status;
+}
+
+/* ---- Where the directory is as it was when it was opened ---------------------- */
+
+static enum kiln_status sycl_put(struct kiln_tier *tier,
+				 const struct kiln_key *key,
+				 const void *metadata, size_t metadata_size,
+				 const void *value, size_t value_size,
+				 unsigned flags)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status
+		      : ki_sycl_put(tier, key, metadata, metadata_size, value,
+				    value_size, flags);
+}
+
+static enum kiln_status sycl_remove(struct kiln_tier *tier,
+				    const struct kiln_key *key)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status : ki_sycl_remove(tier, key);
+}
+
+static enum kiln_status sycl_wipe(struct kiln_tier *tier)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status : ki_sycl_wipe(tier);
+}
+
+static enum kiln_status sycl_list(struct kiln_tier *tier,
+				  struct kiln_cursor *cursor,
+				  struct kiln_entry *out_entry)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status : ki_sycl_list(tier, cursor, out_entry);
+}
+
+static enum kiln_status sycl_verify(struct kiln_tier *tier, unsigned flags,
+				    kiln_progress_fn *progress, void *arg,
+				    struct kiln_verify_report *out_report)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status
+		      : ki_sycl_verify(tier, flags, progress, arg, out_report);
+}
+
+static enum kiln_status sycl_gc(struct kiln_tier *tier,
+				const struct kiln_gc_options *options,
+				kiln_progress_fn *progress, void *arg,
+				struct kiln_gc_report *out_report)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status
+		      : ki_sycl_gc(tier, options, progress, arg, out_report);
+}
+
+static enum kiln_status sycl_set_limit(struct kiln_tier *tier,
+				       uint64_t bytes_max)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status : ki_sycl_set_limit(tier, bytes_max);
+}
+
+static enum kiln_status sycl_info(struct kiln_tier *tier,
+				  struct kiln_store_info *out_info)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status : ki_sycl_info(tier, out_info);
 }
 
 /* ---- Locks and counters -------------------------------------------------------------------- */
@@ -284,6 +374,8 @@ static enum kiln_status sycl_count(struct kiln_tier *tier,
 {
 	struct ki_sycl *sycl = sycl_of(tier);
 
+	if (ki_directory_is_refused(&sycl->watch))
+		return KILN_E_OWNER;
 	return ki_sycl_is_readonly(sycl)
 		       ? KILN_E_READONLY
 		       : ki_counters_add(sycl->sys, sycl->stats_path, deltas);
@@ -301,6 +393,8 @@ static enum kiln_status sycl_zero_counters(struct kiln_tier *tier)
 {
 	struct ki_sycl *sycl = sycl_of(tier);
 
+	if (check_directory(sycl))
+		return KILN_E_OWNER;
 	return ki_sycl_is_readonly(sycl)
 		       ? KILN_E_READONLY
 		       : ki_counters_zero(sycl->sys, sycl->stats_path);
@@ -310,8 +404,9 @@ static enum kiln_status sycl_zero_counters(struct kiln_tier *tier)
 
 static int sycl_is_live(struct kiln_tier *tier, const struct kiln_blob *blob)
 {
-	return blob->place ==
-	       __atomic_load_n(&sycl_of(tier)->generation, __ATOMIC_ACQUIRE);
+	return !ki_directory_is_refused(&sycl_of(tier)->watch) &&
+	       blob->place == __atomic_load_n(&sycl_of(tier)->generation,
+					      __ATOMIC_ACQUIRE);
 }
 
 static void sycl_close(struct kiln_tier *tier)
@@ -336,14 +431,14 @@ static const struct kiln_tier_ops sycl_ops = {
 	.version = KILN_TIER_VERSION,
 	.name = "sycl",
 	.get = sycl_get,
-	.put = ki_sycl_put,
-	.remove = ki_sycl_remove,
-	.wipe = ki_sycl_wipe,
-	.list = ki_sycl_list,
-	.verify = ki_sycl_verify,
-	.gc = ki_sycl_gc,
-	.set_limit = ki_sycl_set_limit,
-	.info = ki_sycl_info,
+	.put = sycl_put,
+	.remove = sycl_remove,
+	.wipe = sycl_wipe,
+	.list = sycl_list,
+	.verify = sycl_verify,
+	.gc = sycl_gc,
+	.set_limit = sycl_set_limit,
+	.info = sycl_info,
 	.lock = sycl_lock,
 	.unlock = sycl_unlock,
 	.count = sycl_count,
@@ -412,6 +507,8 @@ static struct ki_sycl *new_sycl(const struct ki_store_options *options)
 	sycl->locks.path = sycl->lock_path;
 	sycl->locks.directory = sycl->directory;
 	sycl->locks.flags = options->flags;
+	sycl->locks.watch = &sycl->watch;
+	ki_directory_watch_begin(sycl->sys, &sycl->watch);
 	return sycl;
 }
 

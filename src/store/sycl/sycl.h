@@ -138,6 +138,7 @@ struct ki_sycl {
 	uint64_t fork_generation;
 	kiln_log_fn *log;
 	void *log_arg;
+	struct ki_directory_watch watch;
 	struct ki_lock_file locks; /* the file lock_path leads to */
 	/* Atomic, by __atomic builtins. */
 	uint64_t generation; /* what tier.generation points to */
