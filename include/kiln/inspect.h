@@ -45,6 +45,13 @@ KILN_API enum kiln_status kiln_record_find(const void *record, size_t size,
 					   const char *label,
 					   struct kiln_field *out_field);
 
+/*
+ * For tests of what happens when two keys have the same digest: a finished key,
+ * which nobody else uses yet, is looked for by this one from now on.
+ */
+KILN_API void kiln_key_force_digest(struct kiln_key *key,
+				    const uint8_t digest[KILN_DIGEST_BYTES]);
+
 /* ---- Entries ------------------------------------------------------------ */
 
 /* Zero it to start.  A cursor survives changes: an entry may then be missed

@@ -160,6 +160,16 @@ KILN_API int kiln_key_is_local(const struct kiln_key *key);
 KILN_API struct kiln_key *kiln_key_ref(struct kiln_key *key);
 KILN_API void kiln_key_free(struct kiln_key *key);
 
+/*
+ * A key in memory of the caller's, on the stack say, for whoever asks often: up
+ * to about 200 bytes of record nothing is allocated.  It must be freed like any
+ * other, and is over then; a reference to it is a copy (NULL without memory).
+ */
+struct kiln_key_room {
+	uint64_t words[64];
+};
+KILN_API struct kiln_key *kiln_key_in(struct kiln_key_room *room);
+
 /* ---- Blobs ------------------------------------------------------------- */
 
 /*
@@ -301,6 +311,26 @@ enum kiln_failure_policy {
  * look-up then is the store's; kiln_get() is the quick one.
  */
 #define KILN_OPEN_NO_MEMORY (1u << 8)
+/*
+ * As one of the sessions that share a store: it is known, to all processes, that
+ * this kiln has the store open.  A store of another user_version (0 is a version
+ * like others then) is wiped by the first session alone: while another is open,
+ * kiln_open() answers KILN_EXISTS.  The first also decides on the quota, until
+ * all are closed.  With "log:" only, and none of READONLY, ANY_OWNER and GUEST.
+ */
+#define KILN_OPEN_SESSION (1u << 9)
+
+/* Which value goes when there is no room for another in memory. */
+enum kiln_memory_order {
+	KILN_MEMORY_APPROXIMATE = 0, /* one that was not used lately */
+	KILN_MEMORY_LRU = 1, /* the least recently used: hits take a lock */
+	/*
+	 * The one that came to memory first; a hit changes nothing.  Bounds count
+	 * bytes of keys' fields and of values and nothing else, and what came
+	 * last stays, though it be larger than the bound.
+	 */
+	KILN_MEMORY_INSERTION = 2,
+};
 
 struct kiln_options {
 	size_t size;		     /* set by kiln_options_init() */
@@ -316,7 +346,7 @@ struct kiln_options {
 	enum kiln_failure_policy failure_policy;
 	uint32_t flags;		  /* KILN_OPEN_* */
 	uint32_t lock_timeout_ms; /* wait for another process's build */
-	uint32_t user_version;	  /* the caller's; a store of another
+	uint64_t user_version;	  /* the caller's; a store of another
 					   one is wiped on opening, and kilns
 					   that have it open with theirs miss
 					   from then on; 0: any */
@@ -328,6 +358,11 @@ struct kiln_options {
 					   store in this order; the kiln closes
 					   them, also when opening fails */
 	size_t n_tiers;
+	uint64_t store_quota_bytes; /* of a store made now: what the fields of
+					   keys and the values of all entries may
+					   come to, exactly; beyond that a put is
+					   FULL; 0: no quota */
+	enum kiln_memory_order memory_order;
 };
 
 /* Defaults.  Inline, so that `size` is what the caller was compiled with. */
@@ -344,7 +379,9 @@ static inline void kiln_options_init(struct kiln_options *options)
  * Open a kiln.  A store that cannot be used (no permission, full, an unknown
  * version, someone else's) does not make this fail: the kiln then works
  * without it, says so once through `log`, and kiln_store_status() has the
- * reason.  Errors: NO_MEMORY, INVALID (an option is wrong; logged by name).
+ * reason.  Errors: NO_MEMORY, INVALID (an option is wrong; logged by name),
+ * EXISTS (only with KILN_OPEN_SESSION: others have it open, with another
+ * user_version).
  */
 KILN_API enum kiln_status kiln_open(const struct kiln_options *options,
 				    struct kiln **out_kiln);
@@ -358,6 +395,14 @@ KILN_API enum kiln_status kiln_store_status(const struct kiln *kiln);
  * a build().  Blobs handed out stay good.
  */
 KILN_API void kiln_close(struct kiln *kiln);
+
+/*
+ * Of a session: when the last one closes, in whatever process, the store is
+ * removed, files and all; if that one dies instead, the next to open finds it
+ * empty.  There is no way back.  INVALID without KILN_OPEN_SESSION; TIMEOUT, IO,
+ * FORKED, or why the store is not used.
+ */
+KILN_API enum kiln_status kiln_remove_at_close(struct kiln *kiln);
 
 /* ---- The one call ------------------------------------------------------ */
 
@@ -426,14 +471,16 @@ KILN_API enum kiln_status kiln_get_or_build(struct kiln *kiln,
 
 /* ---- Parts of it ------------------------------------------------------- */
 
-/* The value, if a tier has it.  KILN_OK, KILN_MISS; NO_MEMORY, INVALID,
-   FORKED.  Never waits for a build. */
+/* The value, if a tier has it.  KILN_OK, KILN_MISS; COLLISION (a tier has
+   another key of the same digest), NO_MEMORY, INVALID, FORKED.  Never waits for
+   a build. */
 KILN_API enum kiln_status kiln_get(struct kiln *kiln,
 				   const struct kiln_key *key,
 				   struct kiln_blob **out_blob);
 
-/* The same with the entry's metadata (canonical bytes; may be empty).  The
-   tiers are asked before memory, which has no metadata. */
+/* The same with the entry's metadata (canonical bytes; may be empty), a
+   collision being a miss.  The tiers are asked before memory, which has no
+   metadata. */
 KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
 					 const struct kiln_key *key,
 					 struct kiln_blob **out_blob,
@@ -449,7 +496,7 @@ KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
  * Errors: FULL, TOO_LARGE, TIMEOUT (busy: nothing was stored), READONLY, IO,
  * FORMAT (the store is of another user version by now), COLLISION, NO_MEMORY,
  * INVALID, FORKED, or the store's reason for not being in use (the memory tier
- * has the value all the same).
+ * has the value all the same, but not of a session that has a store).
  */
 KILN_API enum kiln_status kiln_put(struct kiln *kiln,
 				   const struct kiln_key *key, const void *data,

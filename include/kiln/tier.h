@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-#define KILN_TIER_VERSION 2
+#define KILN_TIER_VERSION 3
 
 struct kiln_tier_lock;
 
@@ -133,6 +133,9 @@ struct kiln_tier_ops {
 	enum kiln_status (*glance)(struct kiln_tier *tier,
 				   const struct kiln_key *key,
 				   struct kiln_glance *out_found);
+
+	/* See kiln_remove_at_close(). */
+	enum kiln_status (*remove_at_close)(struct kiln_tier *tier);
 };
 
 struct kiln_tier {

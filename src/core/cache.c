@@ -251,7 +251,8 @@ COLD static void tell_once(struct kiln *kiln, enum kiln_status status,
 }
 
 /* A failing tier is a miss: here, for all tiers.  *reason is why.  Damage is
-   told by the tier, which knows where. */
+   told by the tier, which knows where.  KILN_E_COLLISION is a miss, too, that
+   some callers want to know of. */
 static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 			    const struct kiln_key *key,
 			    struct kiln_blob **out_blob,
@@ -267,6 +268,7 @@ static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 		*reason = KILN_COUNT_MISS_DAMAGED;
 	} else if (status == KILN_E_COLLISION) {
 		ki_kiln_count(kiln, KILN_COUNT_COLLISIONS, 1);
+		return status;
 	} else {
 		*reason = KILN_COUNT_MISS_UNAVAILABLE;
 		tell_once(kiln, status, "the store cannot be read", 0);
@@ -347,8 +349,8 @@ static void backfill(struct kiln *kiln, size_t n_tiers,
 
 /*
  * Find a key in the tiers, fastest first, and fill those asked in vain.
- * KILN_OK or KILN_MISS, with the counter that tells how it ended, which is not
- * counted here.
+ * KILN_OK, or KILN_MISS or KILN_E_COLLISION, with the counter that tells how it
+ * ended, which is not counted here.
  */
 static enum kiln_status find_in_tiers(struct kiln *kiln,
 				      const struct kiln_key *key,
@@ -357,6 +359,7 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 				      enum kiln_counter *out_outcome)
 {
 	struct kiln_blob *value, *metadata;
+	enum kiln_status status, answer = KILN_MISS;
 	uint64_t changes;
 	size_t i;
 
@@ -364,12 +367,16 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 	changes = ki_memory_changes(kiln->memory);
 	*out_outcome = kiln->store_status < 0 ? KILN_COUNT_MISS_UNAVAILABLE
 					      : KILN_COUNT_MISS_NEW;
-	for (i = 0; i < kiln->n_tiers; i++)
-		if (!ask(kiln, kiln->tiers[i], key, &value, &metadata,
-			 out_outcome))
+	for (i = 0; i < kiln->n_tiers; i++) {
+		status = ask(kiln, kiln->tiers[i], key, &value, &metadata,
+			     out_outcome);
+		if (!status)
 			break;
+		if (status == KILN_E_COLLISION)
+			answer = status;
+	}
 	if (i == kiln->n_tiers)
-		return KILN_MISS;
+		return answer;
 	*out_outcome = KILN_COUNT_HITS_STORE;
 	backfill(kiln, i, key, value, metadata, changes);
 	ki_memory_fill(kiln->memory, key, value, changes);
@@ -554,7 +561,7 @@ static enum kiln_status fetch_or_build(struct kiln *kiln,
 
 	out_result->source = KILN_FROM_STORE;
 	status = ask_tiers(kiln, key, &out_result->blob, &reason);
-	if (status != KILN_MISS)
+	if (!status)
 		return status;
 	lock = lock_build(kiln, key, flight);
 	if (lock) {
@@ -562,7 +569,7 @@ static enum kiln_status fetch_or_build(struct kiln *kiln,
 
 		/* Whoever had it may have published. */
 		status = ask_tiers(kiln, key, &out_result->blob, &again);
-		if (status != KILN_MISS)
+		if (!status)
 			goto out;
 	}
 	ki_kiln_count(kiln, KILN_COUNT_MISSES, 1);
@@ -764,8 +771,10 @@ static enum kiln_status find_entry(struct kiln *kiln,
 	enum kiln_status status;
 
 	status = find_in_tiers(kiln, key, out_blob, out_metadata, out_outcome);
-	if (!status || ki_memory_get(kiln->memory, key, &value))
+	if (!status)
 		return status;
+	if (ki_memory_get(kiln->memory, key, &value))
+		return KILN_MISS;
 	status = kiln_blob_copy(NULL, 0, &metadata);
 	if (status) {
 		kiln_blob_unref(value);
@@ -895,6 +904,12 @@ static enum kiln_status put_in_tiers(struct kiln *kiln,
 	return first;
 }
 
+/* Whether what the store did not take is not in memory either. */
+static int refuses(const struct kiln *kiln)
+{
+	return kiln->n_tiers && (kiln->flags & KILN_OPEN_SESSION);
+}
+
 enum kiln_status kiln_put(struct kiln *kiln, const struct kiln_key *key,
 			  const void *data, size_t size,
 			  const struct kiln_metadata *metadata, unsigned flags)
@@ -918,7 +933,7 @@ enum kiln_status kiln_put(struct kiln *kiln, const struct kiln_key *key,
 	if (kiln->n_tiers && status == KILN_OK) {
 		/* The next look-up brings the tier's own view. */
 		ki_memory_remove(kiln->memory, key);
-	} else if (status != KILN_EXISTS) {
+	} else if (status != KILN_EXISTS && !refuses(kiln)) {
 		in_memory = put_in_memory(kiln, key, data, size, flags);
 		if (status == KILN_OK)
 			status = in_memory;

@@ -110,6 +110,23 @@ enum kiln_status kiln_store_info(struct kiln *kiln,
 	return status;
 }
 
+enum kiln_status kiln_remove_at_close(struct kiln *kiln)
+{
+	struct kiln_tier *store;
+	enum kiln_status status = enter(kiln, &store);
+
+	if (status)
+		return status;
+	if (!(kiln->flags & KILN_OPEN_SESSION))
+		status = KILN_E_INVALID;
+	else if (!store->ops->remove_at_close)
+		status = KILN_E_UNSUPPORTED;
+	else
+		status = store->ops->remove_at_close(store);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
 enum kiln_status kiln_set_limit(struct kiln *kiln, uint64_t store_bytes_max)
 {
 	struct kiln_tier *store;

@@ -82,10 +82,20 @@ static int is_tier(const struct kiln_tier *tier)
 
 static const char *find_fault(const struct kiln_options *options)
 {
-	const uint32_t known = KILN_OPEN_NO_MEMORY * 2 - 1;
+	const uint32_t known = KILN_OPEN_SESSION * 2 - 1;
+	const uint32_t lookers =
+		KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER | KILN_OPEN_GUEST;
 
 	if (options->flags & ~known)
 		return "flags: unknown bits";
+	if ((options->flags & KILN_OPEN_SESSION) && (options->flags & lookers))
+		return "flags: a session writes, and keeps a descriptor";
+	if (((options->flags & KILN_OPEN_SESSION) ||
+	     options->store_quota_bytes) &&
+	    (!options->store_url || strncmp(options->store_url, "log:", 4)))
+		return "flags, store_quota_bytes: of a log: store only";
+	if ((unsigned)options->memory_order > KILN_MEMORY_INSERTION)
+		return "memory_order: not a value of the enumeration";
 	if ((unsigned)options->failure_policy > KILN_FAILURE_KEEP_FOR)
 		return "failure_policy: not a value of the enumeration";
 	if (options->n_tiers && !options->tiers)
@@ -268,6 +278,7 @@ static enum kiln_status open_store(struct kiln *kiln,
 		.name = *place->name ? place->name : NULL,
 		.bytes_max = options->store_bytes_max,
 		.age_max_s = options->store_age_max_s,
+		.quota_bytes = options->store_quota_bytes,
 		.user_version = options->user_version,
 		.flags = options->flags,
 		.log = options->log,
@@ -278,7 +289,8 @@ static enum kiln_status open_store(struct kiln *kiln,
 		kind->needs_local && is_local(store.sys, place->directory);
 	if (kind->needs_local && !store.is_local) {
 		kind = find_kind("file:");
-		if (!kind)
+		if (!kind || (store.flags & KILN_OPEN_SESSION) ||
+		    store.quota_bytes)
 			return KILN_E_UNSUPPORTED;
 		ki_kiln_log(kiln, KILN_LOG_NOTE,
 			    "%s: not a file system known to be local: one "
@@ -309,6 +321,7 @@ static enum kiln_status open_memory(struct kiln *kiln,
 	const struct ki_memory_options memory = {
 		.bytes_max = options->memory_bytes_max,
 		.entries_max = options->memory_entries_max,
+		.order = (enum ki_memory_order)options->memory_order,
 		.hold_nothing = !!(options->flags &
 				   (KILN_OPEN_GUEST | KILN_OPEN_NO_MEMORY)),
 		.pin_nothing = !!(options->flags & KILN_OPEN_GUEST),
@@ -420,6 +433,10 @@ static enum kiln_status open_kiln(struct kiln_options *options,
 				 : set_default_place(kiln, options, &place);
 		if (!kiln->store_status)
 			kiln->store_status = open_store(kiln, options, &place);
+		if (kiln->store_status == KILN_EXISTS) {
+			free_kiln(kiln);
+			return KILN_EXISTS;
+		}
 		kiln->has_store = kiln->store_status == KILN_OK;
 		kiln->n_tiers = kiln->has_store ? 1 : 0;
 		if (!kiln->has_store && place.directory[0])

@@ -18,21 +18,58 @@
 #define FIELD_LOCAL	   0x80
 #define DIGEST_FIELD_BYTES (8 + KI_BLAKE2B_BYTES)
 
+/* All but what `inside` has room for. */
+static void begin(struct kiln_key *key)
+{
+	memset(key, 0, offsetof(struct kiln_key, inside));
+	memset(key->digest, 0,
+	       sizeof(*key) - offsetof(struct kiln_key, digest));
+	atomic_init(&key->refs, 1);
+	key->record.data = key->inside;
+	key->record.capacity = sizeof(key->inside);
+	key->record.limit = KILN_KEY_BYTES_MAX;
+	ki_bytes_add(&key->record, "KK", 2);
+	ki_bytes_add_u8(&key->record, KI_KEY_VERSION);
+	ki_bytes_add_u8(&key->record, 0);
+}
+
 struct kiln_key *kiln_key_new(void)
 {
 	struct kiln_key *key =
 		aligned_alloc(_Alignof(struct kiln_key), sizeof(*key));
 
-	if (!key)
-		return NULL;
-	memset(key, 0, sizeof(*key));
-	atomic_init(&key->refs, 1);
-	ki_bytes_init(&key->record);
-	key->record.limit = KILN_KEY_BYTES_MAX;
-	ki_bytes_add(&key->record, "KK", 2);
-	ki_bytes_add_u8(&key->record, KI_KEY_VERSION);
-	ki_bytes_add_u8(&key->record, 0);
+	if (key)
+		begin(key);
 	return key;
+}
+
+struct kiln_key *kiln_key_in(struct kiln_key_room *room)
+{
+	const uintptr_t mask = _Alignof(struct kiln_key) - 1;
+	struct kiln_key *key =
+		(struct kiln_key *)(((uintptr_t)room + mask) & ~mask);
+
+	begin(key);
+	key->is_in_room = 1;
+	return key;
+}
+
+/* So that `size` more bytes may be added: no memory of its own can grow. */
+static void make_room(struct kiln_key *key, size_t size)
+{
+	struct ki_bytes *record = &key->record, moved = { 0 };
+
+	if (record->data != key->inside || record->failed ||
+	    size <= record->capacity - record->size)
+		return;
+	moved.limit = record->limit;
+	if (ki_bytes_grow(&moved, record->size + size)) {
+		memcpy(moved.data, record->data, record->size);
+		moved.size = record->size;
+		*record = moved;
+	} else {
+		record->failed = moved.failed;
+	}
 }
 
 static void add(struct kiln_key *key, uint8_t kind, const char *label,
@@ -54,6 +91,8 @@ static void add(struct kiln_key *key, uint8_t kind, const char *label,
 		key->failed = KILN_E_TOO_LARGE;
 		return;
 	}
+	make_room(key, FIELD_HEADER_BYTES + label_size + size);
+	key->data_size += size;
 	ki_bytes_add_u8(&key->record, kind);
 	ki_bytes_add_u8(&key->record, (uint8_t)label_size);
 	ki_bytes_add_u16(&key->record, 0);
@@ -112,17 +151,11 @@ void kiln_key_add_absent(struct kiln_key *key, const char *label)
 	add(key, KILN_FIELD_ABSENT, label, NULL, 0);
 }
 
-/* Nothing is added from now on. */
-static void move_inside(struct kiln_key *key)
+static void set_digest(struct kiln_key *key)
 {
-	struct ki_bytes *record = &key->record;
-
-	if (record->size > sizeof(key->inside))
-		return;
-	memcpy(key->inside, record->data, record->size);
-	free(record->data);
-	record->data = key->inside;
-	record->capacity = sizeof(key->inside);
+	key->digest_low = ki_digest_low(key->digest);
+	key->digest_high = ki_digest_high(key->digest);
+	key->tags = ki_key_tag(key->digest_high) * 0x01010101u;
 }
 
 enum kiln_status kiln_key_finish(struct kiln_key *key)
@@ -137,13 +170,17 @@ enum kiln_status kiln_key_finish(struct kiln_key *key)
 					     : KILN_E_TOO_LARGE;
 	if (!key->finished) {
 		ki_xxh3_128(key->record.data, key->record.size, key->digest);
-		key->digest_low = ki_digest_low(key->digest);
-		key->digest_high = ki_digest_high(key->digest);
-		key->tags = ki_key_tag(key->digest_high) * 0x01010101u;
-		move_inside(key);
+		set_digest(key);
 		key->finished = 1;
 	}
 	return KILN_OK;
+}
+
+void kiln_key_force_digest(struct kiln_key *key,
+			   const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	memcpy(key->digest, digest, sizeof(key->digest));
+	set_digest(key);
 }
 
 enum kiln_status kiln_key_from_record(const void *record, size_t size,
@@ -158,7 +195,9 @@ enum kiln_status kiln_key_from_record(const void *record, size_t size,
 	if (!key)
 		return KILN_E_NO_MEMORY;
 	ki_bytes_clear(&key->record);
+	make_room(key, size);
 	ki_bytes_add(&key->record, record, size);
+	key->data_size = ki_record_data_size(record, size);
 	status = kiln_key_finish(key);
 	if (status)
 		kiln_key_free(key);
@@ -184,8 +223,20 @@ int kiln_key_is_local(const struct kiln_key *key)
 	       (key->record.data[3] & 1);
 }
 
+static struct kiln_key *copy_of(const struct kiln_key *key)
+{
+	struct kiln_key *copy;
+
+	if (kiln_key_from_record(key->record.data, key->record.size, &copy))
+		return NULL;
+	kiln_key_force_digest(copy, key->digest);
+	return copy;
+}
+
 struct kiln_key *kiln_key_ref(struct kiln_key *key)
 {
+	if (key && key->is_in_room)
+		return copy_of(key);
 	if (key)
 		atomic_fetch_add_explicit(&key->refs, 1, memory_order_relaxed);
 	return key;
@@ -198,7 +249,8 @@ void kiln_key_free(struct kiln_key *key)
 		return;
 	if (key->record.data != key->inside)
 		ki_bytes_fini(&key->record);
-	free(key);
+	if (!key->is_in_room)
+		free(key);
 }
 
 static uint64_t big_endian(const uint8_t *b)
@@ -288,6 +340,19 @@ enum kiln_status kiln_record_find(const void *record, size_t size,
 			return KILN_OK;
 		}
 	return status == KILN_END ? KILN_MISS : status;
+}
+
+uint64_t ki_record_data_size(const void *record, size_t size)
+{
+	struct kiln_field field;
+	uint64_t data_size = 0;
+	size_t position = 0;
+
+	while (!kiln_record_next(record, size, &position, &field))
+		data_size += field.kind == KILN_FIELD_DIGEST
+				     ? DIGEST_FIELD_BYTES
+				     : field.size;
+	return data_size;
 }
 
 enum kiln_status ki_record_check(const void *record, size_t size)

@@ -13,6 +13,7 @@
  * size as u64 and 32 bytes of BLAKE2b-256.
  */
 
+#include <assert.h>
 #include <stdatomic.h>
 
 #include <kiln/inspect.h>
@@ -32,12 +33,18 @@ struct kiln_key {
 	uint64_t digest_high; /* last 8 */
 	uint32_t finished;
 	uint32_t tags; /* four times ki_key_tag(), once finished */
-	/* Where a finished record lies that is short enough. */
+	/* Where a record lies that is short enough. */
 	_Alignas(64) uint8_t inside[KI_KEY_INSIDE_BYTES];
 	uint8_t digest[KILN_DIGEST_BYTES];
 	_Atomic size_t refs;
 	enum kiln_status failed;
+	int is_in_room;	    /* of the caller's memory */
+	uint64_t data_size; /* of all fields, without labels and frames */
 };
+
+static_assert(sizeof(struct kiln_key) + _Alignof(struct kiln_key) - 8 <=
+		      sizeof(struct kiln_key_room),
+	      "wherever it lies");
 
 /* A byte of a digest's high half, never 0, for tables. */
 static inline uint32_t ki_key_tag(uint64_t digest_high)
@@ -47,6 +54,9 @@ static inline uint32_t ki_key_tag(uint64_t digest_high)
 
 /* Whether a record is well formed.  KILN_OK or KILN_E_FORMAT. */
 enum kiln_status ki_record_check(const void *record, size_t size);
+
+/* What its fields hold, without labels and frames; 0 if it is not well formed. */
+uint64_t ki_record_data_size(const void *record, size_t size);
 
 /* The two halves of a digest as numbers. */
 uint64_t ki_digest_low(const uint8_t digest[KILN_DIGEST_BYTES]);

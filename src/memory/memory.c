@@ -167,6 +167,10 @@ static struct ki_flight *lead(struct ki_memory *memory,
 		return NULL;
 	flight->memory = memory;
 	flight->key = kiln_key_ref((struct kiln_key *)key);
+	if (!flight->key) {
+		free(flight);
+		return NULL;
+	}
 	flight->outer = innermost;
 	flight->nested = leads_any();
 	atomic_init(&flight->refs, 1);

@@ -46,7 +46,7 @@ struct ki_records_options {
 struct ki_records_settings {
 	uint64_t generation; /* another one after each wipe; 0: none known */
 	uint64_t bytes_max;  /* as a tool has set it; UINT64_MAX: nobody has */
-	uint32_t user_version;
+	uint64_t user_version;
 };
 
 struct ki_record {

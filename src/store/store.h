@@ -17,7 +17,8 @@ struct ki_store_options {
 	const char *name;   /* of the files; NULL: "kiln" */
 	uint64_t bytes_max; /* at creation; 0: no bound */
 	uint64_t age_max_s;
-	uint32_t user_version; /* 0: any */
+	uint64_t quota_bytes;  /* log: of keys' fields and values; 0: none */
+	uint64_t user_version; /* 0: any, but for sessions */
 	uint32_t flags;	       /* KILN_OPEN_* */
 	int is_local; /* the caller has asked for the directory's file system */
 	kiln_log_fn *log; /* may be NULL */
@@ -28,7 +29,8 @@ struct ki_store_options {
  * Open a store, making directory and files as needed.  KILN_E_OWNER (the
  * directory is a symlink, someone else's, or writable by others), IO, FORMAT
  * (made by a newer version: left alone), FULL (the medium has no room, or the
- * bound is too small to hold anything), READONLY, NO_MEMORY, INVALID.
+ * bound is too small to hold anything), READONLY, NO_MEMORY, INVALID; EXISTS of
+ * log, with KILN_OPEN_SESSION.
  */
 enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 				   struct kiln_tier **out_tier);

@@ -367,7 +367,7 @@ static void only_the_damaged_file_is_put_aside(void **state)
 
 static enum kiln_status open_version(const struct ki_sys *sys,
 				     const char *directory,
-				     uint32_t user_version,
+				     uint64_t user_version,
 				     struct kiln_tier **out_tier)
 {
 	struct ki_store_options options = { .sys = sys,

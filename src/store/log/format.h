@@ -55,12 +55,11 @@ struct log_fixed {
 	uint32_t version;
 	uint32_t header_bytes;
 	uint64_t n_buckets;
-	uint32_t user_version;
-	uint32_t flags; /* unknown ones: a newer version */
+	uint64_t user_version;
 	uint64_t created_s;
-	uint8_t id[16];		/* by chance; kept when the index grows */
-	uint8_t name_space[16]; /* of a D3D12 session's store, else 0 */
-	uint64_t reserved[6];
+	uint8_t id[16]; /* by chance; kept when the index grows */
+	uint64_t flags; /* unknown ones: a newer version */
+	uint64_t reserved[7];
 	uint64_t sum; /* XXH3-64 of what stands before */
 };
 

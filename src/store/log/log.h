@@ -201,7 +201,7 @@ struct ki_log {
 	char *spare_path;
 	uint64_t bytes_max; /* as the opener wanted them */
 	uint64_t age_max_s;
-	uint32_t user_version;
+	uint64_t user_version;
 	uint32_t flags;
 	kiln_log_fn *log;
 	void *log_arg;

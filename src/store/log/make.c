@@ -53,7 +53,7 @@ static int erase(struct log_index *index, uint64_t digest_low,
 
 static enum kiln_status fill_header(struct ki_log *log,
 				    struct log_header *header,
-				    uint64_t n_buckets, uint32_t user_version,
+				    uint64_t n_buckets, uint64_t user_version,
 				    uint32_t first_number,
 				    const struct log_limit_values *limits)
 {
@@ -258,7 +258,7 @@ static void drop_damaged(struct ki_log *log)
 }
 
 static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
-				    uint32_t user_version, int *out_left);
+				    uint64_t user_version, int *out_left);
 
 static enum kiln_status repair_locked(struct ki_log *log,
 				      struct log_index *index)
@@ -629,7 +629,7 @@ static int leave_mark(struct ki_log *log, uint32_t number)
 /* KILN_OK: nothing is found any more.  *out_left: but files are still there,
    and why; NULL: that does not matter. */
 static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
-				    uint32_t user_version, int *out_left)
+				    uint64_t user_version, int *out_left)
 {
 	struct log_limit_values limits;
 	struct log_census census;

@@ -81,7 +81,7 @@ struct ki_neo {
 	char *lock_path;
 	char *stats_path;
 	uint32_t flags;
-	uint32_t user_version;
+	uint64_t user_version;
 	uint64_t age_max_s;
 	int is_detected;      /* the layout, by what is there */
 	uint64_t name_mask;   /* of the hash; tests make names meet */

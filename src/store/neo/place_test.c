@@ -29,7 +29,7 @@ static uint64_t later_ns(const struct ki_sys *sys)
 
 static struct kiln_tier *open_version(const struct ki_sys *sys,
 				      const char *directory, uint32_t flags,
-				      uint32_t user_version)
+				      uint64_t user_version)
 {
 	struct ki_store_options options = { .sys = sys,
 					    .directory = directory,
@@ -55,10 +55,10 @@ struct move {
 	struct ki_sys sys;
 	char *top, *here, *there;
 	struct kiln_tier *tier;
-	uint32_t user_version;
+	uint64_t user_version;
 };
 
-static void move_away(struct move *move, uint32_t flags, uint32_t user_version)
+static void move_away(struct move *move, uint32_t flags, uint64_t user_version)
 {
 	passed_ns = 0;
 	move->sys = ki_sys_posix;
@@ -87,7 +87,7 @@ static void move_end(struct move *move)
 
 static const struct {
 	uint32_t flags;
-	uint32_t user_version;
+	uint64_t user_version;
 } handles[] = {
 	{ 0, 0 },
 	{ KILN_OPEN_GUEST, 0 },

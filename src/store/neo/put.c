@@ -572,7 +572,7 @@ static int unlink_name(void *arg, const char *name, enum ki_neo_kind kind,
 	return err == -ENOENT ? 0 : err;
 }
 
-static enum kiln_status reset_records(struct ki_neo *neo, uint32_t user_version)
+static enum kiln_status reset_records(struct ki_neo *neo, uint64_t user_version)
 {
 	struct ki_records_settings settings = ki_records_settings(neo->records);
 	enum kiln_status status;

@@ -27,7 +27,7 @@ static int seal_header(struct ki_records *records,
 	memset(bytes, 0, KI_RECORDS_HEADER_BYTES);
 	memcpy(bytes, ki_records_magic, sizeof(ki_records_magic));
 	ki_put_u32(bytes + 8, KI_RECORDS_VERSION);
-	ki_put_u32(bytes + 12, settings.user_version);
+	ki_put_u64(bytes + 32, settings.user_version);
 	ki_put_u64(bytes + 16, settings.generation);
 	ki_put_u64(bytes + 24, settings.bytes_max);
 	ki_put_u64(bytes + 56, ki_xxh3_64(bytes, 56));

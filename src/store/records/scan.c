@@ -97,7 +97,7 @@ static int read_header(struct ki_records *records)
 	records->has_settings = ki_get_u32(bytes + 8) == KI_RECORDS_VERSION;
 	if (records->has_settings)
 		records->settings = (struct ki_records_settings){
-			.user_version = ki_get_u32(bytes + 12),
+			.user_version = ki_get_u64(bytes + 32),
 			.generation = ki_get_u64(bytes + 16),
 			.bytes_max = ki_get_u64(bytes + 24),
 		};

@@ -706,7 +706,7 @@ static int wipe_entry(void *arg, const char *stem, unsigned has)
 }
 
 static enum kiln_status reset_records(struct ki_sycl *sycl,
-				      uint32_t user_version)
+				      uint64_t user_version)
 {
 	struct ki_records_settings settings =
 		ki_records_settings(sycl->records);

@@ -128,7 +128,7 @@ struct ki_sycl {
 	char *lock_path;
 	char *stats_path;
 	uint32_t flags;
-	uint32_t user_version;
+	uint64_t user_version;
 	uint64_t age_max_s;
 	size_t looks_max;     /* KI_SYCL_LOOKS; tests have small directories */
 	size_t step_max;      /* KI_SYCL_STEP */
