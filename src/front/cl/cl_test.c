@@ -5,141 +5,21 @@
  * stand-in or, with the argument "pocl", on PoCL.  What is built is run.
  */
 
-#include "harness/harness.h"
+#include "front/cl/place_test.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <kiln/front/opencl.h>
-
-#define SCALE                                                                  \
-	"__kernel void scale(__global int *out)\n"                             \
-	"{ out[get_global_id(0)] = FACTOR; }\n"
 #define INCLUDING "#include \"factor.h\"\n" SCALE
 
 static int is_pocl;
-static cl_context context;
-static cl_device_id device;
-static cl_command_queue queue;
-
-/* ---- Set-up ---------------------------------------------------------------- */
-
-struct place {
-	char *directory;
-	char url[300];
-	struct kiln *kiln;
-	struct kiln_cl *cl;
-};
-
-static void place_open(struct place *place)
-{
-	struct kiln_options options;
-	struct kiln_cl_options cl_options;
-
-	kiln_options_init(&options);
-	options.store_url = place->url;
-	assert_int_equal(kiln_open(&options, &place->kiln), KILN_OK);
-	assert_int_equal(kiln_store_status(place->kiln), KILN_OK);
-	kiln_cl_options_init(&cl_options);
-	cl_options.kiln = place->kiln;
-	assert_int_equal(kiln_cl_open(context, &cl_options, &place->cl),
-			 KILN_OK);
-}
-
-static void place_close(struct place *place)
-{
-	kiln_cl_close(place->cl);
-	kiln_close(place->kiln);
-}
-
-static void place_init(struct place *place)
-{
-	place->directory = harness_directory();
-	snprintf(place->url, sizeof(place->url), "log:%s/store",
-		 place->directory);
-	place_open(place);
-}
-
-static void place_fini(struct place *place)
-{
-	place_close(place);
-	free(place->directory);
-}
-
-static struct kiln_programs_stats stats_of(const struct place *place)
-{
-	struct kiln_programs_stats stats;
-
-	kiln_programs_stats_init(&stats);
-	assert_int_equal(kiln_cl_stats(place->cl, &stats), KILN_OK);
-	return stats;
-}
-
-/* ---- Builds ---------------------------------------------------------------- */
-
-static struct kiln_cl_build source_build(const char *source,
-					 const char *options)
-{
-	struct kiln_cl_build build;
-
-	kiln_cl_build_init(&build);
-	build.source = source;
-	build.options = options;
-	return build;
-}
-
-static cl_program program_of(const struct place *place,
-			     const struct kiln_cl_build *build)
-{
-	struct kiln_program_failure failure;
-	cl_program program = NULL;
-
-	kiln_program_failure_init(&failure);
-	if (kiln_cl_program(place->cl, build, &program, &failure))
-		print_message("# %d: %s\n", failure.code,
-			      failure.message ? failure.message : "");
-	kiln_program_failure_fini(&failure);
-	assert_non_null(program);
-	return program;
-}
-
-/* What the kernel writes when it runs. */
-static int value_of(const struct place *place,
-		    const struct kiln_cl_build *build)
-{
-	size_t one = 1;
-	cl_kernel kernel;
-	cl_mem out;
-	cl_int err, value = -1;
-
-	assert_int_equal(
-		kiln_cl_kernel(place->cl, build, "scale", &kernel, NULL),
-		KILN_OK);
-	out = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof(value), NULL,
-			     &err);
-	assert_int_equal(err, CL_SUCCESS);
-	clSetKernelArg(kernel, 0, sizeof(cl_mem), (const void *)&out);
-	assert_int_equal(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one,
-						NULL, 0, NULL, NULL),
-			 CL_SUCCESS);
-	assert_int_equal(clEnqueueReadBuffer(queue, out, CL_TRUE, 0,
-					     sizeof(value), &value, 0, NULL,
-					     NULL),
-			 CL_SUCCESS);
-	clReleaseMemObject(out);
-	clReleaseKernel(kernel);
-	return value;
-}
 
 static void a_program_is_built_once_and_shared(void **state)
 {
 	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=3");
 	cl_program first, second;
-	struct place place;
+	struct place place = { 0 };
 
 	place_init(&place);
 	first = program_of(&place, &build);
@@ -156,7 +36,7 @@ static void a_program_is_built_once_and_shared(void **state)
 static void the_next_start_loads_the_binary(void **state)
 {
 	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=4");
-	struct place place;
+	struct place place = { 0 };
 
 	place_init(&place);
 	assert_int_equal(value_of(&place, &build), 4);
@@ -198,7 +78,7 @@ static void whatever_counts_is_told_apart(void **state)
 		{ "#define FACTOR 9\n" SCALE, NULL, 9 },
 	};
 	const size_t n = sizeof(rows) / sizeof(rows[0]);
-	struct place place;
+	struct place place = { 0 };
 
 	place_init(&place);
 	for (size_t i = 0; i < 2 * n; i++) {
@@ -218,7 +98,7 @@ static void an_include_file_that_changes_is_another_program(void **state)
 					     "#define FACTOR 12\n",
 					     "#define FACTOR 11\n" };
 	struct kiln_cl_build build;
-	struct place place;
+	struct place place = { 0 };
 	char options[320], *header;
 
 	place_init(&place);
@@ -266,7 +146,7 @@ static void what_a_changed_file_is_in_is_nobody_elses(void **state)
 	static const char *const before = "#define FACTOR 14\n";
 	struct change change = { .text = "#define FACTOR 15\n" };
 	struct kiln_cl_build build;
-	struct place place;
+	struct place place = { 0 };
 	char options[320], *header, *calls;
 	pthread_t thread;
 
@@ -302,7 +182,7 @@ static void what_cannot_be_kept_is_built_each_time(void **state)
 {
 	struct kiln_cl_build build = source_build(
 		"#define FACTOR (sizeof(__TIME__) ? 13 : 0)\n" SCALE, NULL);
-	struct place place;
+	struct place place = { 0 };
 
 	if (!is_pocl)
 		HARNESS_LEAVE_OUT("the stand-in has no __TIME__");
@@ -319,7 +199,7 @@ static void a_failure_has_the_drivers_code_and_log(void **state)
 	struct kiln_cl_build build = source_build("what is this", "");
 	struct kiln_program_failure failures[2];
 	cl_program program;
-	struct place place;
+	struct place place = { 0 };
 
 	place_init(&place);
 	for (int i = 0; i < 2; i++) {
@@ -345,7 +225,7 @@ static void everybody_has_a_kernel_of_his_own(void **state)
 	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=1");
 	struct kiln_program_failure failure;
 	cl_kernel kernels[2], none;
-	struct place place;
+	struct place place = { 0 };
 
 	place_init(&place);
 	for (int i = 0; i < 2; i++)
@@ -375,7 +255,7 @@ static void constants_of_il_are_told_apart(void **state)
 	static const size_t size = sizeof(cl_int);
 	unsigned char il[sizeof(text) - 1];
 	struct kiln_cl_build build;
-	struct place place;
+	struct place place = { 0 };
 
 	if (is_pocl)
 		HARNESS_LEAVE_OUT("PoCL here takes no IL");
@@ -415,7 +295,7 @@ static void a_given_binary_is_loaded_and_never_kept_on_disk(void **state)
 	struct kiln_cl_build given;
 	struct kiln_stats before, after;
 	unsigned char *binary;
-	struct place place;
+	struct place place = { 0 };
 	cl_program program;
 	size_t size;
 
@@ -450,7 +330,7 @@ static void wrong_calls_are_refused(void **state)
 	cl_device_id nobody = (cl_device_id)&nobody;
 	struct kiln_cl_build builds[4];
 	cl_program program;
-	struct place place;
+	struct place place = { 0 };
 	struct kiln_cl *cl;
 
 	place_init(&place);
@@ -485,34 +365,12 @@ static int build_one(unsigned index, void *arg)
 /* S18 */
 static void threads_that_ask_at_once_cause_one_build(void **state)
 {
-	struct place place;
+	struct place place = { 0 };
 
 	place_init(&place);
 	assert_int_equal(harness_threads(16, build_one, place.cl), 0);
 	assert_int_equal(stats_of(&place).builds, 1);
 	place_fini(&place);
-}
-
-static int set_up(void **state)
-{
-	cl_platform_id platform;
-	cl_int err;
-
-	if (clGetPlatformIDs(1, &platform, NULL) ||
-	    clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL))
-		return -1;
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &err);
-	if (err)
-		return -1;
-	queue = clCreateCommandQueueWithProperties(context, device, NULL, &err);
-	return err ? -1 : 0;
-}
-
-static int tear_down(void **state)
-{
-	clReleaseCommandQueue(queue);
-	clReleaseContext(context);
-	return 0;
 }
 
 int main(int argc, char **argv)
