@@ -874,8 +874,8 @@ static enum kiln_status put_in_memory(struct kiln *kiln,
 		return status;
 	if (flags & KILN_PUT_REPLACE)
 		ki_memory_put(kiln->memory, key, blob);
-	else
-		status = ki_memory_add(kiln->memory, key, blob);
+	else if (ki_memory_add(kiln->memory, key, blob) == KILN_EXISTS)
+		status = KILN_EXISTS;
 	kiln_blob_unref(blob);
 	return status;
 }

@@ -8,6 +8,7 @@
  */
 
 #include "base/list.h"
+#include "base/map.h"
 #include "memory/memory.h"
 #include "memory/table.h"
 #include "sys/sys.h"
@@ -26,8 +27,9 @@ struct ki_memory {
 	_Atomic uint64_t waited;
 	/* Under mutex. */
 	struct ki_mutex mutex;
-	struct ki_list chains[KI_FLIGHT_CHAINS];
-	struct ki_list failures; /* oldest first */
+	struct ki_list chains[KI_FLIGHT_CHAINS]; /* of flights */
+	struct ki_map kept;	 /* failures: the first of a hash */
+	struct ki_list failures; /* the same, oldest first */
 	uint64_t n_failures;
 	uint64_t failure_bytes;
 };

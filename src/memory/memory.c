@@ -12,8 +12,8 @@
  *	      '-lead: [tiers, build] -> finish --wakes those who wait
  *
  * A flight is in a chain of its key's hash while it is led and, if it failed
- * and the policy says so, for some time afterwards: a kept failure is a flight
- * that nobody leads.
+ * and the policy says so, in a map of its own afterwards: a kept failure is a
+ * flight that nobody leads.
  *
  * Who leads is known by thread: each thread has a stack of the flights it
  * leads.  One that leads anything never waits for a flight, so two builds that
@@ -41,10 +41,11 @@ struct ki_flight {
 	int nested;
 	int is_open; /* of its thread alone */
 	/* Atomic. */
-	_Atomic unsigned refs; /* leader, chain, those who wait */
+	_Atomic unsigned refs; /* leader, chain or map, those who wait */
 	/* Under mutex. */
-	struct ki_list link; /* in a chain */
-	struct ki_list age;  /* of kept failures */
+	struct ki_list link;	/* in a chain, while it is led */
+	struct ki_flight *next; /* kept, of equal hash */
+	struct ki_list age;	/* of kept failures */
 	struct ki_cond cond;
 	int done;
 	/* Written once, before done. */
@@ -116,14 +117,46 @@ static void unref(struct ki_flight *flight)
 	free(flight);
 }
 
+/* Never 0. */
+static uintptr_t hash_of(const struct kiln_key *key)
+{
+	return (uintptr_t)key->digest_low | 1;
+}
+
 static void forget_failure_locked(struct ki_memory *memory,
 				  struct ki_flight *flight)
 {
+	uintptr_t hash = hash_of(flight->key);
+	struct ki_flight *first = ki_map_get(&memory->kept, hash);
+	struct ki_flight **place = &first;
+
+	while (*place != flight)
+		place = &(*place)->next;
+	*place = flight->next;
+	if (first)
+		/* Its place is there already: this cannot fail. */
+		(void)ki_map_put(&memory->kept, hash, first);
+	else
+		(void)ki_map_remove(&memory->kept, hash);
 	memory->n_failures--;
 	memory->failure_bytes -= failure_cost(flight);
 	ki_list_remove(&flight->age);
-	ki_list_remove(&flight->link);
 	unref(flight); /* a failure has no blob: nothing to call */
+}
+
+/* A failure that still counts. */
+static struct ki_flight *find_kept_locked(struct ki_memory *memory,
+					  const struct kiln_key *key)
+{
+	struct ki_flight *flight = ki_map_get(&memory->kept, hash_of(key));
+
+	while (flight && !is_same_key(flight->key, key))
+		flight = flight->next;
+	if (!flight || !flight->expires_ns ||
+	    flight->expires_ns > ki_sys_posix.monotonic_ns(&ki_sys_posix))
+		return flight;
+	forget_failure_locked(memory, flight);
+	return NULL;
 }
 
 /* A flight in the air or a failure that still counts. */
@@ -136,16 +169,10 @@ static struct ki_flight *find_locked(struct ki_memory *memory,
 		struct ki_flight *flight =
 			ki_container(link, struct ki_flight, link);
 
-		if (!is_same_key(flight->key, key))
-			continue;
-		if (!flight->done || !flight->expires_ns ||
-		    flight->expires_ns >
-			    ki_sys_posix.monotonic_ns(&ki_sys_posix))
+		if (is_same_key(flight->key, key))
 			return flight;
-		forget_failure_locked(memory, flight);
-		return NULL;
 	}
-	return NULL;
+	return find_kept_locked(memory, key);
 }
 
 /* Whether this thread's waiting could close a ring. */
@@ -314,35 +341,49 @@ void ki_flight_set_open(struct ki_flight *flight, int is_open)
 	flight->is_open = is_open;
 }
 
-static int is_kept(const struct ki_memory *memory,
-		   const struct ki_flight *flight)
+static int is_to_be_kept(const struct ki_memory *memory,
+			 const struct ki_flight *flight)
 {
 	return flight->status >= 0 &&
 	       flight->result.kind == KILN_BUILD_FAILED &&
 	       memory->options.failure_policy != KILN_FAILURE_RETRY;
 }
 
-static void keep_failure_locked(struct ki_memory *memory,
-				struct ki_flight *flight)
+static int has_too_many_failures(const struct ki_memory *memory)
 {
+	return !memory->options.keep_all_failures &&
+	       (memory->n_failures > FAILURES_MAX ||
+		memory->failure_bytes > FAILURE_BYTES_MAX);
+}
+
+/* Takes over a reference, if it is kept: 1. */
+static int keep_failure_locked(struct ki_memory *memory,
+			       struct ki_flight *flight)
+{
+	uintptr_t hash = hash_of(flight->key);
+
+	flight->next = ki_map_get(&memory->kept, hash);
+	if (ki_map_put(&memory->kept, hash, flight))
+		return 0;
 	if (memory->options.failure_policy == KILN_FAILURE_KEEP_FOR)
 		flight->expires_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix) +
 				     memory->options.failure_ttl_ms * 1000000;
 	ki_list_append(&memory->failures, &flight->age);
 	memory->n_failures++;
 	memory->failure_bytes += failure_cost(flight);
-	while (memory->n_failures > FAILURES_MAX ||
-	       memory->failure_bytes > FAILURE_BYTES_MAX)
+	while (has_too_many_failures(memory))
 		forget_failure_locked(memory,
 				      ki_container(memory->failures.next,
 						   struct ki_flight, age));
+	return 1;
 }
 
-void ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
-		      enum kiln_status status,
-		      const struct kiln_build_result *result)
+int ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
+		     enum kiln_status status,
+		     const struct kiln_build_result *result)
 {
 	struct ki_flight *chained = NULL;
+	int is_kept = 0;
 
 	innermost = flight->outer;
 	flight->status = status;
@@ -352,25 +393,24 @@ void ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
 	flight->done = 1;
 	ki_cond_signal_all(&flight->cond);
 	if (!ki_list_is_empty(&flight->link)) {
-		if (is_kept(memory, flight)) {
-			keep_failure_locked(memory, flight);
-		} else {
-			ki_list_remove(&flight->link);
-			chained = flight;
-		}
+		ki_list_remove(&flight->link);
+		is_kept = is_to_be_kept(memory, flight) &&
+			  keep_failure_locked(memory, flight);
+		chained = is_kept ? NULL : flight;
 	}
 	ki_mutex_unlock(&memory->mutex);
 	unref(chained);
 	unref(flight);
+	return is_kept;
 }
 
-static void forget_failure(struct ki_memory *memory, const struct kiln_key *key)
+void ki_memory_forget(struct ki_memory *memory, const struct kiln_key *key)
 {
 	struct ki_flight *flight;
 
 	ki_mutex_lock(&memory->mutex);
-	flight = find_locked(memory, key);
-	if (flight && flight->done)
+	flight = find_kept_locked(memory, key);
+	if (flight)
 		forget_failure_locked(memory, flight);
 	ki_mutex_unlock(&memory->mutex);
 }
@@ -380,7 +420,7 @@ static void forget_failure(struct ki_memory *memory, const struct kiln_key *key)
 void ki_memory_put(struct ki_memory *memory, const struct kiln_key *key,
 		   struct kiln_blob *blob)
 {
-	forget_failure(memory, key);
+	ki_memory_forget(memory, key);
 	if (memory->options.hold_nothing)
 		(void)ki_table_remove(&memory->table, key);
 	else
@@ -392,7 +432,7 @@ enum kiln_status ki_memory_add(struct ki_memory *memory,
 			       const struct kiln_key *key,
 			       struct kiln_blob *blob)
 {
-	forget_failure(memory, key);
+	ki_memory_forget(memory, key);
 	if (memory->options.hold_nothing)
 		return KILN_OK;
 	return ki_table_put(&memory->table, key, blob, KI_TABLE_FILL, NULL);
@@ -414,7 +454,7 @@ void ki_memory_fill(struct ki_memory *memory, const struct kiln_key *key,
 enum kiln_status ki_memory_remove(struct ki_memory *memory,
 				  const struct kiln_key *key)
 {
-	forget_failure(memory, key);
+	ki_memory_forget(memory, key);
 	return ki_table_remove(&memory->table, key);
 }
 
@@ -500,6 +540,7 @@ enum kiln_status ki_memory_new(const struct ki_memory_options *options,
 				? -1
 				: ki_slots_owner_new();
 	ki_mutex_init(&memory->mutex, KI_RANK_FLIGHT);
+	ki_map_init(&memory->kept);
 	ki_list_init(&memory->failures);
 	for (size_t i = 0; i < CHAINS; i++)
 		ki_list_init(&memory->chains[i]);
@@ -516,6 +557,7 @@ void ki_memory_free(struct ki_memory *memory) KI_NO_ANALYSIS
 				      ki_container(memory->failures.next,
 						   struct ki_flight, age));
 	ki_mutex_unlock(&memory->mutex);
+	ki_map_fini(&memory->kept);
 	ki_table_fini(&memory->table);
 	ki_slots_owner_free(memory->owner);
 	ki_mutex_fini(&memory->mutex);

@@ -52,7 +52,8 @@ struct ki_memory_options {
 	int no_column;	  /* hits are counted by whoever looks, elsewhere */
 	enum kiln_failure_policy failure_policy;
 	uint64_t failure_ttl_ms;
-	_Atomic int *due; /* set at every 4096th hit of a thread; NULL */
+	int keep_all_failures; /* whoever made it bounds them */
+	_Atomic int *due;      /* set at every 4096th hit of a thread; NULL */
 	ki_memory_stale_fn *stale; /* NULL */
 	void *stale_arg;
 };
@@ -105,14 +106,14 @@ void ki_flight_set_open(struct ki_flight *flight, int is_open);
 
 /*
  * End a flight: waiters get the result (each its own reference), and a failure
- * is kept by policy.  A value is kept by whoever knows its best form, with
- * ki_memory_add() or ki_memory_fill(), before this.  `result` stays the
- * caller's.  `status` below 0 (no memory, say) makes the waiters try for
+ * is kept by policy: 1 if it is.  A value is kept by whoever knows its best
+ * form, with ki_memory_add() or ki_memory_fill(), before this.  `result` stays
+ * the caller's.  `status` below 0 (no memory, say) makes the waiters try for
  * themselves.
  */
-void ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
-		      enum kiln_status status,
-		      const struct kiln_build_result *result);
+int ki_memory_finish(struct ki_memory *memory, struct ki_flight *flight,
+		     enum kiln_status status,
+		     const struct kiln_build_result *result);
 
 /* KILN_OK or KILN_MISS; never waits. */
 enum kiln_status ki_memory_get(struct ki_memory *memory,
@@ -123,7 +124,8 @@ enum kiln_status ki_memory_get(struct ki_memory *memory,
 void ki_memory_put(struct ki_memory *memory, const struct kiln_key *key,
 		   struct kiln_blob *blob);
 
-/* Keep a value unless there is one: KILN_EXISTS. */
+/* Keep a value unless there is one: KILN_EXISTS.  KILN_MISS: it is not kept (no
+   memory, too much garbage). */
 enum kiln_status ki_memory_add(struct ki_memory *memory,
 			       const struct kiln_key *key,
 			       struct kiln_blob *blob);
@@ -140,6 +142,8 @@ void ki_memory_fill(struct ki_memory *memory, const struct kiln_key *key,
 /* Also forgets a kept failure.  KILN_OK or KILN_MISS. */
 enum kiln_status ki_memory_remove(struct ki_memory *memory,
 				  const struct kiln_key *key);
+/* Forgets a kept failure and nothing else. */
+void ki_memory_forget(struct ki_memory *memory, const struct kiln_key *key);
 void ki_memory_wipe(struct ki_memory *memory);
 
 /*

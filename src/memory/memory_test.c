@@ -1273,28 +1273,70 @@ static void a_kept_failure_ends(void **state)
 	}
 }
 
+/* S48 for failures.  Who bounds them elsewhere has all kept. */
 static void kept_failures_have_a_bound(void **state)
+{
+	for (int keeps_all = 0; keeps_all < 2; keeps_all++) {
+		struct ki_memory *memory = memory_of((struct ki_memory_options){
+			.failure_policy = KILN_FAILURE_KEEP,
+			.keep_all_failures = keeps_all });
+		struct kiln_key *first = key_of(0);
+		struct kiln_build_result result;
+		struct ki_flight *flight;
+
+		for (uint64_t i = 0; i < 5000; i++) {
+			struct kiln_key *key = key_of(i);
+
+			flight = lead(memory, key);
+			assert_non_null(flight);
+			kiln_build_result_init(&result);
+			result.kind = KILN_BUILD_FAILED;
+			assert_int_equal(ki_memory_finish(memory, flight,
+							  KILN_OK, &result),
+					 1);
+			kiln_key_free(key);
+		}
+		flight = lead(memory, first);
+		assert_int_equal(flight == NULL, keeps_all);
+		if (flight)
+			ki_memory_finish(memory, flight, KILN_E_NO_MEMORY,
+					 &result);
+		ki_memory_forget(memory, first);
+		flight = lead(memory, first);
+		assert_non_null(flight);
+		ki_memory_finish(memory, flight, KILN_E_NO_MEMORY, &result);
+		kiln_key_free(first);
+		ki_memory_free(memory);
+	}
+}
+
+static void forgetting_a_failure_removes_no_value(void **state)
 {
 	struct ki_memory *memory = memory_of((struct ki_memory_options){
 		.failure_policy = KILN_FAILURE_KEEP });
-	struct kiln_key *first = key_of(0);
-	struct kiln_build_result result;
-	struct ki_flight *flight;
+	struct kiln_key *key = key_of(1);
 
-	for (uint64_t i = 0; i < 5000; i++) {
-		struct kiln_key *key = key_of(i);
+	put(memory, 1, 1, 8);
+	ki_memory_forget(memory, key);
+	assert_null(lead(memory, key));
+	kiln_key_free(key);
+	ki_memory_free(memory);
+}
 
-		kiln_build_result_init(&result);
-		assert_int_equal(ki_memory_begin(memory, key, &result, &flight),
-				 KILN_MISS);
-		result.kind = KILN_BUILD_FAILED;
-		ki_memory_finish(memory, flight, KILN_OK, &result);
-		kiln_key_free(key);
-	}
-	assert_int_equal(ki_memory_begin(memory, first, &result, &flight),
-			 KILN_MISS);
-	ki_memory_finish(memory, flight, KILN_E_NO_MEMORY, &result);
-	kiln_key_free(first);
+/* Who keeps something along with it must know. */
+static void what_cannot_be_kept_is_told(void **state)
+{
+	struct ki_memory *memory =
+		memory_of((struct ki_memory_options){ .bytes_max = 4096 });
+	struct kiln_key *key = key_of(1);
+	struct kiln_blob *large = blob_of(1, 8192), *small = blob_of(2, 8);
+
+	assert_int_equal(ki_memory_add(memory, key, large), KILN_MISS);
+	assert_int_equal(ki_memory_add(memory, key, small), KILN_OK);
+	assert_int_equal(ki_memory_add(memory, key, large), KILN_EXISTS);
+	kiln_blob_unref(large);
+	kiln_blob_unref(small);
+	kiln_key_free(key);
 	ki_memory_free(memory);
 }
 
@@ -1493,6 +1535,8 @@ int main(void)
 		cmocka_unit_test(failures_are_kept_by_policy),
 		cmocka_unit_test(a_kept_failure_ends),
 		cmocka_unit_test(kept_failures_have_a_bound),
+		cmocka_unit_test(forgetting_a_failure_removes_no_value),
+		cmocka_unit_test(what_cannot_be_kept_is_told),
 		cmocka_unit_test(equal_digests_never_share_a_flight),
 		cmocka_unit_test(builds_that_need_each_other_do_not_wait),
 #ifdef HAS_VANISHING_THREADS

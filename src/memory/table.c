@@ -529,11 +529,11 @@ static enum kiln_status put_nothing(struct ki_table *table,
 {
 	struct ki_table_garbage *garbage;
 	struct ki_table_entry *entry;
-	enum kiln_status status = KILN_OK;
+	enum kiln_status status = KILN_MISS;
 
 	if (how == KI_TABLE_REPLACE) {
 		(void)ki_table_remove(table, key);
-		return KILN_OK;
+		return KILN_MISS;
 	}
 	ki_mutex_lock(&table->mutex);
 	if (ki_table_find(atomic_load(&table->slots), key, &entry))
@@ -572,7 +572,7 @@ enum kiln_status ki_table_put(struct ki_table *table,
 	garbage = collect_locked(table, 1);
 	ki_mutex_unlock(&table->mutex);
 	free_garbage(table, garbage);
-	return status == KILN_EXISTS ? status : KILN_OK;
+	return status;
 }
 
 uint64_t ki_table_changes(struct ki_table *table)

@@ -341,7 +341,8 @@ enum ki_table_how {
 /*
  * Keep a value, if that can be.  With `changes` (from ki_table_changes(),
  * before the value was looked for) it is kept only if nothing was removed or
- * replaced since.  KILN_EXISTS: there was one, and how is KI_TABLE_FILL.
+ * replaced since.  KILN_EXISTS: there was one, and how is KI_TABLE_FILL;
+ * KILN_MISS: it is not kept.
  */
 enum kiln_status ki_table_put(struct ki_table *table,
 			      const struct kiln_key *key,

@@ -198,6 +198,79 @@ static void what_is_in_use_lives_on(void **state)
 	bound_close(&bound);
 }
 
+/* ---- Failures -------------------------------------------------------------- */
+
+#define FAILURES (KI_PROGRAM_FAILURES_MAX + 100)
+
+static void fail_all(struct kiln_programs *programs, struct rt *rt,
+		     const struct kiln_program_key *kernels_of)
+{
+	for (unsigned i = 0; i < FAILURES; i++) {
+		struct kiln_kernel_key *key;
+		struct kiln_kernel *kernel;
+		struct ask ask;
+		char name[16];
+
+		if (!kernels_of) {
+			ask_init(&ask, rt, i, 0);
+			assert_int_equal(rt_get(programs, &ask), KILN_E_BUILD);
+			continue;
+		}
+		snprintf(name, sizeof(name), "k%u", i);
+		key = ask_kernel(kernels_of, &rt->devices[0], name);
+		assert_int_equal(kiln_kernel_get(programs, key, &kernel, NULL),
+				 KILN_E_BUILD);
+		kiln_kernel_key_free(key);
+	}
+}
+
+/* All failures are kept, as all programs are; where these have a bound, so have
+   they (S48). */
+static void failures_are_kept_as_long_as_there_is_no_bound(void **state)
+{
+	static const struct {
+		enum rt_call call;
+		uint64_t bytes_max;
+	} rows[] = {
+		{ RT_BUILD, 0 },
+		{ RT_BUILD, SIZE },
+		{ RT_KERNEL, 0 },
+		{ RT_KERNEL, SIZE },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_programs_options options = rt_options();
+		int is_kernel = rows[i].call == RT_KERNEL;
+		struct kiln_programs *programs;
+		struct kiln_program_key *key;
+		struct ask ask;
+		struct rt rt;
+		unsigned n;
+
+		rt_init(&rt);
+		rt.plan = (struct rt_plan){ rows[i].call, 0, UINT32_MAX,
+					    KILN_BUILD_FAILED };
+		options.bytes_max = rows[i].bytes_max;
+		programs = rt_programs(&rt, options);
+		ask_init(&ask, &rt, 1, 0);
+		key = ask_key(programs, &ask);
+		for (int twice = 0; twice < 2; twice++)
+			fail_all(programs, &rt, is_kernel ? key : NULL);
+		n = rt_calls(&rt, rows[i].call);
+		assert_int_equal(n,
+				 rows[i].bytes_max ? 2 * FAILURES : FAILURES);
+		assert_int_equal(programs->n_failed,
+				 rows[i].bytes_max ? KI_PROGRAM_FAILURES_MAX
+						   : FAILURES);
+		assert_int_equal(kiln_programs_wipe(programs), KILN_OK);
+		assert_int_equal(programs->n_failed, 0);
+		assert_int_equal(programs->failed_bytes, 0);
+		kiln_program_key_free(key);
+		rt_free(&rt, programs);
+		assert_true(rt_is_clean(&rt));
+	}
+}
+
 /* ---- The queue ------------------------------------------------------------- */
 
 /* Against the plainest way: the lowest stamp of all. */
@@ -335,6 +408,8 @@ int main(void)
 		cmocka_unit_test(an_evicted_program_takes_its_kernels_along),
 		cmocka_unit_test(nothing_keeps_an_evicted_program),
 		cmocka_unit_test(what_is_in_use_lives_on),
+		cmocka_unit_test(
+			failures_are_kept_as_long_as_there_is_no_bound),
 		cmocka_unit_test(the_queue_is_exact),
 		cmocka_unit_test(uses_among_many_are_mostly_not_written),
 		cmocka_unit_test(eviction_costs_the_same_among_many),

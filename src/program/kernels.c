@@ -81,10 +81,10 @@ static enum kiln_status lead(struct kiln_programs *programs,
 	} else {
 		ki_result_from_failure(&result, failure);
 	}
-	ki_memory_finish(programs->memory, flight,
-			 status == KILN_E_BUILD ? KILN_OK : status, &result);
-	if (status == KILN_E_BUILD && failure->kind == KILN_BUILD_FAILED)
-		ki_registry_keep_link(programs, program, key, NULL, NULL);
+	if (ki_memory_finish(programs->memory, flight,
+			     status == KILN_E_BUILD ? KILN_OK : status,
+			     &result))
+		ki_registry_note_kernel(programs, program, key, failure);
 	return status;
 }
 

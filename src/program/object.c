@@ -88,6 +88,7 @@ struct kiln_program *ki_program_new(struct kiln_programs *programs,
 	memcpy(program->image, key->image_name, sizeof(program->image));
 	ki_list_init(&program->all);
 	ki_list_init(&program->links);
+	ki_list_init(&program->failed);
 	ki_list_init(&program->hints);
 	return program;
 }

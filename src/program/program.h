@@ -10,10 +10,11 @@
  *	the registry	what is kept, under one mutex: which program has which
  *			kernels, how much it all takes, who goes next
  *
- * A thing is in the registry and, normally, in the table; the registry has a
- * reference of its own.  It is put into the table first and taken out of the
- * registry first, and whoever adds to a program that has gone meanwhile takes
- * that back.
+ * What is in the registry is in the table, and the registry has a reference of
+ * its own.  It is put into the table first, and taken out of both under the
+ * mutex; whoever adds to a program that has gone meanwhile takes that back.  So
+ * when something has been dropped nobody finds it any more, whoever dropped it,
+ * but for who was in a call for it.
  */
 
 #include <stdatomic.h>
@@ -95,6 +96,7 @@ struct kiln_program {
 	struct ki_list all;
 	struct kiln_program *next_wide; /* for several devices, of one base */
 	struct ki_list links;		/* what goes when it goes */
+	struct ki_list failed;		/* kernels */
 	struct ki_list hints; /* of keys that lead to it or to its kernels */
 	/* Atomic, written by hits: ki_lru_touch(). */
 	_Alignas(64) struct ki_lru_item lru;
@@ -109,18 +111,21 @@ struct kiln_kernel {
 
 /* Something in the table that belongs to a program. */
 struct ki_link {
-	struct ki_list link;	    /* of the program */
-	struct ki_link *next;	    /* of equal hash */
-	struct kiln_key *key;	    /* in the table */
-	struct kiln_blob *blob;	    /* NULL: a kept failure */
+	struct ki_list link;  /* of the program */
+	struct ki_link *next; /* of equal hash */
+	struct kiln_key *key; /* in the table */
+	struct kiln_blob *blob;
 	struct ki_seed_giver giver; /* of the fast map */
 	int is_fast;
 };
 
-/* A program that failed for good. */
+/* What failed for good, and memory keeps: a program, or a kernel of one, with
+   which it goes. */
 struct ki_failed {
-	struct ki_list link;
+	struct ki_list age; /* of all, oldest first */
+	struct ki_list of_program;
 	struct kiln_key *key;
+	uint64_t bytes;
 	uint8_t image[KI_BLAKE2B_BYTES];
 };
 
@@ -177,8 +182,13 @@ struct kiln_programs {
 	uint64_t n_programs;
 	uint64_t n_kernels;
 	uint64_t n_failed;
+	uint64_t failed_bytes;
 	uint64_t bytes;
 };
+
+/* Of kept failures, where there is a bound on bytes. */
+#define KI_PROGRAM_FAILURES_MAX	     4096
+#define KI_PROGRAM_FAILURE_BYTES_MAX ((uint64_t)16 << 20)
 
 struct kiln_program_key {
 	struct kiln_programs *programs;
@@ -291,19 +301,21 @@ struct kiln_kernel *ki_kernel_new(struct kiln_program *program, void *handle);
    go. */
 void ki_registry_keep(struct kiln_programs *programs,
 		      struct kiln_program *program);
-/*
- * The same for what goes with its program: a kernel, by its own key or in the
- * fast map (then with a seed), another key of the program, or a failure that
- * memory keeps (no blob).
- */
+/* The same for what goes with its program: a kernel, by its own key or in the
+   fast map (then with a seed), or another key of the program. */
 void ki_registry_keep_link(struct kiln_programs *programs,
 			   struct kiln_program *program,
 			   const struct kiln_key *key,
 			   const struct ki_seed_key *seed,
 			   struct kiln_blob *blob);
-/* A failure that memory keeps. */
+/* Failures that memory keeps: of a program, and of a kernel. */
 void ki_registry_note_failure(struct kiln_programs *programs,
-			      const struct kiln_program_key *key);
+			      const struct kiln_program_key *key,
+			      const struct kiln_program_failure *failure);
+void ki_registry_note_kernel(struct kiln_programs *programs,
+			     struct kiln_program *program,
+			     const struct kiln_key *key,
+			     const struct kiln_program_failure *failure);
 
 /* Let a key lead to what it has just found, if that is kept: the program, or a
    kernel of it. */
@@ -321,7 +333,8 @@ struct kiln_kernel *ki_registry_find_seed(struct kiln_programs *programs,
 					  const struct ki_seed_key *seed);
 
 enum ki_drop { KI_DROP_ALL, KI_DROP_COLD_HALF };
-/* `spared` (or NULL) stays, its kernels go. */
+/* `spared` (or NULL) stays; of ALL its kernels go.  What nobody uses has been
+   released afterwards. */
 void ki_registry_drop(struct kiln_programs *programs, enum ki_drop what,
 		      const struct kiln_program *spared);
 void ki_registry_drop_image(struct kiln_programs *programs,

@@ -94,10 +94,10 @@ static enum kiln_status lead(struct kiln_programs *programs,
 	} else {
 		ki_result_from_failure(&result, failure);
 	}
-	ki_memory_finish(programs->memory, flight,
-			 status == KILN_E_BUILD ? KILN_OK : status, &result);
-	if (status == KILN_E_BUILD && failure->kind == KILN_BUILD_FAILED)
-		ki_registry_note_failure(programs, key);
+	if (ki_memory_finish(programs->memory, flight,
+			     status == KILN_E_BUILD ? KILN_OK : status,
+			     &result))
+		ki_registry_note_failure(programs, key, failure);
 	return status;
 }
 
@@ -350,6 +350,7 @@ static enum kiln_status fill(struct kiln_programs *programs,
 	const struct ki_memory_options of_memory = {
 		.order = KI_MEMORY_APPROXIMATE,
 		.failure_policy = KILN_FAILURE_KEEP,
+		.keep_all_failures = 1,
 		.no_column = 1,
 	};
 	int no_memory = 0;

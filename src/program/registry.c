@@ -9,36 +9,36 @@
  *		  |                     |       fast entries   user lets go
  *		  '- and its kernels are kept from here on
  *
- * Nothing of the runtime's is called under the mutex, nor is the table: what
- * goes is collected under it in a struct gone, and let go after it.  So the
- * table may for a moment have what the registry has not any more, never for
- * longer.
+ * Nothing of the runtime's is called under the mutex: what goes is taken out of
+ * the registry and the table under it, collected in a struct gone, and let go
+ * after it.
  *
  * A program for several devices also serves requests for some of them.  Such
  * are found by its base (the key without devices): one place for each program,
  * however many devices it is for.
  */
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "program/program.h"
-
-#define FAILURES_MAX 4096 /* as many as memory keeps */
 
 /* What has been dropped and is still to be let go. */
 struct gone {
 	struct ki_list programs; /* by `all` */
 	struct ki_list links;	 /* of a program that stays */
-	struct ki_list failed;
-	uint64_t n;
 };
 
 static void gone_init(struct gone *gone)
 {
 	ki_list_init(&gone->programs);
 	ki_list_init(&gone->links);
-	ki_list_init(&gone->failed);
-	gone->n = 0;
+}
+
+static int gone_is_empty(const struct gone *gone)
+{
+	return ki_list_is_empty(&gone->programs) &&
+	       ki_list_is_empty(&gone->links);
 }
 
 static struct kiln_program *program_of(struct ki_list *link)
@@ -115,7 +115,7 @@ static int is_known_locked(struct kiln_programs *programs,
 static int is_kernel(const struct ki_link *link,
 		     const struct kiln_program *program)
 {
-	return link->blob && !link->is_fast && link->blob != &program->blob;
+	return !link->is_fast && link->blob != &program->blob;
 }
 
 enum added { ADDED, THERE_ALREADY, NOT_KEPT };
@@ -144,17 +144,6 @@ static enum added add_link_locked(struct kiln_programs *programs,
 	return ADDED;
 }
 
-static void take_back(struct kiln_programs *programs,
-		      const struct kiln_key *key, const struct kiln_blob *blob)
-{
-	if (!blob) {
-		(void)ki_memory_remove(programs->memory, key);
-		return;
-	}
-	(void)ki_memory_discard(programs->memory, key, blob);
-	ki_memory_let_go(programs->memory);
-}
-
 void ki_registry_keep_link(struct kiln_programs *programs,
 			   struct kiln_program *program,
 			   const struct kiln_key *key,
@@ -173,8 +162,10 @@ void ki_registry_keep_link(struct kiln_programs *programs,
 		return;
 	free_link(link);
 	/* Gone meanwhile, or no memory to know it by: not to be found. */
-	if (added == NOT_KEPT)
-		take_back(programs, key, blob);
+	if (added == NOT_KEPT) {
+		(void)ki_memory_discard(programs->memory, key, blob);
+		ki_memory_let_go(programs->memory);
+	}
 }
 
 /* ---- Hints ----------------------------------------------------------------- */
@@ -230,6 +221,38 @@ void ki_registry_end_hint(struct kiln_programs *programs, struct ki_hint *hint)
 
 /* ---- Dropping -------------------------------------------------------------- */
 
+/* Nobody finds it any more; who has just found it has until a grace period has
+   passed to take a reference. */
+static void hide_locked(struct kiln_programs *programs,
+			const struct kiln_key *key,
+			const struct kiln_blob *blob)
+{
+	int was_there = ki_memory_discard(programs->memory, key, blob);
+
+	assert(was_there);
+	(void)was_there;
+}
+
+static void drop_failed_locked(struct kiln_programs *programs,
+			       struct ki_failed *failed)
+{
+	ki_memory_forget(programs->memory, failed->key);
+	ki_list_remove(&failed->age);
+	ki_list_remove(&failed->of_program);
+	programs->n_failed--;
+	programs->failed_bytes -= failed->bytes;
+	kiln_key_free(failed->key);
+	free(failed);
+}
+
+static void drop_all_failed_locked(struct kiln_programs *programs)
+{
+	while (!ki_list_is_empty(&programs->failed))
+		drop_failed_locked(programs,
+				   ki_container(programs->failed.next,
+						struct ki_failed, age));
+}
+
 static void take_links_locked(struct kiln_programs *programs,
 			      struct kiln_program *program)
 {
@@ -244,9 +267,14 @@ static void take_links_locked(struct kiln_programs *programs,
 
 		by_key_remove_locked(programs, link);
 		ki_seeds_leave(&programs->seeds, &link->giver);
+		hide_locked(programs, link->key, link->blob);
 		if (is_kernel(link, program))
 			programs->n_kernels--;
 	}
+	while (!ki_list_is_empty(&program->failed))
+		drop_failed_locked(programs,
+				   ki_container(program->failed.next,
+						struct ki_failed, of_program));
 }
 
 static void take_wide_locked(struct kiln_programs *programs,
@@ -274,31 +302,12 @@ static void take_program_locked(struct kiln_programs *programs,
 	atomic_store(&program->is_kept, 0);
 	take_links_locked(programs, program);
 	take_wide_locked(programs, program);
+	hide_locked(programs, program->key, &program->blob);
 	ki_lru_remove(&programs->lru, &program->lru);
 	ki_list_remove(&program->all);
 	ki_list_append(&gone->programs, &program->all);
 	programs->bytes -= program->bytes;
 	programs->n_programs--;
-	gone->n++;
-}
-
-/* Out of the table, and whether that had them all. */
-static int discard_links(struct kiln_programs *programs, struct ki_list *links)
-{
-	struct ki_list *place;
-	int is_all = 1;
-
-	ki_list_for_each (place, links) {
-		struct ki_link *link =
-			ki_container(place, struct ki_link, link);
-
-		if (!link->blob)
-			(void)ki_memory_remove(programs->memory, link->key);
-		else if (!ki_memory_discard(programs->memory, link->key,
-					    link->blob))
-			is_all = 0;
-	}
-	return is_all;
 }
 
 static void free_links(struct ki_list *links)
@@ -311,52 +320,17 @@ static void free_links(struct ki_list *links)
 	}
 }
 
-static void let_failures_go(struct kiln_programs *programs,
-			    struct ki_list *list)
-{
-	struct ki_list *place, *after;
-
-	ki_list_for_each_safe (place, after, list) {
-		struct ki_failed *failed =
-			ki_container(place, struct ki_failed, link);
-
-		ki_list_remove(place);
-		(void)ki_memory_remove(programs->memory, failed->key);
-		kiln_key_free(failed->key);
-		free(failed);
-	}
-}
-
-static int discard(struct kiln_programs *programs, struct gone *gone)
-{
-	int is_all = discard_links(programs, &gone->links);
-	struct ki_list *place;
-
-	ki_list_for_each (place, &gone->programs) {
-		struct kiln_program *program = program_of(place);
-
-		is_all &= discard_links(programs, &program->links);
-		is_all &= ki_memory_discard(programs->memory, program->key,
-					    &program->blob);
-	}
-	return is_all;
-}
-
 /*
  * Without the lock: here the runtime's objects may end.  Hints to them have
- * been cleared, but who has just read one may not have taken its reference.
- * What the table had it holds until then; what it had not (without memory, or
- * while it takes nothing in) is waited for.
+ * been cleared, but who has just read one may not have taken its reference: the
+ * table holds them until then, so what it lets go may be later than this.
  */
 static void let_go(struct kiln_programs *programs, struct gone *gone)
 {
 	struct ki_list *place, *after;
 
-	if (!gone->n)
+	if (gone_is_empty(gone))
 		return;
-	let_failures_go(programs, &gone->failed);
-	if (!discard(programs, gone))
-		ki_slots_wait();
 	free_links(&gone->links);
 	ki_list_for_each_safe (place, after, &gone->programs) {
 		struct kiln_program *program = program_of(place);
@@ -368,24 +342,12 @@ static void let_go(struct kiln_programs *programs, struct gone *gone)
 	ki_memory_let_go(programs->memory);
 }
 
-static void take_failed_locked(struct kiln_programs *programs,
-			       struct ki_failed *failed, struct gone *gone)
+/* The same, and it has ended when this returns, if nobody uses it. */
+static void let_go_now(struct kiln_programs *programs, struct gone *gone)
 {
-	ki_list_remove(&failed->link);
-	ki_list_append(&gone->failed, &failed->link);
-	programs->n_failed--;
-	gone->n++;
-}
-
-static void take_all_failed_locked(struct kiln_programs *programs,
-				   struct gone *gone)
-{
-	struct ki_list *place, *after;
-
-	ki_list_for_each_safe (place, after, &programs->failed)
-		take_failed_locked(programs,
-				   ki_container(place, struct ki_failed, link),
-				   gone);
+	let_go(programs, gone);
+	ki_slots_wait();
+	ki_memory_let_go(programs->memory);
 }
 
 static void take_all_locked(struct kiln_programs *programs,
@@ -408,9 +370,8 @@ static void take_all_locked(struct kiln_programs *programs,
 			ki_list_remove(link);
 			ki_list_append(&gone->links, link);
 		}
-		gone->n++;
 	}
-	take_all_failed_locked(programs, gone);
+	drop_all_failed_locked(programs);
 }
 
 static void take_cold_half_locked(struct kiln_programs *programs,
@@ -440,7 +401,7 @@ void ki_registry_drop(struct kiln_programs *programs, enum ki_drop what,
 	else
 		take_cold_half_locked(programs, spared, &gone);
 	ki_mutex_unlock(&programs->mutex);
-	let_go(programs, &gone);
+	let_go_now(programs, &gone);
 }
 
 void ki_registry_drop_image(struct kiln_programs *programs,
@@ -459,13 +420,13 @@ void ki_registry_drop_image(struct kiln_programs *programs,
 	}
 	ki_list_for_each_safe (place, after, &programs->failed) {
 		struct ki_failed *failed =
-			ki_container(place, struct ki_failed, link);
+			ki_container(place, struct ki_failed, age);
 
 		if (!memcmp(failed->image, image, KI_BLAKE2B_BYTES))
-			take_failed_locked(programs, failed, &gone);
+			drop_failed_locked(programs, failed);
 	}
 	ki_mutex_unlock(&programs->mutex);
-	let_go(programs, &gone);
+	let_go_now(programs, &gone);
 }
 
 /* ---- Keeping --------------------------------------------------------------- */
@@ -527,34 +488,82 @@ void ki_registry_keep(struct kiln_programs *programs,
 	if (!is_kept) {
 		(void)ki_memory_discard(programs->memory, program->key,
 					&program->blob);
+		ki_memory_let_go(programs->memory);
 		kiln_program_unref(program);
 	}
 	let_go(programs, &gone);
 }
 
-void ki_registry_note_failure(struct kiln_programs *programs,
-			      const struct kiln_program_key *key)
+static struct ki_failed *new_failed(const struct kiln_key *key,
+				    const struct kiln_program_failure *failure,
+				    const uint8_t image[KI_BLAKE2B_BYTES])
 {
 	struct ki_failed *failed = calloc(1, sizeof(*failed));
-	struct gone gone;
 
-	gone_init(&gone);
+	if (!failed)
+		return NULL;
+	ki_list_init(&failed->age);
+	ki_list_init(&failed->of_program);
+	failed->key = kiln_key_ref((struct kiln_key *)key);
+	failed->bytes = sizeof(*failed) + key->record.size +
+			(failure->message ? strlen(failure->message) : 0);
+	memcpy(failed->image, image, KI_BLAKE2B_BYTES);
+	return failed;
+}
+
+/* The new one may be the first to go. */
+static void note_locked(struct kiln_programs *programs,
+			struct ki_failed *failed)
+{
+	ki_list_append(&programs->failed, &failed->age);
+	programs->n_failed++;
+	programs->failed_bytes += failed->bytes;
+	while (programs->bytes_max &&
+	       (programs->n_failed > KI_PROGRAM_FAILURES_MAX ||
+		programs->failed_bytes > KI_PROGRAM_FAILURE_BYTES_MAX))
+		drop_failed_locked(programs,
+				   ki_container(programs->failed.next,
+						struct ki_failed, age));
+}
+
+void ki_registry_note_failure(struct kiln_programs *programs,
+			      const struct kiln_program_key *key,
+			      const struct kiln_program_failure *failure)
+{
+	struct ki_failed *failed =
+		new_failed(key->key, failure, key->image_name);
+
+	/* What could not be taken back is not kept. */
 	if (!failed) {
-		/* What could not be taken back is not kept. */
-		(void)ki_memory_remove(programs->memory, key->key);
+		ki_memory_forget(programs->memory, key->key);
 		return;
 	}
-	failed->key = kiln_key_ref(key->key);
-	memcpy(failed->image, key->image_name, sizeof(failed->image));
 	ki_mutex_lock(&programs->mutex);
-	ki_list_append(&programs->failed, &failed->link);
-	if (++programs->n_failed > FAILURES_MAX)
-		take_failed_locked(programs,
-				   ki_container(programs->failed.next,
-						struct ki_failed, link),
-				   &gone);
+	note_locked(programs, failed);
 	ki_mutex_unlock(&programs->mutex);
-	let_go(programs, &gone);
+}
+
+void ki_registry_note_kernel(struct kiln_programs *programs,
+			     struct kiln_program *program,
+			     const struct kiln_key *key,
+			     const struct kiln_program_failure *failure)
+{
+	struct ki_failed *failed = new_failed(key, failure, program->image);
+	int is_noted = 0;
+
+	ki_mutex_lock(&programs->mutex);
+	if (failed && atomic_load(&program->is_kept)) {
+		ki_list_append(&program->failed, &failed->of_program);
+		note_locked(programs, failed);
+		is_noted = 1;
+	}
+	ki_mutex_unlock(&programs->mutex);
+	if (is_noted)
+		return;
+	ki_memory_forget(programs->memory, key);
+	if (failed)
+		kiln_key_free(failed->key);
+	free(failed);
 }
 
 /* ---- Finding --------------------------------------------------------------- */

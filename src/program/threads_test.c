@@ -355,6 +355,135 @@ static void a_key_never_leads_to_a_kernel_that_is_not_kept(void **state)
 	crowd_end(&crowd);
 }
 
+/* ---- Dropping beside others ------------------------------------------------- */
+
+#define MANY_KERNELS 500
+
+/* One thread's program makes another's image go, which has many kernels; a
+   second one forgets that image meanwhile, and looks whether it is forgotten. */
+static int evict_or_forget(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	struct kiln_program *program = atomic_load(&crowd->seen);
+	struct kiln_blob *blob;
+
+	if (!index) {
+		if (kiln_program_get(crowd->programs, crowd->keys[1], &program,
+				     NULL))
+			return 1;
+		kiln_program_unref(program);
+		return 0;
+	}
+	while (atomic_load(&program->is_kept))
+		sched_yield();
+	if (kiln_programs_forget_image(crowd->programs, &crowd->keys[0]->image))
+		return 1;
+	/* Another image may have its name now. */
+	if (ki_memory_get(crowd->programs->memory, crowd->keys[0]->key, &blob))
+		return 0;
+	kiln_blob_unref(blob);
+	return 1;
+}
+
+static void what_is_forgotten_is_not_found_whoever_drops_it(void **state)
+{
+	for (unsigned round = 0; round < 20; round++) {
+		struct crowd crowd = { .n_rounds = 1 };
+		struct kiln_program *program;
+		char name[16];
+
+		crowd_begin(&crowd, 2, bounded(10000));
+		crowd.rt.pad = 10000;
+		assert_int_equal(kiln_program_get(crowd.programs, crowd.keys[0],
+						  &program, NULL),
+				 KILN_OK);
+		for (unsigned i = 0; i < MANY_KERNELS; i++) {
+			struct kiln_kernel *kernel;
+
+			snprintf(name, sizeof(name), "k%u", i);
+			assert_int_equal(kiln_program_kernel(program, name,
+							     &kernel, NULL),
+					 KILN_OK);
+			kiln_kernel_unref(kernel);
+		}
+		atomic_store(&crowd.seen, program);
+		assert_int_equal(harness_threads(2, evict_or_forget, &crowd),
+				 0);
+		kiln_program_unref(program);
+		crowd_end(&crowd);
+	}
+}
+
+/*
+ * A thread is stopped while it looks something up, and another lacks resources:
+ * what it makes room of has been released when it tries again.
+ */
+struct shortage {
+	struct crowd crowd;
+	_Atomic int is_pinned;
+	_Atomic int n_live; /* at the second try */
+};
+
+static void note_live(struct rt *rt, void *arg)
+{
+	struct shortage *shortage = arg;
+
+	if (rt_calls(rt, RT_BUILD) == 3)
+		atomic_store(&shortage->n_live,
+			     atomic_load(&rt->live_programs));
+}
+
+static int look_or_lack(unsigned index, void *arg)
+{
+	struct shortage *shortage = arg;
+	struct crowd *crowd = &shortage->crowd;
+	struct kiln_program *program;
+	struct ki_slot *slot;
+
+	if (!index) {
+		while (!atomic_load(&shortage->is_pinned))
+			sched_yield();
+		if (kiln_program_get(crowd->programs, crowd->keys[1], &program,
+				     NULL))
+			return 1;
+		kiln_program_unref(program);
+		return 0;
+	}
+	slot = ki_slot_enter();
+	atomic_store(&shortage->is_pinned, 1);
+	for (unsigned i = 0; rt_calls(&crowd->rt, RT_BUILD) < 3; i++) {
+		if (rt_calls(&crowd->rt, RT_BUILD) < 2)
+			i = 0;
+		if (i == 5000)
+			break;
+		sched_yield();
+	}
+	ki_slot_leave(slot);
+	return 0;
+}
+
+static void room_has_been_made_before_the_second_try(void **state)
+{
+	struct shortage shortage = { 0 };
+	struct crowd *crowd = &shortage.crowd;
+	struct kiln_program *program;
+
+	crowd_begin(crowd, 2, rt_options());
+	crowd->rt.plan =
+		(struct rt_plan){ RT_BUILD, 1, 1, KILN_BUILD_RESOURCES };
+	crowd->rt.in_build = note_live;
+	crowd->rt.in_build_arg = &shortage;
+	assert_int_equal(kiln_program_get(crowd->programs, crowd->keys[0],
+					  &program, NULL),
+			 KILN_OK);
+	kiln_program_unref(program);
+	assert_int_equal(harness_threads(2, look_or_lack, &shortage), 0);
+	assert_int_equal(rt_calls(&crowd->rt, RT_BUILD), 3);
+	/* The one that is being built. */
+	assert_int_equal(shortage.n_live, 1);
+	crowd_end(crowd);
+}
+
 /* ---- Rings ----------------------------------------------------------------- */
 
 /* Two contexts on one kiln; each one's build asks for the other's program, which
@@ -445,6 +574,9 @@ int main(void)
 		cmocka_unit_test(wiping_goes_on_beside_hits),
 		cmocka_unit_test(
 			a_key_never_leads_to_a_kernel_that_is_not_kept),
+		cmocka_unit_test(
+			what_is_forgotten_is_not_found_whoever_drops_it),
+		cmocka_unit_test(room_has_been_made_before_the_second_try),
 		cmocka_unit_test(
 			builds_that_ask_for_each_other_do_not_wait_in_a_ring),
 	};

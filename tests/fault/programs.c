@@ -242,6 +242,19 @@ static void use_all(struct scene *scene)
 	use_image(scene, &images[1], 1);
 }
 
+/* What could not be found would be built again, and kept twice.  One image is
+   never built. */
+static void expect_each_once(struct scene *scene)
+{
+	struct kiln_programs_stats stats;
+
+	kiln_programs_stats_init(&stats);
+	if (kiln_programs_stats(scene->programs, &stats))
+		scene->wrong = "no statistics";
+	else if (stats.n_programs > N_IMAGES - 1)
+		scene->wrong = "a program is kept twice";
+}
+
 /* A cache's life, in a thread that is new to it. */
 static void *live(void *arg)
 {
@@ -259,6 +272,7 @@ static void *live(void *arg)
 	/* The shortage is over: it is as good as ever. */
 	scene->is_over = 1;
 	use_all(scene);
+	expect_each_once(scene);
 	kiln_programs_free(scene->programs);
 	for (size_t i = 0; i < N_HANDLES; i++)
 		if (scene->handles[i].image >= 0)
