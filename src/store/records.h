@@ -20,6 +20,8 @@
  *           all processes.  They refresh first.
  * Files     are never looked at here, but in a rewrite after a crash: whether
  *           an entry's file is still the recorded one is the caller's to ask.
+ * Gaps      of a key record what is long and lies elsewhere need not be kept:
+ *           such gaps are compared there, by the caller.
  * Memory    nothing is mapped: who cuts the file off ends no program.  The
  *           bytes of records that were found stay in memory, up to a bound.
  * Guests    (KILN_OPEN_GUEST) keep no descriptor between calls.
@@ -49,11 +51,23 @@ struct ki_records_settings {
 	uint64_t user_version;
 };
 
+/* Bytes of a key record that are not kept with it, in order. */
+#define KI_RECORDS_GAPS_MAX 4
+struct ki_record_gap {
+	uint32_t offset; /* in the key record */
+	uint32_t size;
+};
+struct ki_record_gaps {
+	struct ki_record_gap of[KI_RECORDS_GAPS_MAX];
+	unsigned n;
+};
+
 struct ki_record {
 	uint8_t digest[KILN_DIGEST_BYTES];
 	const char *name;
-	const void *record;
+	const void *record; /* all of it */
 	size_t record_size;
+	struct ki_record_gaps gaps;
 	const void *metadata;
 	size_t metadata_size;
 	uint64_t value_size;
@@ -75,6 +89,7 @@ struct ki_record_found {
 	uint64_t file_size;
 	int64_t mtime_ns;
 	uint64_t trusted_ns; /* see ki_records_trust() */
+	struct ki_record_gaps gaps;
 };
 
 /* No file is made before something is written.  FORMAT: made by a newer
@@ -94,9 +109,9 @@ uint64_t ki_records_n_changes(struct ki_records *records);
 
 /*
  * The record of a key; the n-th one before it with `older` > 0, which counts as
- * long as the file that the newest names is not there.  KILN_OK, KILN_MISS,
- * KILN_E_COLLISION (the digest is another key's), IO, NO_MEMORY.  out_metadata
- * may be NULL.
+ * long as the file that the newest names is not there.  KILN_OK: the gaps are
+ * still to be compared; KILN_MISS, KILN_E_COLLISION (the digest is another
+ * key's), IO, NO_MEMORY.  out_metadata may be NULL.
  */
 enum kiln_status ki_records_find(struct ki_records *records,
 				 const struct kiln_key *key, unsigned older,
@@ -118,7 +133,8 @@ int ki_records_glance(struct ki_records *records, const struct kiln_key *key,
 void ki_records_trust(struct ki_records *records,
 		      const struct ki_record_found *found, uint64_t until_ns);
 
-/* The newest record of a file, as far as the index has it: nothing of the value.
+/* The newest record of a file, as far as the index has it: nothing of the value,
+   nor of gaps.
    KILN_OK, KILN_MISS, IO, NO_MEMORY. */
 enum kiln_status ki_records_by_name(struct ki_records *records,
 				    const char *name,
@@ -130,7 +146,8 @@ enum kiln_status ki_records_by_file(struct ki_records *records,
 				    struct ki_record_found *out_found);
 
 /* The first living one with a serial above *serial, which is moved on.
-   KILN_OK, KILN_END, IO, NO_MEMORY.  The blobs may be NULL. */
+   KILN_OK, KILN_END, IO, NO_MEMORY.  The blobs may be NULL; a key record has
+   zeros in its gaps. */
 enum kiln_status ki_records_next(struct ki_records *records, uint64_t *serial,
 				 struct ki_record_found *out_found,
 				 struct kiln_blob **out_record,

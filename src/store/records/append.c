@@ -31,6 +31,15 @@ void ki_records_end(struct ki_records *records)
 	ki_records_leave(records);
 }
 
+static size_t missing(const struct ki_record *record)
+{
+	size_t size = 0;
+
+	for (unsigned i = 0; i < record->gaps.n; i++)
+		size += record->gaps.of[i].size;
+	return size;
+}
+
 uint64_t ki_records_size(const struct ki_record *record)
 {
 	const size_t name_size = strlen(record->name);
@@ -39,8 +48,9 @@ uint64_t ki_records_size(const struct ki_record *record)
 	    record->record_size > KILN_KEY_BYTES_MAX ||
 	    record->metadata_size > KILN_METADATA_BYTES_MAX)
 		return 0;
-	return ki_records_size_of(name_size, record->record_size,
-				  record->metadata_size);
+	return ki_records_size_of(name_size,
+				  record->record_size - missing(record),
+				  record->metadata_size, record->gaps.n);
 }
 
 int ki_records_ready_to_write(struct ki_records *records)
@@ -113,20 +123,30 @@ static int write_record(struct ki_records *records, const uint8_t *header,
 enum kiln_status ki_records_append(struct ki_records *records,
 				   const struct ki_record *record)
 {
-	const size_t name_size = strlen(record->name);
-	const struct ki_piece parts[] = {
-		{ record->name, name_size },
-		{ record->record, record->record_size },
-		{ record->metadata, record->metadata_size },
-	};
+	const struct ki_record_gaps *gaps = &record->gaps;
+	struct ki_piece parts[KI_RECORDS_PIECES + 3];
 	uint8_t header[KI_RECORD_HEADER] = { 0 };
+	uint8_t gap_bytes[KI_RECORDS_GAPS_MAX][8];
+	const size_t name_size = strlen(record->name);
 	int err;
 
 	if (!ki_records_size(record))
 		return KILN_E_TOO_LARGE;
+	parts[0] = (struct ki_piece){ record->name, name_size };
+	ki_records_cut(record->record, record->record_size, gaps, parts + 1);
+	parts[gaps->n + 2] =
+		(struct ki_piece){ record->metadata, record->metadata_size };
+	for (unsigned i = 0; i < gaps->n; i++) {
+		ki_put_u32(gap_bytes[i], gaps->of[i].offset);
+		ki_put_u32(gap_bytes[i] + 4, gaps->of[i].size);
+	}
+	parts[gaps->n + 3] =
+		(struct ki_piece){ gap_bytes, sizeof(*gap_bytes) * gaps->n };
 	header[4] = KI_RECORD_ENTRY;
+	header[5] = (uint8_t)gaps->n;
 	ki_put_u16(header + 6, (uint16_t)name_size);
-	ki_put_u32(header + 8, (uint32_t)record->record_size);
+	ki_put_u32(header + 8,
+		   (uint32_t)(record->record_size - missing(record)));
 	ki_put_u32(header + 12, (uint32_t)record->metadata_size);
 	memcpy(header + 16, record->digest, KILN_DIGEST_BYTES);
 	ki_put_u64(header + 48, record->value_size);
@@ -137,7 +157,7 @@ enum kiln_status ki_records_append(struct ki_records *records,
 	ki_records_enter(records);
 	err = ki_records_ready_to_write(records);
 	if (!err)
-		err = write_record(records, header, parts, 3);
+		err = write_record(records, header, parts, (int)gaps->n + 4);
 	ki_records_leave(records);
 	return ki_records_write_status(err);
 }

@@ -34,12 +34,12 @@ static enum kiln_status copy_entry(const struct ki_records_entry *entry,
 				   struct kiln_blob **out_metadata)
 {
 	struct kiln_blob *record = NULL;
-	enum kiln_status status;
+	enum kiln_status status = KILN_OK;
 	const uint8_t *data;
 	size_t size;
 
-	data = ki_records_key_of(bytes, &size);
-	status = ki_records_copy_part(data, size, out_record ? &record : NULL);
+	if (out_record)
+		status = ki_records_copy_key(bytes, &record);
 	data = ki_records_metadata_of(bytes, &size);
 	if (!status)
 		status = ki_records_copy_part(data, size, out_metadata);

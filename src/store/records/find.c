@@ -63,9 +63,7 @@ static enum kiln_status find(struct ki_records *records,
 	err = ki_records_bytes_of(records, entry, 0, &bytes);
 	if (err)
 		return status_of(err);
-	data = ki_records_key_of(bytes, &size);
-	if (size != key->record.size ||
-	    memcmp(data, key->record.data, size) != 0)
+	if (!ki_records_is_of(bytes, key))
 		return KILN_E_COLLISION;
 	ki_records_keep(records, entry, bytes);
 	ki_records_fill(entry, bytes, out_found);

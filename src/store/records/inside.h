@@ -183,8 +183,9 @@ int ki_records_extend(struct ki_records *records, size_t size);
 
 /* ---- One record (record.c) --------------------------------------------------------- */
 
+/* With what is kept of the key record. */
 uint64_t ki_records_size_of(uint64_t name_size, uint64_t record_size,
-			    uint64_t metadata_size);
+			    uint64_t metadata_size, unsigned n_gaps);
 /* What a header says of the whole; 0: it is none, or not of this place. */
 uint64_t ki_records_claimed_size(const uint8_t *header, uint64_t offset);
 uint64_t ki_records_check(const uint8_t *bytes, uint64_t size);
@@ -196,8 +197,17 @@ int ki_records_bytes_of(struct ki_records *records,
 			const uint8_t **out_bytes);
 void ki_records_fill(const struct ki_records_entry *entry, const uint8_t *bytes,
 		     struct ki_record_found *found);
-const uint8_t *ki_records_key_of(const uint8_t *bytes, size_t *out_size);
 const uint8_t *ki_records_metadata_of(const uint8_t *bytes, size_t *out_size);
+
+/* The pieces of a key record between its gaps: one more than there are gaps. */
+#define KI_RECORDS_PIECES (KI_RECORDS_GAPS_MAX + 1)
+void ki_records_cut(const void *record, size_t record_size,
+		    const struct ki_record_gaps *gaps,
+		    struct ki_piece out_pieces[KI_RECORDS_PIECES]);
+int ki_records_is_of(const uint8_t *bytes, const struct kiln_key *key);
+/* With zeros in the gaps.  KILN_OK, NO_MEMORY. */
+enum kiln_status ki_records_copy_key(const uint8_t *bytes,
+				     struct kiln_blob **out_blob);
 /* Nothing if out_blob is NULL. */
 enum kiln_status ki_records_copy_part(const uint8_t *data, size_t size,
 				      struct kiln_blob **out_blob);

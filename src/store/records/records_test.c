@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "key/key.h"
 #include "store/records.h"
 
 static struct ki_records *open_at(const char *path, uint32_t flags)
@@ -215,6 +216,156 @@ static void another_key_of_the_same_digest_is_a_collision(void **state)
 	kiln_key_free(key);
 	free(path);
 	free(directory);
+}
+
+/* ---- Gaps -------------------------------------------------------------------------- */
+
+static struct kiln_key *long_key(char filling)
+{
+	struct kiln_key *key = kiln_key_new();
+	char data[300];
+
+	memset(data, filling, sizeof(data));
+	kiln_key_add(key, "long", data, sizeof(data));
+	if (kiln_key_finish(key))
+		abort();
+	return key;
+}
+
+static enum kiln_status append_with(struct ki_records *records,
+				    const struct kiln_key *key,
+				    const struct ki_record_gaps *gaps)
+{
+	struct ki_record record = { .name = "a",
+				    .metadata = "meta",
+				    .metadata_size = 4,
+				    .gaps = *gaps };
+
+	record.record = kiln_key_record(key, &record.record_size);
+	memcpy(record.digest, kiln_key_digest(key), KILN_DIGEST_BYTES);
+	return ki_records_append(records, &record);
+}
+
+/* What is not in a gap is compared, and comes back. */
+static void check_gaps(struct ki_records *records, const struct kiln_key *key,
+		       const struct ki_record_gaps *gaps)
+{
+	struct kiln_blob *record = NULL, *metadata = NULL;
+	struct ki_record_found found;
+	uint64_t serial = 0;
+	const uint8_t *whole, *copy;
+	size_t size;
+
+	assert_int_equal(ki_records_find(records, key, 0, &found, &metadata),
+			 KILN_OK);
+	assert_int_equal(found.gaps.n, gaps->n);
+	assert_memory_equal(found.gaps.of, gaps->of,
+			    gaps->n * sizeof(*gaps->of));
+	assert_int_equal(kiln_blob_size(metadata), 4);
+	kiln_blob_unref(metadata);
+	assert_int_equal(
+		ki_records_next(records, &serial, &found, &record, NULL),
+		KILN_OK);
+	whole = kiln_key_record(key, &size);
+	copy = kiln_blob_data(record);
+	assert_int_equal(kiln_blob_size(record), size);
+	for (size_t i = 0; i < size; i++) {
+		int is_gap = 0;
+
+		for (unsigned g = 0; g < gaps->n; g++)
+			is_gap |= i >= gaps->of[g].offset &&
+				  i - gaps->of[g].offset < gaps->of[g].size;
+		assert_int_equal(copy[i], is_gap ? 0 : whole[i]);
+	}
+	kiln_blob_unref(record);
+}
+
+static void a_record_with_gaps_is_found_by_the_rest(void **state)
+{
+	static const struct ki_record_gaps rows[] = {
+		{ { { 0, 1 } }, 1 },
+		{ { { 20, 280 } }, 1 },
+		{ { { 0, 4 }, { 4, 4 }, { 100, 50 }, { 299, 1 } }, 4 },
+	};
+	struct kiln_key *key = long_key('x');
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "kiln.records");
+		struct ki_records *records = open_at(path, 0);
+		struct kiln_key *other = long_key('y');
+		struct ki_record_found found;
+
+		assert_int_equal(append_with(records, key, &rows[i]), KILN_OK);
+		check_gaps(records, key, &rows[i]);
+		assert_int_equal(ki_records_rewrite(records, NULL), KILN_OK);
+		check_gaps(records, key, &rows[i]);
+		ki_records_close(records);
+		records = open_at(path, 0);
+		check_gaps(records, key, &rows[i]);
+		/* The rest is another one's. */
+		memcpy(other->digest, key->digest, KILN_DIGEST_BYTES);
+		other->digest_low = key->digest_low;
+		other->digest_high = key->digest_high;
+		assert_int_equal(
+			ki_records_find(records, other, 0, &found, NULL),
+			KILN_E_COLLISION);
+		ki_records_close(records);
+		kiln_key_free(other);
+		free(path);
+		free(directory);
+	}
+	kiln_key_free(key);
+}
+
+/* Whoever wrote it, with a check that is right. */
+static void a_record_with_gaps_that_cannot_be_is_none(void **state)
+{
+	static const struct {
+		uint32_t offset[2], size[2];
+	} rows[] = {
+		{ { 300, 200 }, { 10, 10 } },	    /* not in order */
+		{ { 0, 5 }, { 10, 10 } },	    /* one in the other */
+		{ { 0, 400 }, { 10, 10 } },	    /* behind the end */
+		{ { 10, UINT32_MAX }, { 10, 10 } }, /* far behind */
+		{ { 0, 100 }, { 10, KILN_KEY_BYTES_MAX } }, /* too large */
+	};
+	const struct ki_record_gaps gaps = { { { 0, 10 }, { 100, 10 } }, 2 };
+	struct kiln_key *key = long_key('x');
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *directory = harness_directory();
+		char *path = harness_path(directory, "kiln.records");
+		struct ki_records *records = open_at(path, 0);
+		struct ki_record_found found;
+		uint8_t *bytes, *at;
+		size_t size, behind;
+
+		assert_int_equal(append_with(records, key, &gaps), KILN_OK);
+		ki_records_close(records);
+		bytes = (uint8_t *)harness_read(path, &size);
+		at = bytes + KI_RECORDS_HEADER_BYTES;
+		/* Behind the name, what is kept, and the metadata. */
+		behind = 96 + 1 + ki_get_u32(at + 8) + 4;
+		for (unsigned g = 0; g < 2; g++) {
+			ki_put_u32(at + behind + 8u * g, rows[i].offset[g]);
+			ki_put_u32(at + behind + 8u * g + 4, rows[i].size[g]);
+		}
+		ki_put_u64(at + 88,
+			   ki_xxh3_64(at, 88) +
+				   ki_xxh3_64(at + 96,
+					      size - KI_RECORDS_HEADER_BYTES -
+						      96));
+		harness_write(path, bytes, size);
+		records = open_at(path, 0);
+		assert_int_equal(ki_records_find(records, key, 0, &found, NULL),
+				 KILN_MISS);
+		ki_records_close(records);
+		free(bytes);
+		free(path);
+		free(directory);
+	}
+	kiln_key_free(key);
 }
 
 static void a_handle_follows_what_others_do(void **state)
@@ -1097,6 +1248,8 @@ int main(void)
 		cmocka_unit_test(
 			the_last_record_counts_and_the_one_before_is_known),
 		cmocka_unit_test(another_key_of_the_same_digest_is_a_collision),
+		cmocka_unit_test(a_record_with_gaps_is_found_by_the_rest),
+		cmocka_unit_test(a_record_with_gaps_that_cannot_be_is_none),
 		cmocka_unit_test(a_handle_follows_what_others_do),
 		cmocka_unit_test(processes_append_to_one_file),
 		cmocka_unit_test(a_tail_torn_at_any_byte_costs_itself_alone),

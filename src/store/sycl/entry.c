@@ -54,37 +54,48 @@ static void lay_out(const struct ki_sycl_fields *fields,
 	}
 }
 
-static int compare_piece(const struct ki_sys *sys, int fd, uint64_t offset,
-			 const struct ki_piece *piece, uint8_t *block)
+/* What comes next in the pieces, of which *piece has been compared up to *done. */
+static int is_next(const uint8_t *block, size_t size,
+		   const struct ki_piece **piece, size_t *done)
 {
-	const uint8_t *data = piece->data;
+	while (size) {
+		const size_t rest = (*piece)->size - *done;
+		const size_t part = rest < size ? rest : size;
 
-	for (size_t done = 0; done < piece->size;) {
-		const size_t rest = piece->size - done;
-		const size_t part = rest < BLOCK_BYTES ? rest : BLOCK_BYTES;
-		int err = ki_pread_all(sys, fd, block, part, offset + done);
-
-		if (err)
-			return err == -ENODATA ? 0 : err;
-		if (memcmp(block, data + done, part) != 0)
+		if (memcmp(block, (const uint8_t *)(*piece)->data + *done,
+			   part) != 0)
 			return 0;
-		done += part;
+		block += part;
+		size -= part;
+		*done += part;
+		if (part == rest) {
+			++*piece;
+			*done = 0;
+		}
 	}
 	return 1;
 }
 
-static int compare_pieces(const struct ki_sys *sys, int fd,
+/* A file of this size. */
+static int compare_fields(const struct ki_sys *sys, int fd, uint64_t size,
 			  const struct ki_sycl_fields *fields, uint8_t *block)
 {
 	uint8_t sizes[KI_SYCL_N_FIELDS][8];
 	struct ki_piece pieces[2 * KI_SYCL_N_FIELDS];
-	uint64_t offset = 0;
+	const struct ki_piece *piece = pieces;
+	size_t done = 0, part;
 	int same = 1;
 
 	lay_out(fields, sizes, pieces);
-	for (unsigned i = 0; same > 0 && i < 2 * KI_SYCL_N_FIELDS; i++) {
-		same = compare_piece(sys, fd, offset, &pieces[i], block);
-		offset += pieces[i].size;
+	for (uint64_t offset = 0; same && offset < size; offset += part) {
+		const uint64_t rest = size - offset;
+		int err;
+
+		part = rest < BLOCK_BYTES ? (size_t)rest : BLOCK_BYTES;
+		err = ki_pread_all(sys, fd, block, part, offset);
+		if (err)
+			return err == -ENODATA ? 0 : err;
+		same = is_next(block, part, &piece, &done);
 	}
 	return same;
 }
@@ -108,7 +119,7 @@ int ki_sycl_src_is(const struct ki_sys *sys, const char *path,
 						    : BLOCK_BYTES)
 			: NULL;
 	if (!result && info.size == size)
-		result = block ? compare_pieces(sys, fd, fields, block)
+		result = block ? compare_fields(sys, fd, size, fields, block)
 			       : -ENOMEM;
 	free(block);
 	(void)sys->close(sys, fd);
@@ -263,6 +274,17 @@ int ki_sycl_state(const struct ki_sycl *sycl,
 	return err == -ENOENT ? 0 : err;
 }
 
+/* Only who has the turn writes, or else an entry's lock file: neither is somebody
+   else, so a .bin without its .src is what is left of an entry. */
+static enum kiln_status check_src(struct ki_sycl *sycl,
+				  const struct ki_record_found *found,
+				  const struct kiln_key *key)
+{
+	const enum kiln_status status = ki_sycl_check_key(sycl, found, key);
+
+	return status == KILN_MISS ? KILN_E_FORMAT : status;
+}
+
 enum kiln_status ki_sycl_find_present(struct ki_sycl *sycl,
 				      const struct kiln_key *key,
 				      struct ki_record_found *out_found,
@@ -280,7 +302,7 @@ enum kiln_status ki_sycl_find_present(struct ki_sycl *sycl,
 	if (err)
 		return ki_status_from_errno(err);
 	if (*out_state == KI_SYCL_THERE)
-		return KILN_OK;
+		return check_src(sycl, out_found, key);
 	for (unsigned older = 1;
 	     *out_state == KI_SYCL_TAKEN && older < OLDER_MAX; older++) {
 		struct ki_record_found before;
@@ -293,7 +315,7 @@ enum kiln_status ki_sycl_find_present(struct ki_sycl *sycl,
 			continue;
 		*out_state = KI_SYCL_THERE;
 		*out_found = before;
-		return KILN_OK;
+		return check_src(sycl, out_found, key);
 	}
 	return KILN_MISS;
 }
@@ -354,12 +376,6 @@ static enum kiln_status read_value(const struct ki_sycl *sycl, int fd,
 
 #define READ_FLAGS (KI_OPEN_READ | KI_OPEN_NOFOLLOW | KI_OPEN_NO_ATIME)
 
-static int is_not_there(int err)
-{
-	return err == -ENOENT || err == -ENOTDIR || err == -ELOOP ||
-	       err == -ENXIO;
-}
-
 enum kiln_status ki_sycl_load(struct ki_sycl *sycl,
 			      const struct ki_record_found *found,
 			      enum ki_sycl_state *out_state,
@@ -377,7 +393,8 @@ enum kiln_status ki_sycl_load(struct ki_sycl *sycl,
 		return KILN_MISS;
 	fd = sys->open(sys, path, READ_FLAGS, 0);
 	if (fd < 0)
-		return is_not_there(fd) ? KILN_MISS : ki_status_from_errno(fd);
+		return ki_sycl_is_gone(fd) ? KILN_MISS
+					   : ki_status_from_errno(fd);
 	status = ki_status_from_errno(sys->fstat(sys, fd, out_info));
 	if (status)
 		goto out;
@@ -410,7 +427,8 @@ enum kiln_status ki_sycl_load_foreign(const struct ki_sycl *sycl,
 
 	fd = err ? err : sys->open(sys, path, READ_FLAGS, 0);
 	if (fd < 0)
-		return is_not_there(fd) ? KILN_MISS : ki_status_from_errno(fd);
+		return ki_sycl_is_gone(fd) ? KILN_MISS
+					   : ki_status_from_errno(fd);
 	err = sys->fmeasure(sys, fd, &info);
 	if (!err)
 		err = ki_sycl_find_binary(sys, fd, info.size, &span);
@@ -546,7 +564,8 @@ static enum kiln_status check_part(const struct ki_sycl *sycl, const char *stem,
 
 	fd = err ? err : sys->open(sys, path, READ_FLAGS, 0);
 	if (fd < 0)
-		return is_not_there(fd) ? KILN_MISS : ki_status_from_errno(fd);
+		return ki_sycl_is_gone(fd) ? KILN_MISS
+					   : ki_status_from_errno(fd);
 	err = sys->fmeasure(sys, fd, &info);
 	if (!err)
 		err = strcmp(suffix, ".src")

@@ -43,13 +43,13 @@ struct ki_sycl *sycl_of(struct kiln_tier *tier)
 struct kiln_key *key_of(unsigned n)
 {
 	struct kiln_key *key = kiln_key_new();
-	uint8_t image[8] = { 'i', 0, 'm', 0 };
+	uint8_t image[LONG_IMAGE] = { 'i', 0, 'm', 0 };
 
 	ki_put_u32(image + 4, n);
 	kiln_key_add_string(key, "sycl.device", DEVICE);
 	kiln_key_add_string(key, "sycl.options", OPTIONS);
 	kiln_key_add(key, "sycl.spec", "1\0c", 3);
-	kiln_key_add(key, "sycl.image", image, sizeof(image));
+	kiln_key_add(key, "sycl.image", image, n < LONG ? 8 : sizeof(image));
 	if (kiln_key_finish(key))
 		abort();
 	return key;

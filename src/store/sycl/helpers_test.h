@@ -4,11 +4,14 @@
 
 /*
  * For the tests of this folder: entries by number, and what DPC++ leaves behind.
- * Key n says all four fields; its value is as many bytes as wanted, all
- * n % 251 + 1.  Strings that are returned are from malloc().
+ * Key n says all four fields, from LONG on with an image of some size; its value is
+ * as many bytes as wanted, all n % 251 + 1.  Strings that are returned are from malloc().
  */
 
 #include "store/sycl/sycl.h"
+
+#define LONG	   1000000
+#define LONG_IMAGE 5000 /* bytes */
 
 #define HOUR_NS ((int64_t)3600 * 1000000000)
 

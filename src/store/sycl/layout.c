@@ -77,14 +77,14 @@ static int is_label(const struct kiln_field *field, const char *label)
 }
 
 /* All four by their bytes and once, and no stranger beside them. */
-static int is_shared(const struct kiln_key *key, struct ki_sycl_fields *fields)
+static int is_shared(const void *record, size_t size,
+		     struct ki_sycl_fields *fields)
 {
 	unsigned n_seen[KI_SYCL_N_FIELDS] = { 0 };
 	struct kiln_field field;
 	size_t position = 0;
 
-	while (!kiln_record_next(key->record.data, key->record.size, &position,
-				 &field)) {
+	while (!kiln_record_next(record, size, &position, &field)) {
 		if (field.label_size < sizeof(prefix) ||
 		    memcmp(field.label, prefix, sizeof(prefix) - 1) != 0)
 			return 0;
@@ -107,14 +107,19 @@ static int is_shared(const struct kiln_key *key, struct ki_sycl_fields *fields)
 void ki_sycl_fields_of(const struct kiln_key *key,
 		       struct ki_sycl_fields *out_fields)
 {
-	out_fields->is_shared = is_shared(key, out_fields);
+	ki_sycl_fields_in(key->record.data, key->record.size, out_fields);
+}
+
+void ki_sycl_fields_in(const void *record, size_t size,
+		       struct ki_sycl_fields *out_fields)
+{
+	out_fields->is_shared = is_shared(record, size, out_fields);
 	if (out_fields->is_shared)
 		return;
 	out_fields->of[KI_SYCL_DEVICE] = (struct ki_piece){ "kiln", 4 };
 	out_fields->of[KI_SYCL_OPTIONS] = (struct ki_piece){ "", 0 };
 	out_fields->of[KI_SYCL_SPEC] = (struct ki_piece){ "", 0 };
-	out_fields->of[KI_SYCL_IMAGE] =
-		(struct ki_piece){ key->record.data, key->record.size };
+	out_fields->of[KI_SYCL_IMAGE] = (struct ki_piece){ record, size };
 }
 
 static unsigned long long hash_of(const struct ki_sycl_fields *fields,

@@ -375,7 +375,11 @@ static enum kiln_status list_own(struct ki_sycl *sycl, uint64_t *serial,
 		if (status)
 			return status;
 		err = find_file(sycl, &found, &state);
-		if (!err && state == KI_SYCL_THERE) {
+		/* What cannot be told any more is for verify to find. */
+		if (!err && state == KI_SYCL_THERE)
+			status = ki_sycl_whole_record(sycl, &found,
+						      &entry.record);
+		if (!err && state == KI_SYCL_THERE && !status) {
 			ki_sycl_stem(found.name, stem);
 			fill_in(sycl, stem, &entry, &mtime_ns);
 			memcpy(entry.digest, found.digest, KILN_DIGEST_BYTES);
@@ -388,6 +392,8 @@ static enum kiln_status list_own(struct ki_sycl *sycl, uint64_t *serial,
 		kiln_blob_unref(entry.metadata);
 		if (err)
 			return ki_status_from_errno(err);
+		if (status && status != KILN_MISS && status != KILN_E_FORMAT)
+			return status;
 	}
 }
 

@@ -162,6 +162,50 @@ int ki_sycl_remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	return remove_entry(sycl, turn, stem, 0);
 }
 
+static enum kiln_status status_of_lock(int err)
+{
+	return err == -EAGAIN ? KILN_E_TIMEOUT : ki_status_from_errno(err);
+}
+
+/* With the time of access, which kiln has added. */
+static enum kiln_status remove_with_use(struct ki_sycl *sycl,
+					struct ki_sycl_turn *turn,
+					const char *stem)
+{
+	const uint64_t use_size =
+		ki_sycl_is_own(stem) ? 0 : size_of_part(sycl, stem, USE);
+	int err = ki_sycl_remove_entry(sycl, turn, stem);
+
+	if (!err)
+		ki_sycl_take(turn, use_size);
+	return status_of_lock(err);
+}
+
+/* Of kiln's. */
+static enum kiln_status remove_recorded(struct ki_sycl *sycl,
+					struct ki_sycl_turn *turn,
+					const struct kiln_key *key)
+{
+	struct ki_record_found found;
+	char stem[KI_SYCL_NAME_BYTES];
+	enum ki_sycl_state state;
+	enum kiln_status status =
+		ki_sycl_find_present(sycl, key, &found, &state);
+
+	if (status == KILN_E_COLLISION)
+		return KILN_MISS;
+	if (status == KILN_OK || status == KILN_E_FORMAT ||
+	    (status == KILN_MISS && state == KI_SYCL_LOCKED)) {
+		ki_sycl_stem(found.name, stem);
+		status = remove_with_use(sycl, turn, stem);
+		if (status)
+			return status;
+	}
+	if (status == KILN_OK || status == KILN_MISS)
+		drop_digest(sycl, key->digest);
+	return status;
+}
+
 /* ---- Is it there? -------------------------------------------------------------------------- */
 
 static enum kiln_status judge(struct put *put, unsigned flags)
@@ -181,6 +225,12 @@ static enum kiln_status judge(struct put *put, unsigned flags)
 		put->replaces = 1;
 		put->old_size = found.file_size;
 		return KILN_MISS;
+	}
+	/* Of which nobody can tell any more what it is; if it is in use it goes
+	   with the next eviction. */
+	if (status == KILN_E_FORMAT) {
+		(void)remove_recorded(sycl, put->turn, put->key);
+		status = KILN_MISS;
 	}
 	if (status != KILN_MISS || !put->fields.is_shared ||
 	    (flags & KILN_PUT_REPLACE))
@@ -393,11 +443,6 @@ static enum kiln_status publish(struct put *put)
 	return KILN_OK;
 }
 
-static enum kiln_status status_of_lock(int err)
-{
-	return err == -EAGAIN ? KILN_E_TIMEOUT : ki_status_from_errno(err);
-}
-
 static enum kiln_status publish_locked(struct put *put)
 {
 	char path[KI_PATH_MAX];
@@ -541,6 +586,7 @@ enum kiln_status ki_sycl_put(struct kiln_tier *tier, const struct kiln_key *key,
 					 .value_size = value_size };
 	memcpy(put.record.digest, key->digest, KILN_DIGEST_BYTES);
 	ki_sycl_fields_of(key, &put.fields);
+	ki_sycl_leave_out(&put.record, &put.fields);
 	ki_sycl_place(key, &put.fields, put.place);
 	/* As long as a name can be. */
 	set_number(&put, 999999999);
@@ -569,38 +615,6 @@ enum kiln_status ki_sycl_put(struct kiln_tier *tier, const struct kiln_key *key,
 }
 
 /* ---- Removing -------------------------------------------------------------------------------------- */
-
-/* Of kiln's. */
-static enum kiln_status remove_recorded(struct ki_sycl *sycl,
-					struct ki_sycl_turn *turn,
-					const struct kiln_key *key)
-{
-	struct ki_record_found found;
-	char stem[KI_SYCL_NAME_BYTES];
-	enum ki_sycl_state state;
-	enum kiln_status status =
-		ki_sycl_find_present(sycl, key, &found, &state);
-
-	if (status == KILN_E_COLLISION)
-		return KILN_MISS;
-	if (status == KILN_OK ||
-	    (status == KILN_MISS && state == KI_SYCL_LOCKED)) {
-		uint64_t use_size;
-		int err;
-
-		ki_sycl_stem(found.name, stem);
-		use_size = ki_sycl_is_own(stem) ? 0
-						: size_of_part(sycl, stem, USE);
-		err = ki_sycl_remove_entry(sycl, turn, stem);
-		if (err)
-			return status_of_lock(err);
-		ki_sycl_take(turn, use_size);
-		status = KILN_OK;
-	}
-	if (status == KILN_OK || status == KILN_MISS)
-		drop_digest(sycl, key->digest);
-	return status;
-}
 
 static enum kiln_status remove_all_of(struct ki_sycl *sycl,
 				      struct ki_sycl_turn *turn,
@@ -672,14 +686,37 @@ void ki_sycl_drop_unusable(struct ki_sycl *sycl, const struct kiln_key *key)
 	status = ki_sycl_find_present(sycl, key, &found, &state);
 	if (status == KILN_MISS && state == KI_SYCL_TAKEN)
 		drop_digest(sycl, key->digest);
-	if (status == KILN_OK &&
-	    ki_sycl_load(sycl, &found, &state, &value, &info) ==
-		    KILN_E_FORMAT &&
-	    !remove_recorded(sycl, &turn, key))
+	if (status == KILN_OK)
+		status = ki_sycl_load(sycl, &found, &state, &value, &info);
+	if (status == KILN_E_FORMAT && !remove_recorded(sycl, &turn, key))
 		ki_sycl_say(sycl, KILN_LOG_ERROR, found.name,
 			    "damaged, removed");
 	kiln_blob_unref(value);
 	(void)ki_sycl_turn_end(sycl, &turn);
+}
+
+enum kiln_status ki_sycl_remove_found(struct ki_sycl *sycl,
+				      const struct ki_record_found *found)
+{
+	struct ki_record_found now;
+	char stem[KI_SYCL_NAME_BYTES];
+	struct ki_sycl_turn turn;
+	enum kiln_status status =
+		ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+
+	if (status)
+		return status;
+	ki_sycl_stem(found->name, stem);
+	status = ki_sycl_is_other_version(sycl) ? KILN_E_FORMAT
+						: record_of(sycl, stem, &now);
+	if (!status && now.serial != found->serial)
+		status = KILN_MISS;
+	if (!status)
+		status = remove_with_use(sycl, &turn, stem);
+	if (!status)
+		drop_digest(sycl, found->digest);
+	(void)ki_sycl_turn_end(sycl, &turn);
+	return status;
 }
 
 /* ---- Removing all ------------------------------------------------------------------------------------- */

@@ -138,6 +138,25 @@ static void note_use(const struct ki_sycl *sycl,
 		ki_records_trust(sycl->records, found, now_ns + RENEW_NS);
 }
 
+/* As ki_sycl_load(), and before it: as long as .bin is there nobody gives its .src
+   to another. */
+static enum kiln_status check_key(struct ki_sycl *sycl,
+				  const struct kiln_key *key,
+				  const struct ki_record_found *found,
+				  enum ki_sycl_state *out_state)
+{
+	enum kiln_status status = ki_sycl_check_key(sycl, found, key);
+	struct ki_file_info info;
+
+	if (status != KILN_MISS && status != KILN_E_FORMAT)
+		return status;
+	(void)ki_sycl_state(sycl, found, out_state, &info);
+	if (status == KILN_MISS || *out_state != KI_SYCL_THERE)
+		return KILN_MISS;
+	*out_state = KI_SYCL_DAMAGED;
+	return KILN_E_FORMAT;
+}
+
 /* By one record: as ki_sycl_load(). */
 static enum kiln_status load_by(struct ki_sycl *sycl,
 				const struct kiln_key *key, unsigned older,
@@ -156,6 +175,8 @@ static enum kiln_status load_by(struct ki_sycl *sycl,
 		return KILN_MISS;
 	status = ki_records_find(sycl->records, key, older, &found,
 				 out_metadata ? &metadata : NULL);
+	if (!status)
+		status = check_key(sycl, key, &found, out_state);
 	if (!status)
 		status = ki_sycl_load(sycl, &found, out_state, &value, &info);
 	if (!status) {

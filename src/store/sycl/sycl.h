@@ -18,7 +18,7 @@
  *
  * sycl.c is the tier, put.c what it stores and removes, evict.c makes room,
  * walk.c finds all entries, list.c and upkeep.c look at them, describe.c tells
- * what a file is.
+ * what a file is, gaps.c puts keys together of which .src has the half.
  */
 
 #include <errno.h>
@@ -186,6 +186,9 @@ static inline uint64_t ki_sycl_less(uint64_t total, uint64_t bytes)
 uint64_t ki_sycl_hash(const void *data, size_t size);
 
 void ki_sycl_fields_of(const struct kiln_key *key,
+		       struct ki_sycl_fields *out_fields);
+/* The same of its record. */
+void ki_sycl_fields_in(const void *record, size_t size,
 		       struct ki_sycl_fields *out_fields);
 /* "d/i/s/o", or "<kiln>/<fan>" */
 void ki_sycl_place(const struct kiln_key *key,
@@ -390,7 +393,15 @@ enum kiln_status ki_sycl_load_foreign(const struct ki_sycl *sycl,
 				      const char *stem,
 				      struct kiln_blob **out_value);
 
-/* The record whose file is there. */
+/* Nothing of that name, by what open() said. */
+static inline int ki_sycl_is_gone(int err)
+{
+	return err == -ENOENT || err == -ENOTDIR || err == -ELOOP ||
+	       err == -ENXIO;
+}
+
+/* The record whose file is there, in a turn.  KILN_E_FORMAT: its .src is damaged,
+   or gone. */
 enum kiln_status ki_sycl_find_present(struct ki_sycl *sycl,
 				      const struct kiln_key *key,
 				      struct ki_record_found *out_found,
@@ -410,6 +421,21 @@ uint64_t ki_sycl_value_size(const struct ki_sycl *sycl, const char *stem);
 enum kiln_status ki_sycl_check_form(const struct ki_sycl *sycl,
 				    const char *stem, unsigned has);
 
+/* ---- What .src has of a key (gaps.c) ------------------------------------------------- */
+
+/* Leave to .src what is long.  The fields are of this record. */
+void ki_sycl_leave_out(struct ki_record *record,
+		       const struct ki_sycl_fields *fields);
+/* Compare the gaps of what ki_records_find() found: KILN_OK, COLLISION, KILN_MISS
+   (no .src), FORMAT (it is damaged), or why it cannot be read. */
+enum kiln_status ki_sycl_check_key(struct ki_sycl *sycl,
+				   const struct ki_record_found *found,
+				   const struct kiln_key *key);
+/* Put together what ki_records_next() gave.  The same, but COLLISION. */
+enum kiln_status ki_sycl_whole_record(const struct ki_sycl *sycl,
+				      const struct ki_record_found *found,
+				      struct kiln_blob **record);
+
 /* ---- Storing (put.c), in a turn where it says so -------------------------------------- */
 
 enum kiln_status ki_sycl_put(struct kiln_tier *tier, const struct kiln_key *key,
@@ -424,6 +450,9 @@ enum kiln_status ki_sycl_adopt_user_version(struct ki_sycl *sycl);
 /* Remove an entry whose file is damaged, forget one whose file somebody else
    wrote; if the turn is to be had. */
 void ki_sycl_drop_unusable(struct ki_sycl *sycl, const struct kiln_key *key);
+/* Remove an entry whose key cannot be told any more. */
+enum kiln_status ki_sycl_remove_found(struct ki_sycl *sycl,
+				      const struct ki_record_found *found);
 
 /*
  * Remove all files of an entry, in a turn, under its lock.  0 (also if there is

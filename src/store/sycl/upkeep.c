@@ -33,7 +33,18 @@ static void note_damaged(struct verification *verification, const char *name,
 	}
 }
 
-/* DPC++ goes by it alone.  KILN_OK, KILN_E_FORMAT, or why it cannot be read. */
+/* Somebody has its lock file, be it a kiln. */
+static int is_being_written(const struct ki_sycl *sycl, const char *name)
+{
+	char stem[KI_SYCL_NAME_BYTES];
+	struct ki_file_info info;
+
+	ki_sycl_stem(name, stem);
+	return !ki_sycl_look(sycl, stem, ".lock", &info);
+}
+
+/* DPC++ goes by it alone.  KILN_OK, KILN_MISS, KILN_E_FORMAT, or why it cannot be
+   read. */
 static enum kiln_status verify_src(const struct ki_sycl *sycl, const char *name,
 				   const struct kiln_key *key)
 {
@@ -50,8 +61,37 @@ static enum kiln_status verify_src(const struct ki_sycl *sycl, const char *name,
 		same = ki_sycl_src_is(sycl->sys, path, &fields);
 	if (same > 0)
 		return KILN_OK;
-	return !same || same == -ENOENT ? KILN_E_FORMAT
-					: ki_status_from_errno(same);
+	if (same < 0)
+		return ki_sycl_is_gone(same) ? KILN_MISS
+					     : ki_status_from_errno(same);
+	return KILN_E_FORMAT;
+}
+
+/* Its key, by kiln.records and .src.  It is there without one for a moment, while
+   it is written: then with a lock file. */
+static enum kiln_status verify_key(const struct ki_sycl *sycl,
+				   const struct ki_record_found *found,
+				   struct kiln_blob **record)
+{
+	enum kiln_status status = KILN_OK;
+
+	for (int tries = 0; tries < 2; tries++) {
+		struct kiln_key *key = NULL;
+
+		status = ki_sycl_whole_record(sycl, found, record);
+		if (!status)
+			status = kiln_key_from_record(kiln_blob_data(*record),
+						      kiln_blob_size(*record),
+						      &key);
+		if (!status)
+			status = verify_src(sycl, found->name, key);
+		kiln_key_free(key);
+		if (status != KILN_MISS && status != KILN_E_FORMAT)
+			return status;
+		if (is_being_written(sycl, found->name))
+			return KILN_MISS;
+	}
+	return KILN_E_FORMAT;
 }
 
 /* A .bin that went after it was read was removed, with its .src. */
@@ -65,9 +105,20 @@ static int is_still_there(const struct ki_sycl *sycl,
 	       state == KI_SYCL_THERE;
 }
 
+static void note_damaged_own(struct verification *verification,
+			     const struct ki_record_found *found, int is_sure)
+{
+	ki_verifying_damaged(&verification->base, found->digest, found->name);
+	if (verification->repair && is_sure &&
+	    !ki_sycl_remove_found(verification->sycl, found)) {
+		verification->base.report.n_repaired++;
+		verification->base.report.n_dropped++;
+	}
+}
+
 static enum kiln_status verify_entry(struct verification *verification,
 				     const struct ki_record_found *found,
-				     const struct kiln_key *key)
+				     struct kiln_blob **record)
 {
 	struct kiln_verify_report *report = &verification->base.report;
 	struct ki_sycl *sycl = verification->sycl;
@@ -79,9 +130,11 @@ static enum kiln_status verify_entry(struct verification *verification,
 
 	kiln_blob_unref(value);
 	if (!status) {
-		status = verify_src(sycl, found->name, key);
-		if (status && !is_still_there(sycl, found))
+		status = verify_key(sycl, found, record);
+		if (status && !is_still_there(sycl, found)) {
 			status = KILN_MISS;
+			state = KI_SYCL_GONE;
+		}
 	}
 	if (status == KILN_E_NO_MEMORY)
 		return status;
@@ -89,10 +142,10 @@ static enum kiln_status verify_entry(struct verification *verification,
 		report->n_entries++;
 		report->bytes += found->file_size + found->bytes;
 	} else if (status == KILN_MISS) {
-		report->n_gone += state != KI_SYCL_LOCKED;
+		report->n_gone +=
+			state == KI_SYCL_GONE || state == KI_SYCL_TAKEN;
 	} else {
-		note_damaged(verification, found->name, key,
-			     status == KILN_E_FORMAT);
+		note_damaged_own(verification, found, status == KILN_E_FORMAT);
 	}
 	ki_verifying_step(&verification->base, found->file_size);
 	return KILN_OK;
@@ -107,19 +160,11 @@ static enum kiln_status verify_own(struct verification *verification)
 
 	for (;;) {
 		struct kiln_blob *record = NULL;
-		struct kiln_key *key = NULL;
 
 		status = ki_records_next(sycl->records, &serial, &found,
 					 &record, NULL);
-		if (status)
-			break;
-		status = kiln_key_from_record(kiln_blob_data(record),
-					      kiln_blob_size(record), &key);
 		if (!status)
-			status = verify_entry(verification, &found, key);
-		else if (status == KILN_E_FORMAT)
-			status = KILN_OK;
-		kiln_key_free(key);
+			status = verify_entry(verification, &found, &record);
 		kiln_blob_unref(record);
 		if (status)
 			break;
