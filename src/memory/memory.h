@@ -37,7 +37,7 @@ struct ki_flight;
 enum ki_memory_order {
 	KI_MEMORY_APPROXIMATE, /* what was not used lately */
 	KI_MEMORY_LRU,	       /* the least recently used: hits take a lock */
-	KI_MEMORY_INSERTION,   /* the oldest */
+	KI_MEMORY_INSERTION,   /* the oldest; bounds: KILN_MEMORY_INSERTION */
 };
 
 /* See ki_memory_sweep(). */

@@ -365,6 +365,61 @@ static void exact_orders_are_exact(void **state)
 	}
 }
 
+static uint64_t data_size_of(uint64_t number)
+{
+	struct kiln_key *key = key_of(number);
+	uint64_t size = key->data_size;
+
+	kiln_key_free(key);
+	return size;
+}
+
+/* As native sessions of D3D12 do it: 20 KiB twice into 32, 40 KiB into 32. */
+static void by_insertion_the_bound_is_bytes_of_fields_and_values(void **state)
+{
+	const uint64_t one = data_size_of(1) + 100;
+	struct ki_memory *memory = memory_of((struct ki_memory_options){
+		.bytes_max = 2 * one, .order = KI_MEMORY_INSERTION });
+	uint64_t bytes, n_entries;
+
+	put(memory, 1, 1, 100);
+	put(memory, 2, 2, 100);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_int_equal(bytes, 2 * one);
+	assert_int_equal(get(memory, 1), 1);
+	put(memory, 3, 3, 100);
+	assert_int_equal(get(memory, 1), NOTHING);
+	assert_int_equal(get(memory, 2), 2);
+	put(memory, 4, 4, 101);
+	assert_int_equal(get(memory, 2), NOTHING);
+	assert_int_equal(get(memory, 3), NOTHING);
+	assert_int_equal(get(memory, 4), 4);
+
+	put(memory, 5, 5, (size_t)(10 * one));
+	assert_int_equal(get(memory, 4), NOTHING);
+	assert_int_equal(get(memory, 5), 5);
+	ki_memory_size(memory, &bytes, &n_entries);
+	assert_int_equal(n_entries, 1);
+	put(memory, 6, 6, 8);
+	assert_int_equal(get(memory, 5), NOTHING);
+	assert_int_equal(get(memory, 6), 6);
+	ki_memory_free(memory);
+}
+
+static void by_insertion_one_byte_is_a_bound(void **state)
+{
+	struct ki_memory *memory = memory_of((struct ki_memory_options){
+		.bytes_max = 1, .order = KI_MEMORY_INSERTION });
+
+	for (uint64_t i = 0; i < 200; i++) {
+		put(memory, i, i, 5000);
+		assert_int_equal(get(memory, i), i);
+		if (i)
+			assert_int_equal(get(memory, i - 1), NOTHING);
+	}
+	ki_memory_free(memory);
+}
+
 static void trimming_keeps_what_fits(void **state)
 {
 	struct ki_memory *memory = memory_of((struct ki_memory_options){ 0 });
@@ -1512,6 +1567,9 @@ int main(void)
 		cmocka_unit_test(a_value_larger_than_the_bound_is_not_kept),
 		cmocka_unit_test(what_is_used_outlives_what_is_not),
 		cmocka_unit_test(exact_orders_are_exact),
+		cmocka_unit_test(
+			by_insertion_the_bound_is_bytes_of_fields_and_values),
+		cmocka_unit_test(by_insertion_one_byte_is_a_bound),
 		cmocka_unit_test(trimming_keeps_what_fits),
 		cmocka_unit_test(sweeping_drops_what_is_not_wanted),
 		cmocka_unit_test(the_first_hit_after_a_sweep_is_told),

@@ -36,6 +36,10 @@
  * middle), look-ups take the mutex instead of a pin, and nothing new is kept
  * until the garbage is gone.  What lies idle in chunks of the arena is held, and
  * so are the places of garbage there, which may lie idle next.
+ *
+ * By insertion the bounds are a contract: an entry costs what its key's fields
+ * and its value hold, the last one stays whatever it costs, and nothing else
+ * counts.  There is no arena then, and garbage_max has nothing to do with them.
  */
 
 #include "memory/table.h"
@@ -331,15 +335,24 @@ static uint64_t held_locked(struct ki_table *table)
 	       table->garbage_places;
 }
 
-static int is_over(struct ki_table *table, uint64_t bytes)
+static int is_by_insertion(const struct ki_table *table)
 {
-	return table->bytes_max &&
-	       held_locked(table) + bytes > table->bytes_max;
+	return table->order == KI_MEMORY_INSERTION;
 }
 
+static int is_over(struct ki_table *table, uint64_t bytes)
+{
+	const uint64_t held =
+		is_by_insertion(table) ? table->bytes : held_locked(table);
+
+	return table->bytes_max && held + bytes > table->bytes_max;
+}
+
+/* By insertion nothing lies idle, and the last one may be too large. */
 static void keep_bound_locked(struct ki_table *table, uint64_t bytes)
 {
-	while (table->n_entries && is_over(table, bytes))
+	while (!is_by_insertion(table) && table->n_entries &&
+	       is_over(table, bytes))
 		drop_locked(table, victim_locked(table, NULL));
 }
 
@@ -432,8 +445,11 @@ static void grow_locked(struct ki_table *table)
 	discard_locked(table, &old->garbage);
 }
 
-static uint64_t cost(const struct kiln_key *key, const struct kiln_blob *blob)
+static uint64_t cost(const struct ki_table *table, const struct kiln_key *key,
+		     const struct kiln_blob *blob)
 {
+	if (is_by_insertion(table))
+		return key->data_size + blob->size;
 	return sizeof(struct ki_table_entry) + key->record.size + ENTRY_SHARE +
 	       sizeof(*blob) + blob->size;
 }
@@ -462,11 +478,14 @@ static struct ki_table_entry *new_entry(struct ki_table *table,
 					struct kiln_blob *blob)
 {
 	size_t size = place_size(key->record.size);
-	struct ki_table_entry *entry = ki_arena_take(&table->arena, size);
+	const int may_lie_idle = !is_by_insertion(table);
+	struct ki_table_entry *entry =
+		may_lie_idle ? ki_arena_take(&table->arena, size) : NULL;
 	int is_in_arena;
 
-	if (!entry && ki_arena_wants_chunk(&table->arena, size,
-					   atomic_load(&table->n_entries)))
+	if (!entry && may_lie_idle &&
+	    ki_arena_wants_chunk(&table->arena, size,
+				 atomic_load(&table->n_entries)))
 		entry = new_chunk(table, size);
 	is_in_arena = entry != NULL;
 	if (!entry)
@@ -478,7 +497,7 @@ static struct ki_table_entry *new_entry(struct ki_table *table,
 		.high = key->digest_high,
 		.blob = kiln_blob_ref(blob),
 		.record_size = (uint32_t)key->record.size,
-		.bytes = cost(key, blob),
+		.bytes = cost(table, key, blob),
 		.garbage = { .entry = entry },
 		.is_in_arena = is_in_arena,
 	};
@@ -555,7 +574,8 @@ enum kiln_status ki_table_put(struct ki_table *table,
 
 	/* Even what is not kept would be garbage once it is made. */
 	if (!(atomic_load(&table->by_lock) & KI_TABLE_CROWDED) &&
-	    (!table->bytes_max || cost(key, blob) <= table->bytes_max))
+	    (!table->bytes_max || is_by_insertion(table) ||
+	     cost(table, key, blob) <= table->bytes_max))
 		entry = new_entry(table, key, blob);
 	if (!entry)
 		return put_nothing(table, key, how);
@@ -709,7 +729,9 @@ enum kiln_status ki_table_init(struct ki_table *table,
 	*table = (struct ki_table){
 		.bytes_max = bytes_max,
 		.entries_max = entries_max,
-		.garbage_max = bytes_max ? bytes_max / 16 : GARBAGE_MAX,
+		.garbage_max = bytes_max && order != KI_MEMORY_INSERTION
+				       ? bytes_max / 16
+				       : GARBAGE_MAX,
 		.order = order,
 	};
 	atomic_init(&table->by_lock,
