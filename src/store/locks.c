@@ -7,6 +7,8 @@
  *	1 + digest             one process builds this key       "build"
  *	1 + 2^62 + digest      the same after a dead one         "following"
  *
+ * and single bytes that a store has its own meaning for.
+ *
  * The file's first bytes are a table of who took build locks last.  A holder
  * that died while a stranger kept a copy of its descriptor (a child that was
  * forked past all handlers) is told by it from one that lives: those who find
@@ -71,8 +73,9 @@ static void drop(const struct ki_sys *sys, struct ki_lock *lock)
 	lock->fd = -1;
 }
 
-int ki_lock_byte(const struct ki_lock_file *file, uint64_t offset,
-		 uint64_t deadline_ns, struct ki_lock *lock)
+static int lock_byte(const struct ki_lock_file *file, enum ki_lock_kind kind,
+		     uint64_t offset, uint64_t deadline_ns,
+		     struct ki_lock *lock)
 {
 	const struct ki_sys *sys = file->sys;
 	unsigned mode = file->flags & KILN_OPEN_SHARED ? 0660 : 0600;
@@ -98,8 +101,7 @@ int ki_lock_byte(const struct ki_lock_file *file, uint64_t offset,
 		/* Whatever the umask; where it is another's, he has done it. */
 		if (file->flags & KILN_OPEN_SHARED)
 			(void)sys->chmod(sys, file->path, mode);
-		err = or_no_locks(ki_lock_until(sys, lock->fd,
-						KI_LOCK_EXCLUSIVE, offset, 1,
+		err = or_no_locks(ki_lock_until(sys, lock->fd, kind, offset, 1,
 						deadline_ns));
 		if (!err && !is_same_file(sys, lock->fd, file->path))
 			err = -ESTALE;
@@ -107,6 +109,30 @@ int ki_lock_byte(const struct ki_lock_file *file, uint64_t offset,
 			drop(sys, lock);
 	}
 	return err;
+}
+
+int ki_lock_byte(const struct ki_lock_file *file, uint64_t offset,
+		 uint64_t deadline_ns, struct ki_lock *lock)
+{
+	return lock_byte(file, KI_LOCK_EXCLUSIVE, offset, deadline_ns, lock);
+}
+
+int ki_lock_shared(const struct ki_lock_file *file, uint64_t offset,
+		   uint64_t deadline_ns, struct ki_lock *lock)
+{
+	return lock_byte(file, KI_LOCK_SHARED, offset, deadline_ns, lock);
+}
+
+int ki_lock_turn(const struct ki_lock_file *file, enum ki_lock_kind kind,
+		 uint64_t offset, const struct ki_lock *lock)
+{
+	return file->sys->try_lock(file->sys, lock->fd, kind, offset, 1);
+}
+
+int ki_lock_is_current(const struct ki_lock_file *file,
+		       const struct ki_lock *lock)
+{
+	return is_same_file(file->sys, lock->fd, file->path);
 }
 
 void ki_unlock(const struct ki_sys *sys, struct ki_lock *lock)

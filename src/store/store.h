@@ -113,7 +113,8 @@ enum kiln_status ki_directory_watch(const struct ki_sys *sys,
 				    struct ki_directory_watch *watch,
 				    const char **out_why);
 /* What the last look said. */
-static inline int ki_directory_is_refused(const struct ki_directory_watch *watch)
+static inline int ki_directory_is_refused(
+	const struct ki_directory_watch *watch)
 {
 	return __atomic_load_n(&watch->is_refused, __ATOMIC_RELAXED);
 }
@@ -153,6 +154,16 @@ struct ki_lock {
 /* 0, -ETIMEDOUT, -ENOLCK (there are no locks), why it cannot be opened. */
 int ki_lock_byte(const struct ki_lock_file *file, uint64_t offset,
 		 uint64_t deadline_ns, struct ki_lock *lock);
+/* The same beside others that do so. */
+int ki_lock_shared(const struct ki_lock_file *file, uint64_t offset,
+		   uint64_t deadline_ns, struct ki_lock *lock);
+/* One that is held becomes the other kind, in one step: -EAGAIN, and stays as it
+   was, if somebody is in the way. */
+int ki_lock_turn(const struct ki_lock_file *file, enum ki_lock_kind kind,
+		 uint64_t offset, const struct ki_lock *lock);
+/* Whether the path still leads to the file that was locked. */
+int ki_lock_is_current(const struct ki_lock_file *file,
+		       const struct ki_lock *lock);
 /* That one process builds the key.  A holder known to be dead counts as gone,
    though a stranger may have kept its descriptor. */
 int ki_lock_build(struct ki_lock_file *file, const struct kiln_key *key,

@@ -110,7 +110,8 @@ struct log_header {
 	_Atomic uint64_t n_entries; /* 384: estimates */
 	_Atomic uint64_t bytes_live;
 	_Atomic uint64_t n_removed; /* words; counted before they go */
-	uint64_t reserved_4[5];
+	_Atomic uint64_t removes;   /* 1: by the last session to close */
+	uint64_t reserved_4[4];
 
 	_Atomic uint64_t n_rolls; /* 448: for people */
 	_Atomic uint64_t n_evicted;

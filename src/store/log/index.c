@@ -105,6 +105,7 @@ void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
 		.bytes_max = log->bytes_max,
 		.age_max_s = log->age_max_s,
 		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max),
+		.quota_bytes = log->quota_bytes,
 	};
 }
 

@@ -187,6 +187,8 @@ static enum kiln_status switch_locked(struct ki_log *log,
 		}
 		if (!same && log->epoch > 2)
 			log->unplaced = LOG_UNPLACED_DEAD;
+		if (!same && log->is_session && log->is_open)
+			log->has_lost_session = 1;
 		index->epoch = log->epoch;
 	}
 	if (page) {
@@ -215,13 +217,13 @@ static enum kiln_status switch_locked(struct ki_log *log,
 	return KILN_OK;
 }
 
-static int is_other_version(const struct ki_log *log,
+int ki_log_is_other_version(const struct ki_log *log,
 			    const struct log_index *index)
 {
 	const struct log_fixed *fixed =
 		index ? ki_log_fixed(index->header) : NULL;
 
-	return log->user_version && fixed &&
+	return (log->user_version || log->is_session) && fixed &&
 	       fixed->user_version != log->user_version;
 }
 
@@ -245,8 +247,8 @@ static enum kiln_status follow(struct ki_log *log, int *out_damaged)
 	    info.device != index->device) {
 		status = ki_log_index_open(log, log->is_open, &next,
 					   out_damaged);
-		is_other =
-			!status && log->is_open && is_other_version(log, next);
+		is_other = !status && log->is_open &&
+			   ki_log_is_other_version(log, next);
 		if (is_other) {
 			ki_log_index_close(next);
 			next = NULL;
@@ -339,7 +341,7 @@ static enum kiln_status check_directory(struct ki_log *log)
  * Follow the path; where there is nothing to follow, or something that a dead
  * process left half-way, put it right.
  */
-static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
+static enum kiln_status come_to_it(struct ki_log *log, enum log_purpose purpose)
 {
 	enum kiln_status status = check_directory(log);
 	const char *why;
@@ -374,6 +376,15 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 	if (again)
 		ki_log_note_wait(log, 1);
 	return KILN_E_TIMEOUT;
+}
+
+static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
+{
+	enum kiln_status status = come_to_it(log, purpose);
+
+	if (log->has_lost_session)
+		ki_log_session_renew(log);
+	return status;
 }
 
 int ki_log_is_due(const struct ki_log *log)
@@ -558,8 +569,10 @@ static void close_log(struct kiln_tier *tier)
 
 	int is_child = log->fork_generation != ki_fork_counter;
 
-	if (!is_child)
+	if (!is_child) {
 		ki_log_forget_builder(log);
+		ki_log_session_end(log);
+	}
 	while (log->retired) {
 		struct log_retired *retired = log->retired;
 
@@ -606,6 +619,7 @@ static const struct kiln_tier_ops ops = {
 	.zero_counters = zero_counters,
 	.note_build = ki_log_note_build,
 	.builds_now = ki_log_builds_now,
+	.remove_at_close = ki_log_remove_at_close,
 	.close = close_log,
 };
 
@@ -656,7 +670,10 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 	log->sys = options->sys;
 	log->bytes_max = options->bytes_max;
 	log->age_max_s = options->age_max_s;
+	log->quota_bytes = options->quota_bytes;
 	log->user_version = options->user_version;
+	log->is_session = !!(flags & KILN_OPEN_SESSION);
+	log->session.fd = -1;
 	log->flags = flags;
 	log->log = options->log;
 	log->log_arg = options->log_arg;
@@ -721,13 +738,19 @@ enum kiln_status ki_store_log_open(const struct ki_store_options *options,
 	status = check_place(log, options->is_local);
 	if (status)
 		goto out;
+	if (log->is_session)
+		status = ki_log_session_begin(log);
+	if (status)
+		goto out;
 	status = catch_up(log, log->readonly ? LOG_READ : LOG_WRITE);
 	if (status == KILN_E_TIMEOUT && is_held_up(log))
 		status = KILN_OK;
 	if (status == KILN_MISS)
 		status = log->readonly ? KILN_OK : KILN_E_IO;
-	if (!status && is_other_version(log, log->index)) {
-		status = log->readonly ? KILN_E_READONLY : make_alone(log);
+	if (!status && ki_log_is_other_version(log, log->index)) {
+		status = log->readonly	   ? KILN_E_READONLY
+			 : log->is_session ? KILN_E_FORMAT
+					   : make_alone(log);
 		if (!status)
 			status = catch_up(log, LOG_WRITE);
 	}

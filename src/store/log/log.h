@@ -22,6 +22,7 @@
  *	make.c       under byte 0: making, growing, wiping the index
  *	rebuild.c    what the records say, for an index made anew
  *	lock.c       byte-range locks; build locks; who is building
+ *	session.c    who has it open; who is first, who is last
  *	inspect.c    list, info
  *	verify.c     reading and checking everything
  *	quarantine.c what is left of damaged records
@@ -201,6 +202,7 @@ struct ki_log {
 	char *spare_path;
 	uint64_t bytes_max; /* as the opener wanted them */
 	uint64_t age_max_s;
+	uint64_t quota_bytes;
 	uint64_t user_version;
 	uint32_t flags;
 	kiln_log_fn *log;
@@ -211,6 +213,7 @@ struct ki_log {
 	int readonly;
 	int is_open;
 	int guest; /* no descriptor outlives a call */
+	int is_session;
 	int maps_values;
 	int glances; /* see glance.c */
 	int verifies_always;
@@ -231,6 +234,9 @@ struct ki_log {
 	_Atomic unsigned medium_pause; /* files, until room is made again */
 	_Atomic int has_retired;       /* log->retired is not empty */
 	_Atomic int has_told_damage;   /* of an index that cannot be written */
+	_Atomic int has_lost_session;  /* another store is there, perhaps with
+					  another lock file */
+	_Atomic int removes;	       /* when it closes, if it is the last */
 	struct log_zeroed zeroed[LOG_ZEROED_FILES];
 	struct log_stripe stripes[LOG_STRIPES];
 
@@ -247,6 +253,7 @@ struct ki_log {
 	struct log_retired *retired;
 	struct log_page *pages;
 	unsigned n_temporaries;
+	struct ki_lock session; /* fd -1: none */
 };
 
 /* A record that was found and whose header is sound. */
@@ -326,6 +333,21 @@ void ki_log_build_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock);
 void ki_log_note_build(struct kiln_tier *tier, int begins);
 unsigned ki_log_builds_now(struct kiln_tier *tier);
 void ki_log_forget_builder(struct ki_log *log);
+
+/* ---- session.c ------------------------------------------------------- */
+
+/* Be a session, of a store that is put right or made for that.  KILN_EXISTS:
+   others are, with another user version. */
+enum kiln_status ki_log_session_begin(struct ki_log *log);
+/* The files go if this was the last and somebody asked for that. */
+void ki_log_session_end(struct ki_log *log);
+/* After another store came to the path. */
+void ki_log_session_renew(struct ki_log *log);
+enum kiln_status ki_log_remove_at_close(struct kiln_tier *tier);
+
+/* Whether an index is of another user version than the opener's. */
+int ki_log_is_other_version(const struct ki_log *log,
+			    const struct log_index *index);
 
 /* ---- index.c --------------------------------------------------------- */
 
@@ -779,6 +801,14 @@ enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
 
 /* Make, repair or finish what stands at the index's path. */
 enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms);
+/* The same for whoever has byte 0. */
+enum kiln_status ki_log_make_locked(struct ki_log *log);
+/* KILN_OK: nothing is found any more.  *out_left: but files are still there,
+   and why; NULL: that does not matter. */
+enum kiln_status ki_log_wipe_locked(struct ki_log *log, struct log_index *index,
+				    uint64_t user_version, int *out_left);
+/* Under byte 0: no store is here any more. */
+void ki_log_unlink_locked(struct ki_log *log, struct log_index *index);
 enum kiln_status ki_log_grow(struct ki_log *log, struct log_index *index);
 enum kiln_status ki_log_wipe(struct kiln_tier *tier);
 

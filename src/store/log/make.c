@@ -134,6 +134,7 @@ static void wanted_limits(const struct ki_log *log,
 		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max),
 		.policy = log->flags & KILN_OPEN_REFUSE_FULL ? LOG_REFUSE_FULL
 							     : 0,
+		.quota_bytes = log->quota_bytes,
 	};
 }
 
@@ -257,24 +258,20 @@ static void drop_damaged(struct ki_log *log)
 	(void)sys->unlink(sys, log->index_path);
 }
 
-static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
-				    uint64_t user_version, int *out_left);
-
 static enum kiln_status repair_locked(struct ki_log *log,
 				      struct log_index *index)
 {
-	const struct log_fixed *fixed = ki_log_fixed(index->header);
 	struct log_header *header = index->header;
 	struct log_census census;
 	enum kiln_status status;
 
 	if (header->retired == LOG_RETIRED_WIPED)
-		return wipe_locked(log, index, log->user_version, NULL);
-	if (log->user_version && fixed &&
-	    fixed->user_version != log->user_version)
-		return log->is_open ? KILN_E_FORMAT
-				    : wipe_locked(log, index, log->user_version,
-						  NULL);
+		return ki_log_wipe_locked(log, index, log->user_version, NULL);
+	if (ki_log_is_other_version(log, index))
+		return log->is_open || log->is_session
+			       ? KILN_E_FORMAT
+			       : ki_log_wipe_locked(log, index,
+						    log->user_version, NULL);
 	header->retired = 0;
 	if (log_number_is_sound(header->min_live))
 		return KILN_OK;
@@ -288,17 +285,12 @@ static enum kiln_status repair_locked(struct ki_log *log,
 	return KILN_OK;
 }
 
-enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms)
+enum kiln_status ki_log_make_locked(struct ki_log *log)
 {
 	struct log_index *index = NULL;
-	struct ki_lock lock;
-	enum kiln_status status =
-		ki_log_structure_begin(log, &lock, timeout_ms);
 	int damaged;
+	enum kiln_status status = ki_log_index_open(log, 1, &index, &damaged);
 
-	if (status)
-		return status;
-	status = ki_log_index_open(log, 1, &index, &damaged);
 	if (!status) {
 		status = index->writable ? repair_locked(log, index)
 					 : KILN_E_READONLY;
@@ -308,6 +300,18 @@ enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms)
 		status = make_locked(log);
 	}
 	ki_log_index_close(index);
+	return status;
+}
+
+enum kiln_status ki_log_make(struct ki_log *log, uint32_t timeout_ms)
+{
+	struct ki_lock lock;
+	enum kiln_status status =
+		ki_log_structure_begin(log, &lock, timeout_ms);
+
+	if (status)
+		return status;
+	status = ki_log_make_locked(log);
 	ki_log_structure_end(log, &lock);
 	return status;
 }
@@ -626,9 +630,7 @@ static int leave_mark(struct ki_log *log, uint32_t number)
 	return err;
 }
 
-/* KILN_OK: nothing is found any more.  *out_left: but files are still there,
-   and why; NULL: that does not matter. */
-static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
+enum kiln_status ki_log_wipe_locked(struct ki_log *log, struct log_index *index,
 				    uint64_t user_version, int *out_left)
 {
 	struct log_limit_values limits;
@@ -666,7 +668,31 @@ static enum kiln_status wipe_locked(struct ki_log *log, struct log_index *index,
 			     user_version, next, &limits);
 	if (!status && stays)
 		draft.index.header->next_number = log_number_word(next + 1);
+	if (!status)
+		draft.index.header->removes = index->header->removes;
 	return draft_finish(log, &draft, status);
+}
+
+/* Who has it mapped looks where the path leads; the lock file goes last: until
+   then nobody else makes a store here. */
+void ki_log_unlink_locked(struct ki_log *log, struct log_index *index)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_census census;
+	int stays;
+
+	if (index) {
+		index->header->retired = LOG_RETIRED_WIPED;
+		index->header->generation++;
+	}
+	if (!ki_log_census_take(log, 1, &census)) {
+		(void)remove_segments(log, &census, &stays);
+		ki_log_census_fini(&census);
+	}
+	(void)remove_others(log);
+	(void)sys->unlink(sys, log->stats_path);
+	(void)sys->unlink(sys, log->index_path);
+	(void)sys->unlink(sys, log->lock_path);
 }
 
 static enum kiln_status wipe(struct ki_log *log, struct log_index *index,
@@ -674,7 +700,7 @@ static enum kiln_status wipe(struct ki_log *log, struct log_index *index,
 {
 	const struct log_fixed *fixed = ki_log_fixed(index->header);
 	struct ki_file_info info;
-	enum kiln_status status = wipe_locked(
+	enum kiln_status status = ki_log_wipe_locked(
 		log, index, fixed ? fixed->user_version : log->user_version,
 		out_left);
 
