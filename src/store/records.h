@@ -34,7 +34,7 @@
 #include "sys/sys.h"
 
 #define KI_RECORDS_NAME_MAX	255 /* of an entry's file, in the directory */
-#define KI_RECORDS_HEADER_BYTES 64  /* of the file */
+#define KI_RECORDS_HEADER_BYTES 224 /* of the file, with its copy */
 
 struct ki_records;
 

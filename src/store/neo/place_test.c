@@ -5,6 +5,7 @@
  * moved away, emptied, cut off, made by a newer kiln, evicted from.
  */
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,75 @@ static void another_version_that_came_meanwhile_stays(void **state)
 
 /* ---- kiln.records ------------------------------------------------------------------- */
 
+/* A byte of it is not what it was. */
+static void spoil_header(const char *directory, off_t offset)
+{
+	char *path = harness_path(directory, "kiln.records");
+	int fd = open(path, O_RDWR);
+	char byte;
+
+	assert_int_equal(pread(fd, &byte, 1, offset), 1);
+	byte ^= 1;
+	assert_int_equal(pwrite(fd, &byte, 1, offset), 1);
+	close(fd);
+	free(path);
+}
+
+/* S17: it says whose the entries are. */
+static void a_damaged_header_neither_loses_nor_mixes_versions(void **state)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		char *directory = harness_directory();
+		struct kiln_tier *tier =
+			open_version(&ki_sys_posix, directory, 0, 7);
+		struct kiln_tier *other;
+
+		assert_int_equal(put(tier, 1, 1000), KILN_OK);
+		if (i % 2) {
+			tier->ops->close(tier);
+			tier = NULL;
+		}
+		spoil_header(directory, i / 2 ? 32 : 60);
+		if (!tier)
+			tier = open_version(&ki_sys_posix, directory, 0, 7);
+		assert_int_equal(put(tier, 2, 1000), KILN_OK);
+		assert_int_equal(get(tier, 1), KILN_OK);
+		tier->ops->close(tier);
+		spoil_header(directory, i / 2 ? 32 : 60);
+		other = open_version(&ki_sys_posix, directory, 0, 0);
+		assert_int_equal(get(other, 1), KILN_OK);
+		assert_int_equal(put(other, 3, 1000), KILN_OK);
+		assert_int_equal(info_of(other).user_version, 7);
+		other->ops->close(other);
+		spoil_header(directory, i / 2 ? 32 : 60);
+		other = open_version(&ki_sys_posix, directory, 0, 8);
+		for (unsigned n = 1; n <= 3; n++)
+			assert_int_equal(get(other, n), KILN_MISS);
+		assert_int_equal(info_of(other).user_version, 8);
+		other->ops->close(other);
+		free(directory);
+	}
+}
+
+/* Nobody knows any more whose they are: they are no version's. */
+static void without_header_and_copy_no_version_gets_entries(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_tier *tier = open_version(&ki_sys_posix, directory, 0, 7);
+
+	assert_int_equal(put(tier, 1, 1000), KILN_OK);
+	tier->ops->close(tier);
+	spoil_header(directory, 60);
+	spoil_header(directory, 170);
+	tier = open_version(&ki_sys_posix, directory, KILN_OPEN_GUEST, 0);
+	assert_int_equal(get(tier, 1), KILN_OK);
+	tier->ops->close(tier);
+	tier = open_version(&ki_sys_posix, directory, 0, 8);
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	tier->ops->close(tier);
+	free(directory);
+}
+
 static void records_cut_off_under_a_handle_cost_no_more_than_hits(void **state)
 {
 	for (unsigned i = 0; i < 12; i++) {
@@ -313,6 +383,10 @@ int main(void)
 		cmocka_unit_test(who_only_reads_notices_within_a_second),
 		cmocka_unit_test(a_wiped_directory_is_adopted_again),
 		cmocka_unit_test(another_version_that_came_meanwhile_stays),
+		cmocka_unit_test(
+			a_damaged_header_neither_loses_nor_mixes_versions),
+		cmocka_unit_test(
+			without_header_and_copy_no_version_gets_entries),
 		cmocka_unit_test(
 			records_cut_off_under_a_handle_cost_no_more_than_hits),
 		cmocka_unit_test(

@@ -63,7 +63,7 @@ int ki_records_ready_to_write(struct ki_records *records)
 		return err;
 	if (records->is_newer)
 		return -EPROTONOSUPPORT;
-	if (!records->has_settings)
+	if (!records->has_header)
 		err = ki_records_renew(records, &records->settings, 1);
 	if (err < 0)
 		return err;

@@ -15,13 +15,19 @@
 #include "store/records.h"
 
 #define KI_RECORDS_VERSION 1
+#define KI_RECORDS_HEAD	   64
 #define KI_RECORD_HEADER   96
 #define KI_RECORD_MAGIC	   0x6552694bu /* "KiRe" */
 #define KI_RECORD_ENTRY	   1
 #define KI_RECORD_DROP	   2
+#define KI_RECORD_SETTINGS 3
 #define KI_RECORDS_AHEAD   ((size_t)256 << 10)
 #define KI_RECORDS_CHUNK   1024 /* entries */
 #define KI_RECORDS_LINE	   64	/* of the processor's caches */
+
+_Static_assert(KI_RECORDS_HEADER_BYTES ==
+		       KI_RECORDS_HEAD + KI_RECORD_HEADER + KI_RECORDS_HEAD,
+	       "the header, and a record with the same");
 
 extern const uint8_t ki_records_magic[8];
 
@@ -83,7 +89,8 @@ struct ki_records {
 	uint64_t size;
 	uint64_t seen;
 	int is_behind; /* what was appended could not be read back */
-	int has_settings;
+	int has_header;	  /* else it is to be written anew */
+	int has_settings; /* from the header or its copy */
 	int is_newer;
 	struct ki_records_settings settings;
 	uint64_t last_serial;

@@ -30,7 +30,9 @@ uint64_t ki_records_claimed_size(const uint8_t *header, uint64_t offset)
 	const uint64_t metadata_size = ki_get_u32(header + 12);
 
 	if (ki_get_u32(header) != KI_RECORD_MAGIC ||
-	    (header[4] != KI_RECORD_ENTRY && header[4] != KI_RECORD_DROP) ||
+	    header[4] < KI_RECORD_ENTRY || header[4] > KI_RECORD_SETTINGS ||
+	    (header[4] == KI_RECORD_SETTINGS &&
+	     record_size != KI_RECORDS_HEAD) ||
 	    name_size > KI_RECORDS_NAME_MAX ||
 	    record_size > KILN_KEY_BYTES_MAX ||
 	    metadata_size > KILN_METADATA_BYTES_MAX ||

@@ -50,8 +50,9 @@ struct ki_records_totals ki_records_totals(struct ki_records *records)
 	ki_records_enter(records);
 	totals = records->totals;
 	totals.bytes = records->size;
-	if (records->size)
-		totals.bytes_living += KI_RECORDS_HEADER_BYTES;
+	totals.bytes_living += records->size < KI_RECORDS_HEADER_BYTES
+				       ? records->size
+				       : KI_RECORDS_HEADER_BYTES;
 	ki_records_leave(records);
 	return totals;
 }

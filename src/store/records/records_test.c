@@ -559,7 +559,7 @@ static void a_flipped_byte_costs_one_record_at_most(void **state)
 			assert_true(seen == 0 || seen == 1);
 			found += seen == 1;
 		}
-		assert_true(found >= (i < 64 ? 5 : 4));
+		assert_true(found >= (i < KI_RECORDS_HEADER_BYTES ? 5 : 4));
 		assert_int_equal(append(records, 6, 1), KILN_OK);
 		assert_int_equal(version(records, 6, 0), 1);
 		ki_records_close(records);
@@ -584,7 +584,8 @@ static void what_is_damaged_later_is_not_believed(void **state)
 		assert_int_equal(append(records, 39, 1), KILN_OK);
 		assert_int_equal(version(records, 38, 0), 1);
 		fd = open(path, O_WRONLY);
-		assert_int_equal(pwrite(fd, "x", 1, 64 + 60), 1);
+		assert_int_equal(
+			pwrite(fd, "x", 1, KI_RECORDS_HEADER_BYTES + 60), 1);
 		assert_int_equal(pwrite(fd, "x", 1, (off_t)second + 60), 1);
 		close(fd);
 		assert_int_equal(version(records, 38, 0), 1);
@@ -714,6 +715,57 @@ static void a_record_within_a_record_is_none(void **state)
 	ki_records_close(records);
 	free(bytes);
 	kiln_key_free(key);
+	free(path);
+	free(directory);
+}
+
+static void assert_settings(struct ki_records *records,
+			    const struct ki_records_settings *expected)
+{
+	const struct ki_records_settings settings =
+		ki_records_settings(records);
+
+	assert_int_equal(settings.user_version, expected->user_version);
+	assert_true(settings.generation == expected->generation);
+	assert_true(settings.bytes_max == expected->bytes_max);
+}
+
+/* Of either the other is left, and the next writer makes both whole. */
+static void damage_to_the_header_or_its_copy_costs_no_setting(void **state)
+{
+	const struct ki_records_settings settings = { .user_version = 7,
+						      .generation = 41,
+						      .bytes_max = 100000 };
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "kiln.records");
+	struct ki_records *records = open_at(path, 0);
+	char *bytes, *after;
+	size_t size, size_after;
+
+	assert_int_equal(ki_records_reset(records, &settings), KILN_OK);
+	assert_int_equal(append(records, 1, 1), KILN_OK);
+	ki_records_close(records);
+	bytes = harness_read(path, &size);
+	for (size_t i = 0; i < KI_RECORDS_HEADER_BYTES; i++) {
+		bytes[i] ^= 0x10;
+		harness_write(path, bytes, size);
+		bytes[i] ^= 0x10;
+		records = open_at(path, ways[i % N_WAYS]);
+		assert_settings(records, &settings);
+		assert_int_equal(version(records, 1, 0), 1);
+		if (ways[i % N_WAYS] & KILN_OPEN_READONLY)
+			goto next;
+		assert_int_equal(append(records, 2, 1), KILN_OK);
+		assert_int_equal(version(records, 1, 0), 1);
+		assert_settings(records, &settings);
+		after = harness_read(path, &size_after);
+		assert_memory_equal(after, bytes,
+				    i < 64 ? KI_RECORDS_HEADER_BYTES : 64);
+		free(after);
+	next:
+		ki_records_close(records);
+	}
+	free(bytes);
 	free(path);
 	free(directory);
 }
@@ -1265,6 +1317,8 @@ int main(void)
 		cmocka_unit_test(who_reads_notices_that_it_was_moved_away),
 		cmocka_unit_test(what_was_found_is_not_read_again),
 		cmocka_unit_test(more_is_found_than_stays_in_memory),
+		cmocka_unit_test(
+			damage_to_the_header_or_its_copy_costs_no_setting),
 		cmocka_unit_test(a_newer_version_is_left_alone),
 		cmocka_unit_test(
 			a_newer_version_that_comes_later_is_left_alone),

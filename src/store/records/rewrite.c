@@ -14,10 +14,12 @@
 #include "base/hash.h"
 #include "base/status.h"
 
+/* The header, and the record that says the same. */
 static int seal_header(struct ki_records *records,
 		       const struct ki_records_settings *given,
 		       uint8_t bytes[KI_RECORDS_HEADER_BYTES])
 {
+	uint8_t *copy = bytes + KI_RECORDS_HEAD;
 	struct ki_records_settings settings = *given;
 	int err = 0;
 
@@ -31,6 +33,14 @@ static int seal_header(struct ki_records *records,
 	ki_put_u64(bytes + 16, settings.generation);
 	ki_put_u64(bytes + 24, settings.bytes_max);
 	ki_put_u64(bytes + 56, ki_xxh3_64(bytes, 56));
+	ki_put_u32(copy, KI_RECORD_MAGIC);
+	copy[4] = KI_RECORD_SETTINGS;
+	ki_put_u32(copy + 8, KI_RECORDS_HEAD);
+	ki_put_u64(copy + 32, KI_RECORDS_HEAD);
+	memcpy(copy + KI_RECORD_HEADER, bytes, KI_RECORDS_HEAD);
+	ki_put_u64(copy + KI_RECORD_HEADER - 8,
+		   ki_records_check(copy,
+				    KI_RECORDS_HEADER_BYTES - KI_RECORDS_HEAD));
 	return err;
 }
 

@@ -32,6 +32,26 @@ static int record_at(struct ki_records *records, uint64_t offset, size_t ahead,
 	return err ? err : ki_records_is_whole(*out_bytes, *out_size);
 }
 
+/* 1 if these are settings, checked. */
+static int take_settings(struct ki_records *records,
+			 const uint8_t bytes[KI_RECORDS_HEAD])
+{
+	const uint32_t version = ki_get_u32(bytes + 8);
+
+	if (memcmp(bytes, ki_records_magic, sizeof(ki_records_magic)) != 0 ||
+	    ki_get_u64(bytes + 56) != ki_xxh3_64(bytes, 56))
+		return 0;
+	records->is_newer = version > KI_RECORDS_VERSION;
+	records->has_settings = version == KI_RECORDS_VERSION;
+	if (records->has_settings)
+		records->settings = (struct ki_records_settings){
+			.user_version = ki_get_u64(bytes + 32),
+			.generation = ki_get_u64(bytes + 16),
+			.bytes_max = ki_get_u64(bytes + 24),
+		};
+	return records->has_settings;
+}
+
 static int take_record(struct ki_records *records, const uint8_t *bytes,
 		       uint64_t offset, uint64_t size)
 {
@@ -40,6 +60,11 @@ static int take_record(struct ki_records *records, const uint8_t *bytes,
 	ki_records_note_change(records);
 	if (bytes[4] == KI_RECORD_ENTRY)
 		return ki_records_add(records, bytes, offset, (uint32_t)size);
+	if (bytes[4] == KI_RECORD_SETTINGS) {
+		if (!records->has_settings)
+			(void)take_settings(records, bytes + KI_RECORD_HEADER);
+		return 0;
+	}
 	digest = bytes + KI_RECORD_HEADER;
 	for (uint32_t left = ki_get_u32(bytes + 8); left >= KILN_DIGEST_BYTES;
 	     left -= KILN_DIGEST_BYTES) {
@@ -79,29 +104,18 @@ static int read_header(struct ki_records *records)
 	const uint8_t *bytes;
 	int err;
 
-	records->has_settings = 0;
+	records->has_header = records->has_settings = 0;
 	records->is_newer = 0;
 	records->settings =
 		(struct ki_records_settings){ .bytes_max = UINT64_MAX };
-	records->seen = KI_RECORDS_HEADER_BYTES;
-	if (records->size < KI_RECORDS_HEADER_BYTES)
+	records->seen = KI_RECORDS_HEAD;
+	if (records->size < KI_RECORDS_HEAD)
 		return 0;
-	err = ki_records_look(records, 0, KI_RECORDS_HEADER_BYTES,
-			      KI_RECORDS_AHEAD, &bytes);
-	if (err)
-		return err;
-	if (memcmp(bytes, ki_records_magic, sizeof(ki_records_magic)) != 0 ||
-	    ki_get_u64(bytes + 56) != ki_xxh3_64(bytes, 56))
-		return 0;
-	records->is_newer = ki_get_u32(bytes + 8) > KI_RECORDS_VERSION;
-	records->has_settings = ki_get_u32(bytes + 8) == KI_RECORDS_VERSION;
-	if (records->has_settings)
-		records->settings = (struct ki_records_settings){
-			.user_version = ki_get_u64(bytes + 32),
-			.generation = ki_get_u64(bytes + 16),
-			.bytes_max = ki_get_u64(bytes + 24),
-		};
-	return 0;
+	err = ki_records_look(records, 0, KI_RECORDS_HEAD, KI_RECORDS_AHEAD,
+			      &bytes);
+	if (!err)
+		records->has_header = take_settings(records, bytes);
+	return err;
 }
 
 void ki_records_forget(struct ki_records *records)
@@ -111,7 +125,7 @@ void ki_records_forget(struct ki_records *records)
 	records->inode = records->device = 0;
 	records->size = records->seen = 0;
 	records->is_behind = 0;
-	records->has_settings = records->is_newer = 0;
+	records->has_header = records->has_settings = records->is_newer = 0;
 	records->settings =
 		(struct ki_records_settings){ .bytes_max = UINT64_MAX };
 }
