@@ -504,6 +504,13 @@ KILN_API enum kiln_status kiln_put(struct kiln *kiln,
 				   const struct kiln_metadata *metadata,
 				   unsigned flags);
 
+/*
+ * A number that changes whenever what was found in the tiers before may be gone:
+ * wiped, evicted or moved, by whatever process; not that memory let it go.  For
+ * who keeps blobs to hand them out again.  While the kiln is open.
+ */
+KILN_API uint64_t kiln_generation(const struct kiln *kiln);
+
 /* Remove an entry from all tiers.  KILN_OK, KILN_MISS (none had it); READONLY,
    IO, TIMEOUT (a tier may still have it), INVALID, FORKED. */
 KILN_API enum kiln_status kiln_remove(struct kiln *kiln,

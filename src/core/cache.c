@@ -1002,6 +1002,15 @@ enum kiln_status kiln_wipe(struct kiln *kiln)
 	return failed;
 }
 
+uint64_t kiln_generation(const struct kiln *kiln)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < kiln->n_tiers; i++)
+		sum += ki_generation_of(kiln->tiers[i]);
+	return sum;
+}
+
 void kiln_prefetch(struct kiln *kiln, const struct kiln_key *const *keys,
 		   size_t n_keys)
 {

@@ -18,7 +18,7 @@
 #include "store/neo/environment.h"
 #include "store/store.h"
 
-#define NAME_BYTES_MAX 64 /* of a store's files */
+#define NAME_BYTES_MAX 80 /* of a store's files */
 
 /* Opening is measured in microseconds, and each new page of the stack is one:
    paths that few need are kept out of the way's own frame. */
@@ -168,7 +168,7 @@ static const char *parse_url(const char *url, struct place *out_place)
 		return NULL;
 	name++;
 	if (!*name || *name == '.' || strlen(name) > NAME_BYTES_MAX)
-		return "the name behind # must have 1 to 64 bytes, the first "
+		return "the name behind # must have 1 to 80 bytes, the first "
 		       "not a dot";
 	strcpy(out_place->name, name);
 	return NULL;
