@@ -283,6 +283,34 @@ static void what_two_programs_have_is_not_guessed(void **state)
 	shop_close(&shop);
 }
 
+/* A program for several devices gives one kernel by several keys: that is one. */
+static void a_kernel_that_several_keys_gave_is_found(void **state)
+{
+	struct kiln_program_key *wide_key;
+	struct kiln_kernel_key *wide;
+	struct kiln_kernel *kernel;
+	struct shop shop;
+	struct ask ask;
+
+	shop_open(&shop, rt_options());
+	ask_init(&ask, &shop.rt, 1, 0);
+	ask.devices[1] = &shop.rt.devices[1];
+	ask.request.n_devices = 2;
+	wide_key = ask_key(shop.programs, &ask);
+	wide = ask_kernel(wide_key, &shop.rt.devices[0], "k");
+	kernel = get_kernel(shop.programs, wide);
+	assert_int_equal(find(&shop, NULL, 0, "k", kernel), KILN_OK);
+	assert_true(use_kernel(shop.programs, shop.kernel_key));
+	assert_int_equal(rt_calls(&shop.rt, RT_KERNEL), 1);
+	assert_int_equal(find(&shop, NULL, 0, "k", kernel), KILN_OK);
+	kiln_kernel_unref(kernel);
+	assert_int_equal(kiln_programs_wipe(shop.programs), KILN_OK);
+	assert_int_equal(find(&shop, NULL, 0, "k", NULL), KILN_MISS);
+	kiln_kernel_key_free(wide);
+	kiln_program_key_free(wide_key);
+	shop_close(&shop);
+}
+
 /* ---- Without much of a slot ------------------------------------------------ */
 
 /* More caches than a thread's slot has columns for: all count all the same. */
@@ -318,6 +346,7 @@ int main(void)
 		cmocka_unit_test(short_of_resources_a_kernel_is_tried_again),
 		cmocka_unit_test(constants_device_and_name_find_a_kernel),
 		cmocka_unit_test(what_two_programs_have_is_not_guessed),
+		cmocka_unit_test(a_kernel_that_several_keys_gave_is_found),
 		cmocka_unit_test(hits_are_counted_in_any_number_of_caches),
 	};
 

@@ -145,6 +145,7 @@ struct kiln_kernel *ki_kernel_new(struct kiln_program *program, void *handle)
 	init_blob(&kernel->blob, end_kernel, kernel);
 	kernel->program = kiln_program_ref(program);
 	kernel->handle = handle;
+	ki_list_init(&kernel->givers);
 	return kernel;
 }
 

@@ -107,6 +107,8 @@ struct kiln_kernel {
 	/* Fixed; the first is in the blob's cache line. */
 	void *handle;
 	struct kiln_program *program;
+	/* Under mutex: of the registry. */
+	struct ki_list givers; /* ki_seed_giver */
 };
 
 /* Something in the table that belongs to a program. */

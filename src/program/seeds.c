@@ -18,6 +18,7 @@
 
 #include "base/hash.h"
 #include "memory/slots.h"
+#include "program/program.h"
 
 #define PLACES_MIN  64
 #define WAITING_MAX 64
@@ -170,6 +171,7 @@ static struct ki_seed *add(struct ki_seeds *seeds,
 				  .constants_size = key->constants_size,
 				  .name_size = key->name_size,
 				  .unit = key->unit };
+	ki_list_init(&seed->givers);
 	if (key->constants_size)
 		memcpy(seed->bytes, key->constants, key->constants_size);
 	memcpy(seed->bytes + key->constants_size, key->name, key->name_size);
@@ -179,13 +181,26 @@ static struct ki_seed *add(struct ki_seeds *seeds,
 	return seed;
 }
 
+static int gives(const struct kiln_kernel *kernel, const struct ki_seed *seed)
+{
+	const struct ki_list *place;
+
+	ki_list_for_each (place, &kernel->givers)
+		if (ki_container(place, struct ki_seed_giver, of_kernel)
+			    ->seed == seed)
+			return 1;
+	return 0;
+}
+
 /* The one kernel, if there is one. */
 static void settle(struct ki_seed *seed)
 {
-	struct ki_seed_giver *giver = seed->givers;
-
 	atomic_store(&seed->kernel,
-		     giver && !giver->next ? giver->kernel : NULL);
+		     seed->n_kernels == 1
+			     ? ki_container(seed->givers.next,
+					    struct ki_seed_giver, of_seed)
+				       ->kernel
+			     : NULL);
 }
 
 int ki_seeds_join(struct ki_seeds *seeds, const struct ki_seed_key *key,
@@ -197,10 +212,12 @@ int ki_seeds_join(struct ki_seeds *seeds, const struct ki_seed_key *key,
 		seed = add(seeds, key);
 	if (!seed)
 		return -ENOMEM;
-	*giver = (struct ki_seed_giver){ .seed = seed,
-					 .kernel = kernel,
-					 .next = seed->givers };
-	seed->givers = giver;
+	if (!gives(kernel, seed))
+		seed->n_kernels++;
+	giver->seed = seed;
+	giver->kernel = kernel;
+	ki_list_append(&seed->givers, &giver->of_seed);
+	ki_list_append(&kernel->givers, &giver->of_kernel);
 	settle(seed);
 	return 0;
 }
@@ -208,16 +225,16 @@ int ki_seeds_join(struct ki_seeds *seeds, const struct ki_seed_key *key,
 void ki_seeds_leave(struct ki_seeds *seeds, struct ki_seed_giver *giver)
 {
 	struct ki_seed *seed = giver->seed;
-	struct ki_seed_giver **link;
 
 	if (!seed)
 		return;
-	for (link = &seed->givers; *link != giver; link = &(*link)->next)
-		;
-	*link = giver->next;
+	ki_list_remove(&giver->of_seed);
+	ki_list_remove(&giver->of_kernel);
 	giver->seed = NULL;
+	if (!gives(giver->kernel, seed))
+		seed->n_kernels--;
 	settle(seed);
-	if (seed->givers)
+	if (seed->n_kernels)
 		return;
 	take_out(atomic_load(&seeds->table), seed);
 	seeds->n--;

@@ -7,11 +7,14 @@
  * within a pin, without a lock; changed under the registry's mutex.
  *
  * Several programs may give a kernel for one such key: then it leads to none.
+ * One kernel may be given several times, by keys for several sets of devices.
  */
 
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/list.h"
 
 struct kiln_kernel;
 
@@ -32,7 +35,8 @@ void ki_seed_key_init(struct ki_seed_key *key, const void *constants,
 struct ki_seed_giver {
 	struct ki_seed *seed; /* NULL: it gives none */
 	struct kiln_kernel *kernel;
-	struct ki_seed_giver *next; /* of the same seed */
+	struct ki_list of_seed;
+	struct ki_list of_kernel; /* all its givers, few */
 };
 
 struct ki_seed {
@@ -41,10 +45,11 @@ struct ki_seed {
 	size_t constants_size;
 	size_t name_size;
 	uint32_t unit;
-	/* Atomic: that of the one giver, or NULL. */
+	/* Atomic: the one that is given, or NULL. */
 	struct kiln_kernel *_Atomic kernel;
 	/* Under mutex. */
-	struct ki_seed_giver *givers;
+	struct ki_list givers;
+	size_t n_kernels;     /* that are given */
 	struct ki_seed *next; /* of those that are out of reach */
 	/* Fixed. */
 	char bytes[]; /* constants, name */
