@@ -349,6 +349,45 @@ static void uses_among_many_are_mostly_not_written(void **state)
 	ki_lru_fini(&lru);
 }
 
+/* A kernel lacks resources, and its program is the coldest: others go. */
+static void the_cold_half_is_half_beside_what_is_spared(void **state)
+{
+	struct kiln_programs_options options = rt_options();
+	struct kiln_program_key *keys[5];
+	struct kiln_programs *programs;
+	struct kiln_program *coldest;
+	struct rt rt;
+
+	rt_init(&rt);
+	options.flags = KILN_PROGRAMS_COLD_HALF;
+	programs = rt_programs(&rt, options);
+	for (unsigned i = 0; i < 5; i++) {
+		struct kiln_program *program;
+		struct ask ask;
+
+		ask_init(&ask, &rt, i, 0);
+		keys[i] = ask_key(programs, &ask);
+		assert_int_equal(
+			kiln_program_get(programs, keys[i], &program, NULL),
+			KILN_OK);
+		if (!i)
+			coldest = program;
+		else
+			kiln_program_unref(program);
+	}
+	/* No use is marked: it stays the first. */
+	programs->lru.window = UINT64_MAX / 2;
+	programs->lru.added = 0;
+	ki_registry_drop(programs, KI_DROP_COLD_HALF, coldest);
+	assert_true(atomic_load(&coldest->is_kept));
+	assert_int_equal(rt_stats(programs).n_programs, 2);
+	kiln_program_unref(coldest);
+	for (unsigned i = 0; i < 5; i++)
+		kiln_program_key_free(keys[i]);
+	rt_free(&rt, programs);
+	assert_true(rt_is_clean(&rt));
+}
+
 /* ---- What it costs --------------------------------------------------------- */
 
 static uint64_t cpu_ns(void)
@@ -427,6 +466,7 @@ int main(void)
 			failures_are_kept_as_long_as_there_is_no_bound),
 		cmocka_unit_test(the_queue_is_exact),
 		cmocka_unit_test(uses_among_many_are_mostly_not_written),
+		cmocka_unit_test(the_cold_half_is_half_beside_what_is_spared),
 		cmocka_unit_test(eviction_costs_the_same_among_many),
 	};
 

@@ -114,14 +114,16 @@ void ki_lru_remove(struct ki_lru *lru, struct ki_lru_item *item)
 		sink(lru, i, last);
 }
 
+/* Each is put back once: those that are used again while this goes on could be
+   put back for ever. */
 struct ki_lru_item *ki_lru_first(struct ki_lru *lru)
 {
-	while (lru->n) {
+	for (size_t n_left = lru->n; lru->n; n_left--) {
 		struct ki_lru_entry first = lru->entries[0];
 		uint64_t stamp = atomic_load_explicit(&first.item->stamp,
 						      memory_order_relaxed);
 
-		if (stamp == first.stamp)
+		if (stamp == first.stamp || !n_left)
 			return first.item;
 		first.stamp = stamp;
 		sink(lru, 0, first);

@@ -86,7 +86,8 @@ void ki_lru_fini(struct ki_lru *lru);
 /* -ENOMEM.  It counts as used now. */
 int ki_lru_add(struct ki_lru *lru, struct ki_lru_item *item);
 void ki_lru_remove(struct ki_lru *lru, struct ki_lru_item *item);
-/* The least recently used, or NULL; it stays. */
+/* The least recently used, or NULL; it stays.  If all are in use meanwhile, one
+   of them. */
 struct ki_lru_item *ki_lru_first(struct ki_lru *lru);
 
 #endif /* KI_PROGRAM_LRU_H */

@@ -338,7 +338,7 @@ enum ki_drop { KI_DROP_ALL, KI_DROP_COLD_HALF };
 /* `spared` (or NULL) stays; of ALL its kernels go.  What nobody uses has been
    released afterwards. */
 void ki_registry_drop(struct kiln_programs *programs, enum ki_drop what,
-		      const struct kiln_program *spared);
+		      struct kiln_program *spared);
 void ki_registry_drop_image(struct kiln_programs *programs,
 			    const uint8_t image[KI_BLAKE2B_BYTES]);
 void ki_registry_init(struct kiln_programs *programs);
@@ -422,7 +422,7 @@ static inline void ki_program_touch(struct kiln_programs *programs,
  * that was all.
  */
 int ki_programs_relieve(struct kiln_programs *programs, unsigned n,
-			const struct kiln_program *spared);
+			struct kiln_program *spared);
 
 /* kiln_program_get() and so on, from entry.c: the thread's slot, or NULL. */
 enum kiln_status ki_program_get(struct kiln_programs *programs,

@@ -34,7 +34,7 @@ struct kiln_blob *ki_programs_look(struct kiln_programs *programs,
 }
 
 int ki_programs_relieve(struct kiln_programs *programs, unsigned n,
-			const struct kiln_program *spared)
+			struct kiln_program *spared)
 {
 	int by_halves = !!(programs->flags & KILN_PROGRAMS_COLD_HALF);
 

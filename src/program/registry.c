@@ -375,22 +375,25 @@ static void take_all_locked(struct kiln_programs *programs,
 }
 
 static void take_cold_half_locked(struct kiln_programs *programs,
-				  const struct kiln_program *spared,
+				  struct kiln_program *spared,
 				  struct gone *gone)
 {
-	for (size_t n = (programs->lru.n + 1) / 2; n; n--) {
-		struct kiln_program *program =
-			program_of_item(ki_lru_first(&programs->lru));
+	size_t n = (programs->lru.n + 1) / 2;
+	int is_queued = spared && spared->lru.place;
 
-		if (program == spared)
-			ki_lru_touch(&programs->lru, &program->lru);
-		else
-			take_program_locked(programs, program, gone);
-	}
+	if (is_queued)
+		ki_lru_remove(&programs->lru, &spared->lru);
+	for (; n && programs->lru.n; n--)
+		take_program_locked(
+			programs, program_of_item(ki_lru_first(&programs->lru)),
+			gone);
+	/* Its place is there still: this cannot fail. */
+	if (is_queued)
+		(void)ki_lru_add(&programs->lru, &spared->lru);
 }
 
 void ki_registry_drop(struct kiln_programs *programs, enum ki_drop what,
-		      const struct kiln_program *spared)
+		      struct kiln_program *spared)
 {
 	struct gone gone;
 
