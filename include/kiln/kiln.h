@@ -494,7 +494,8 @@ KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
  * answer is KILN_EXISTS, exactly, whatever other processes do at the same
  * time.  `metadata` may be NULL; it is only read.
  * Errors: FULL, TOO_LARGE, TIMEOUT (busy: nothing was stored), READONLY, IO,
- * FORMAT (the store is of another user version by now), COLLISION, NO_MEMORY,
+ * FORMAT (the store is of another user version by now), COLLISION (a tier that
+ * cannot keep both; a session, which would not), NO_MEMORY,
  * INVALID, FORKED, or the store's reason for not being in use (the memory tier
  * has the value all the same, but not of a session that has a store).
  */

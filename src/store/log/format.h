@@ -75,7 +75,7 @@ struct log_limits {
 	_Atomic uint64_t age_max_s;	/* 0: none */
 	_Atomic uint64_t segment_bytes; /* of the next one; 0: by number */
 	_Atomic uint64_t policy;
-	_Atomic uint64_t quota_bytes; /* of live entries; 0: none */
+	_Atomic uint64_t quota_bytes; /* of keys' fields and values; 0: none */
 	_Atomic uint64_t reserved[2];
 	_Atomic uint64_t sum;
 };
@@ -85,6 +85,28 @@ struct log_builder {
 	_Atomic uint64_t start;	   /* clock ticks since boot */
 	_Atomic uint64_t begun_ns; /* monotonic; 0: builds nothing now */
 	_Atomic uint64_t handle;   /* tells those of a process apart */
+};
+
+/* Of `used`, besides the bytes: nobody adds to it now. */
+#define LOG_QUOTA_CLOSED ((uint64_t)1 << 63)
+
+struct log_quota {
+	_Atomic uint64_t used;	    /* bytes, at least those of all entries */
+	_Atomic uint64_t n_cleared; /* rises when they may have become fewer */
+	_Atomic uint64_t n_counted; /* n_cleared, when all were added up */
+	uint64_t reserved[5];
+};
+
+#define LOG_CLAIMS 40
+#define LOG_CLAIM_UNNAMED                                                      \
+	((uint64_t)1) /* a process that cannot tell its name */
+
+/* A put that has added to `used` and is not done. */
+struct log_claim_slot {
+	_Atomic uint64_t process; /* as in struct ki_process; 0: free */
+	_Atomic uint64_t start;	  /* clock ticks since boot */
+	_Atomic uint64_t bytes;	  /* 0: has not added yet */
+	uint64_t reserved;
 };
 
 struct log_header {
@@ -122,7 +144,9 @@ struct log_header {
 	uint64_t reserved_5[2];
 
 	struct log_builder builders[LOG_BUILDERS]; /* 512 */
-	uint64_t reserved_6[176];
+	struct log_quota quota;			   /* 2560: alone on its line */
+	struct log_claim_slot claims[LOG_CLAIMS];
+	uint64_t reserved_6[8];
 
 	struct log_fixed fixed_again; /* 3968 */
 };
@@ -136,6 +160,8 @@ static_assert(offsetof(struct log_header, aged_s) == 336, "format");
 static_assert(offsetof(struct log_header, n_entries) == 384, "format");
 static_assert(offsetof(struct log_header, builders) == LOG_HEAD_BYTES,
 	      "format");
+static_assert(offsetof(struct log_header, quota) == 2560, "format");
+static_assert(offsetof(struct log_header, claims) == 2624, "format");
 static_assert(offsetof(struct log_header, fixed_again) == 3968, "format");
 static_assert(sizeof(struct log_header) == LOG_HEADER_BYTES, "format");
 

@@ -440,6 +440,9 @@ int ki_log_word_swap(struct log_index *index, uint64_t slot, uint64_t from,
 	if (n)
 		atomic_fetch_add_explicit(&header->n_entries, n,
 					  memory_order_relaxed);
+	if (from && ((from ^ to) & ~LOG_TENTATIVE) &&
+	    header->limits.quota_bytes)
+		header->quota.n_cleared++;
 	return 1;
 }
 

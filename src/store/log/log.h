@@ -23,6 +23,7 @@
  *	rebuild.c    what the records say, for an index made anew
  *	lock.c       byte-range locks; build locks; who is building
  *	session.c    who has it open; who is first, who is last
+ *	quota.c      what keys and values may come to
  *	inspect.c    list, info
  *	verify.c     reading and checking everything
  *	quarantine.c what is left of damaged records
@@ -229,6 +230,8 @@ struct ki_log {
 	_Atomic int knows_boot;
 	_Atomic uint64_t boot_id[2];
 	_Atomic int unplaced; /* enum log_unplaced */
+	_Atomic uint32_t
+		counted_epoch; /* of the store whose quota was counted */
 	_Atomic unsigned n_building;
 	_Atomic unsigned grow_pause;   /* puts until growing is tried again */
 	_Atomic unsigned medium_pause; /* files, until room is made again */
@@ -344,6 +347,34 @@ void ki_log_session_end(struct ki_log *log);
 /* After another store came to the path. */
 void ki_log_session_renew(struct ki_log *log);
 enum kiln_status ki_log_remove_at_close(struct kiln_tier *tier);
+
+/* ---- quota.c ----------------------------------------------------------- */
+
+/* Of one put, from before its word is out until it is decided. */
+struct log_claim {
+	uint64_t quota;
+	struct log_claim_slot *slot; /* NULL: there is no quota */
+	int is_taken;
+};
+
+/* Whether so much more may be put: KILN_OK, or KILN_E_FULL after counting anew if
+   that might help; LOG_AGAIN, TIMEOUT, why it cannot be counted. */
+enum kiln_status ki_log_quota_check(struct ki_log *log, struct log_index *index,
+				    uint64_t bytes);
+/* Nothing is waited for between begin and end.  KILN_E_TIMEOUT: too many puts at
+   once. */
+enum kiln_status ki_log_quota_begin(struct ki_log *log, struct log_index *index,
+				    struct log_claim *out_claim);
+void ki_log_quota_end(struct log_claim *claim);
+/* Add the bytes of the one word that is to be out: KILN_OK also if that was done;
+   KILN_E_FULL: check anew.  Or take them back: it is not out. */
+enum kiln_status ki_log_quota_take(struct log_index *index, uint64_t bytes,
+				   struct log_claim *claim);
+void ki_log_quota_return(struct log_index *index, struct log_claim *claim);
+/* Of a header that nobody puts by: no claims; not known: what is used. */
+void ki_log_quota_forget(struct log_header *header, int is_known);
+
+/* ---- session.c, too ------------------------------------------------------ */
 
 /* Whether an index is of another user version than the opener's. */
 int ki_log_is_other_version(const struct ki_log *log,

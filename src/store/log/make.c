@@ -228,6 +228,8 @@ static enum kiln_status make_locked(struct ki_log *log)
 	if (!status) {
 		draft.index.header->next_number = log_number_word(next);
 		ki_log_records_place(&records, &draft.index);
+		if (records.n)
+			ki_log_quota_forget(draft.index.header, 0);
 	}
 	status = draft_finish(log, &draft, status);
 out:
@@ -435,6 +437,7 @@ static void copy_header(struct log_header *to, const struct log_header *from)
 	to->bytes_live = bytes_live;
 	to->n_grown++;
 	to->generation++;
+	ki_log_quota_forget(to, 0);
 }
 
 /* What is used of segments that go for it needs a place to go to. */

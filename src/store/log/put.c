@@ -49,6 +49,8 @@ struct put {
 	int is_summed;
 	uint64_t order; /* of what it stands for; 0: that of its place */
 	struct log_record record;
+	struct log_claim claim; /* while it is published */
+	int lacks_room;		/* by the quota, at that moment */
 
 	/* Set once the record is written. */
 	int written;
@@ -398,6 +400,18 @@ static enum kiln_status choose_slot(struct ki_log *log, struct log_index *index,
 	return KILN_OK;
 }
 
+static uint64_t quota_bytes(const struct put *put)
+{
+	return put->key->data_size + put->value_size;
+}
+
+static enum kiln_status take_quota(struct log_index *index, struct put *put)
+{
+	put->lacks_room = ki_log_quota_take(index, quota_bytes(put),
+					    &put->claim) != KILN_OK;
+	return put->lacks_room ? KILN_E_FULL : KILN_OK;
+}
+
 /* Our word into a slot of its own; `tentative` is that bit or 0.  LOG_AGAIN:
    the buckets changed meanwhile. */
 static enum kiln_status publish_new(struct ki_log *log, struct log_index *index,
@@ -410,10 +424,14 @@ static enum kiln_status publish_new(struct ki_log *log, struct log_index *index,
 	ki_log_slots_of(index, put->key->digest_low, put->key->digest_high,
 			slots);
 	status = choose_slot(log, index, put, slots, refuse, &slot, &word);
+	if (!status)
+		status = take_quota(index, put);
 	if (status)
 		return status;
-	if (!ki_log_word_swap(index, slot, word, put->word | tentative))
+	if (!ki_log_word_swap(index, slot, word, put->word | tentative)) {
+		ki_log_quota_return(index, &put->claim);
 		return LOG_AGAIN;
+	}
 	index->marks[slot] = 0;
 	put->out_in = index;
 	put->is_out = 1;
@@ -770,9 +788,17 @@ static enum kiln_status replace_step(struct ki_log *log,
 		forget_record(log, index, put);
 		return LOG_AGAIN;
 	}
+	if (!look.own.word) {
+		status = take_quota(index, put);
+		if (status)
+			return status;
+	}
 	if (!ki_log_word_swap(index, other->slot, other->word,
-			      look.own.word ? 0 : put->word))
+			      look.own.word ? 0 : put->word)) {
+		if (!look.own.word)
+			ki_log_quota_return(index, &put->claim);
 		return LOG_AGAIN;
+	}
 	if (!look.own.word) {
 		index->marks[other->slot] = 0;
 		put->out_in = index;
@@ -866,8 +892,7 @@ static enum kiln_status publish(struct ki_log *log, struct log_index *index,
 /* ---- The operation --------------------------------------------------- */
 
 static enum kiln_status check_limits(struct ki_log *log,
-				     struct log_index *index,
-				     const struct put *put, int *out_refuse)
+				     struct log_index *index, int *out_refuse)
 {
 	struct log_limit_values limits;
 	uint64_t n_slots = index->n_buckets * LOG_WORDS;
@@ -875,10 +900,6 @@ static enum kiln_status check_limits(struct ki_log *log,
 	ki_log_limits_get(log, index, &limits);
 	*out_refuse = (limits.policy & LOG_REFUSE_FULL) ||
 		      (log->flags & KILN_OPEN_REFUSE_FULL);
-	if (limits.quota_bytes &&
-	    index->header->bytes_live + log_record_bytes(&put->record) >
-		    limits.quota_bytes)
-		return KILN_E_FULL;
 	if (index->header->n_entries <= n_slots / 20 * 13 ||
 	    (log->grow_pause && --log->grow_pause))
 		return KILN_OK;
@@ -896,6 +917,8 @@ static enum kiln_status look(struct ki_log *log, struct log_index *index,
 	enum kiln_status status = ki_log_find(log, index, put->key, &found);
 	int sound;
 
+	if (status == KILN_E_COLLISION && log->is_session)
+		return status;
 	if (status)
 		return status == KILN_E_FORMAT || status == KILN_E_COLLISION
 			       ? KILN_MISS
@@ -925,9 +948,16 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 		if (status != KILN_MISS)
 			return status;
 	}
-	status = check_limits(log, index, put, &refuse);
+	status = check_limits(log, index, &refuse);
 	if (status)
 		return status;
+	if (index->header->limits.quota_bytes && !put->out_in) {
+		status = ki_log_quota_check(log, index, quota_bytes(put));
+		if (status && status != LOG_AGAIN)
+			forget_record(log, index, put);
+		if (status)
+			return status;
+	}
 	if (put->written && put->epoch != index->epoch) {
 		if (put->is_over)
 			return KILN_OK;
@@ -942,7 +972,13 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 		if (status)
 			return status;
 	}
-	status = publish(log, index, put, refuse);
+	put->lacks_room = 0;
+	status = ki_log_quota_begin(log, index, &put->claim);
+	if (!status)
+		status = publish(log, index, put, refuse);
+	ki_log_quota_end(&put->claim);
+	if (status == KILN_E_FULL && put->lacks_room)
+		status = LOG_AGAIN;
 	if (status && status != LOG_AGAIN) {
 		forget_record(log, index, put);
 		if (!put->is_over && !number_is_live(index, put->number))

@@ -35,6 +35,7 @@ static enum kiln_status begin_first(struct ki_log *log, struct log_index *index)
 		return ki_log_wipe_locked(log, index, log->user_version, NULL);
 	}
 	ki_log_limits_get(log, index, &limits);
+	ki_log_quota_forget(header, !!limits.quota_bytes);
 	if (limits.quota_bytes != log->quota_bytes) {
 		limits.quota_bytes = log->quota_bytes;
 		ki_log_limits_set(header, &limits);
