@@ -5,6 +5,8 @@
  * stand-in with three devices, none of which takes another's binary.
  */
 
+#include "harness/harness.h"
+
 #include "front/cl/place_test.h"
 
 #include <sys/stat.h>

@@ -5,6 +5,8 @@
  * stand-in or, with the argument "pocl", on PoCL.  What is built is run.
  */
 
+#include "harness/harness.h"
+
 #include "front/cl/place_test.h"
 
 #include <pthread.h>

@@ -4,10 +4,9 @@
 
 /*
  * What tests of this folder share: a context of all devices of the first
- * platform, a kiln of their own, and builds that are run.
+ * platform, a kiln of their own, and builds that are run.  Included after
+ * harness/harness.h.
  */
-
-#include "harness/harness.h"
 
 #include <stdio.h>
 #include <stdlib.h>
