@@ -15,9 +15,10 @@
  * count puts it right.
  *
  * An original that finds 0 bytes reads 0 in them and goes on from there.  So
- * whoever makes the file counts, as the originals do, even if all he wanted was
- * the lock; and where the right sum is not to be had there must be no file, so
- * that the next one counts.
+ * whoever makes the file counts before, or does not make it, and once more when
+ * he has the lock, which another may have had first; and whoever finds it short
+ * counts, even if all he wanted was the lock.  It is never removed: an original may
+ * wait for the lock, and would have it of a file that is no more.
  */
 
 #include "store/neo/neo.h"
@@ -32,22 +33,52 @@
 #define REFUSED_NS   ((uint64_t)10 * 1000000000)
 #define RETRY_NS     ((uint64_t)5 * 1000000)
 
-static int create_config(const struct ki_neo *neo)
+/* What all files are, without changing any: nobody has the lock.  Where some
+   cannot be looked at, no less than kiln.records knows of. */
+static int count_all(struct ki_neo *neo, uint64_t *out_total)
+{
+	struct ki_neo_plan plan = { .n = 0 };
+	uint64_t total = 0, known;
+	int err = ki_neo_refresh(neo);
+
+	if (err >= 0)
+		err = ki_neo_plan_all(neo, &plan);
+	if (err)
+		return err;
+	for (size_t i = 0; i < plan.n; i++)
+		total += plan.files[i].is_uncounted ? 0 : plan.files[i].size;
+	known = ki_records_totals(neo->records).bytes_files;
+	*out_total = plan.err && known > total ? known : total;
+	ki_neo_plan_end(&plan);
+	return 0;
+}
+
+static int write_total(const struct ki_neo *neo, int fd, uint64_t total)
+{
+	uint8_t bytes[CONFIG_BYTES];
+
+	ki_put_u64(bytes, total);
+	return ki_pwrite_all(neo->sys, fd, bytes, sizeof(bytes), 0);
+}
+
+/* -EEXIST: another has made it meanwhile. */
+static int create_config(struct ki_neo *neo)
 {
 	const struct ki_sys *sys = neo->sys;
-	const int is_shared = !!(neo->flags & KILN_OPEN_SHARED);
-	int err = 0,
-	    fd = sys->open(sys, neo->config_path,
-			   KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
-				   KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
-			   0664);
+	int fd, err = count_all(neo, &neo->owed);
 
-	if (fd >= 0 && is_shared)
-		err = sys->chmod(sys, neo->config_path, 0660);
-	if (!err)
+	if (err)
+		return err;
+	fd = sys->open(sys, neo->config_path,
+		       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
+			       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
+		       0664);
+	if (fd < 0)
 		return fd;
-	(void)sys->close(sys, fd);
-	return err;
+	neo->owes_sum = 1;
+	if (neo->flags & KILN_OPEN_SHARED)
+		(void)sys->chmod(sys, neo->config_path, 0660);
+	return fd;
 }
 
 /* The file, made if it is not there. */
@@ -63,9 +94,7 @@ static int open_config(struct ki_neo *neo)
 		if (fd != -ENOENT)
 			break;
 		fd = create_config(neo);
-		if (fd >= 0)
-			neo->owes_sum = 1;
-		else if (fd == -EEXIST)
+		if (fd == -EEXIST)
 			fd = -ENOENT;
 		else if (fd == -ENOENT && ki_neo_make_directories(neo, ""))
 			break;
@@ -103,8 +132,11 @@ static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
 	account->must_be = info.size < CONFIG_BYTES || neo->owes_sum;
 	account->is_sure = !account->must_be;
 	account->noted = UINT64_MAX;
+	account->total = neo->owes_sum ? neo->owed : 0;
+	account->is_known = neo->owes_sum;
 	if (info.size < CONFIG_BYTES)
 		return 0;
+	account->is_known = 1;
 	err = ki_pread_all(sys, account->fd, bytes, sizeof(bytes), 0);
 	if (!err)
 		account->total = account->noted = ki_get_u64(bytes);
@@ -195,8 +227,6 @@ enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 					   is_plausible(neo, account->total);
 			return KILN_OK;
 		}
-		if (account->must_be)
-			(void)sys->unlink(sys, neo->config_path);
 		leave(neo, account);
 		return err == -EPROTONOSUPPORT ? KILN_E_FORMAT
 					       : ki_status_from_errno(err);
@@ -211,35 +241,29 @@ static int is_to_be_written(const struct ki_neo_account *account)
 	return account->must_be || account->total != account->noted;
 }
 
-static int write_total(const struct ki_neo *neo,
-		       const struct ki_neo_account *account, uint64_t total)
+int ki_neo_account_raise(struct ki_neo *neo, struct ki_neo_account *account,
+			 uint64_t total)
 {
-	uint8_t bytes[CONFIG_BYTES];
+	int err;
 
-	ki_put_u64(bytes, total);
-	return ki_pwrite_all(neo->sys, account->fd, bytes, sizeof(bytes), 0);
+	if (!account->is_sure ||
+	    (account->noted != UINT64_MAX && total <= account->noted))
+		return 0;
+	err = write_total(neo, account->fd, total);
+	if (!err)
+		account->noted = total;
+	return err;
 }
 
-void ki_neo_account_raise(struct ki_neo *neo, struct ki_neo_account *account,
-			  uint64_t total)
+/* One that nobody could count is no lower than what there is, unless it was so
+   before; what another left short stays short. */
+static int write_sum(struct ki_neo *neo, struct ki_neo_account *account)
 {
-	const int is_new = account->noted == UINT64_MAX;
-
-	if (!account->is_sure || (!is_new && total <= account->noted))
-		return;
-	/* Who cannot write it now tries, and fails, at the end. */
-	account->noted = write_total(neo, account, total) ? UINT64_MAX : total;
-}
-
-static int write_sum(struct ki_neo *neo, const struct ki_neo_account *account)
-{
-	int err = account->is_sure ? 0 : -EIO;
+	int err = account->is_sure || account->is_known ? 0 : -EIO;
 
 	if (!err && account->total != account->noted)
-		err = write_total(neo, account, account->total);
+		err = write_total(neo, account->fd, account->total);
 	ki_neo_failed(neo, "Write to config file", err);
-	if (err)
-		(void)neo->sys->unlink(neo->sys, neo->config_path);
 	neo->owes_sum = 0;
 	return err;
 }

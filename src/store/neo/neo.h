@@ -110,6 +110,7 @@ struct ki_neo {
 	struct ki_mutex writer;
 	struct ki_neo_plan plan;
 	int owes_sum;	 /* made config.file, and has not written into it */
+	uint64_t owed;	 /* as counted before it was made */
 	uint64_t random; /* names of temporaries */
 	struct ki_mutex lister;
 	struct ki_neo_survey survey;
@@ -235,8 +236,9 @@ void ki_neo_forget_lookups(const struct ki_neo *neo);
 struct ki_neo_account {
 	int fd;
 	struct ki_fork_close place;
-	int is_sure; /* else the directory has to be counted, */
-	int must_be; /* and before the end: others believe what is there */
+	int is_sure;  /* else the directory has to be counted, */
+	int must_be;  /* and before the end: others believe what is there */
+	int is_known; /* there is a total, right or not */
 	uint64_t total;
 	uint64_t noted; /* what the file says */
 	int64_t now_ns; /* about, by the file system's clock */
@@ -250,15 +252,17 @@ struct ki_neo_account {
 enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 				      struct ki_neo_account *account)
 	KI_TRY_ACQUIRE(0, neo->writer) KI_NO_ANALYSIS;
-/* The total is in doubt, by what was done under the lock. */
-static inline void ki_neo_account_doubt(struct ki_neo_account *account)
+/* The total is in doubt, by what was done under the lock: it may lack so much. */
+static inline void ki_neo_account_doubt(struct ki_neo_account *account,
+					uint64_t bytes)
 {
+	account->total += bytes;
 	account->is_sure = 0;
 	account->must_be = 1;
 }
-/* Have config.file say at least this much from now on, whoever dies. */
-void ki_neo_account_raise(struct ki_neo *neo, struct ki_neo_account *account,
-			  uint64_t total);
+/* Have config.file say at least this much from now on, whoever dies.  -errno. */
+int ki_neo_account_raise(struct ki_neo *neo, struct ki_neo_account *account,
+			 uint64_t total);
 enum kiln_status ki_neo_account_end(struct ki_neo *neo,
 				    struct ki_neo_account *account)
 	KI_RELEASE(neo->writer) KI_NO_ANALYSIS;

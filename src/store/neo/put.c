@@ -197,7 +197,8 @@ static enum kiln_status judge_stranger(struct put *put)
 	likeness = compare_file(put, info.size);
 	/* The sum may have it, or not. */
 	if (likeness != OTHER)
-		ki_neo_account_doubt(put->account);
+		ki_neo_account_doubt(put->account,
+				     likeness == SAME ? info.size : 0);
 	if (likeness == TORN && !neo->sys->unlink(neo->sys, put->path))
 		return KILN_MISS;
 	if (likeness != SAME)
@@ -253,10 +254,14 @@ static enum kiln_status judge_name(struct put *put, unsigned flags)
 
 /* ---- Publishing ---------------------------------------------------------------------------- */
 
-static void drop_record(struct put *put)
+/* What was appended, and has no file now.  In a replacement the record before
+   holds as long as its file. */
+static void withdraw(struct put *put)
 {
 	uint8_t digest[1][KILN_DIGEST_BYTES];
 
+	if (put->replaces)
+		return;
 	memcpy(digest[0], put->record.digest, KILN_DIGEST_BYTES);
 	(void)ki_records_drop(put->neo->records,
 			      (const uint8_t(*)[KILN_DIGEST_BYTES])digest, 1);
@@ -302,9 +307,7 @@ static enum kiln_status publish_or_judge(struct put *put)
 	(void)sys->unlink(sys, put->temporary);
 	if (status == KILN_EXISTS)
 		return status;
-	/* In a replacement the record before holds as long as its file. */
-	if (!put->replaces)
-		drop_record(put);
+	withdraw(put);
 	if (status != KILN_MISS)
 		return status;
 	return err == -EEXIST ? KILN_E_COLLISION : ki_status_from_errno(err);
@@ -384,8 +387,12 @@ static enum kiln_status store_locked(struct put *put)
 	}
 	total = ki_neo_less(account->total, put->old_size) +
 		put->record.file_size;
-	if (is_mixed)
-		ki_neo_account_raise(neo, account, total);
+	err = is_mixed ? ki_neo_account_raise(neo, account, total) : 0;
+	if (err) {
+		(void)neo->sys->unlink(neo->sys, put->temporary);
+		withdraw(put);
+		return ki_status_from_errno(err);
+	}
 	status = publish_or_judge(put);
 	if (status == KILN_EXISTS)
 		return KILN_OK;
