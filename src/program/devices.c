@@ -17,11 +17,13 @@
 
 /*
  * Platform's name, device's name, version and driver's version, as DPC++ joins
- * them; empty if one is not to be had, and NULL without memory.
+ * them, NUL, and how long each is: "a/b" and "c" are not "a" and "b/c".  Empty
+ * if one is not to be had, and NULL without memory.
  */
 static char *ask(struct kiln_programs *programs, void *handle)
 {
 	const struct kiln_program_runtime *runtime = &programs->home->runtime;
+	uint64_t lengths[KILN_N_DEVICE_STRINGS] = { 0 };
 	struct ki_bytes joined;
 	int is_known = runtime->device_string != NULL;
 
@@ -32,16 +34,28 @@ static char *ask(struct kiln_programs *programs, void *handle)
 
 		if (i)
 			ki_bytes_add_u8(&joined, '/');
-		if (text)
+		if (text) {
+			lengths[i] = strlen(text);
 			ki_bytes_add_string(&joined, text);
-		else
+		} else {
 			is_known = 0;
+		}
 		free(text);
 	}
 	if (!is_known)
 		ki_bytes_clear(&joined);
 	ki_bytes_add_u8(&joined, 0);
+	ki_bytes_add(&joined, lengths, sizeof(lengths));
 	return (char *)ki_bytes_take(&joined, &(size_t){ 0 });
+}
+
+static int is_same_class(const char *a, const char *b)
+{
+	const size_t size = strlen(a) + 1;
+
+	return !strcmp(a, b) &&
+	       !memcmp(a + size, b + size,
+		       KILN_N_DEVICE_STRINGS * sizeof(uint64_t));
 }
 
 /* Takes over `identity`; "" is like no other.  -ENOMEM. */
@@ -52,7 +66,8 @@ static int class_of_locked(struct kiln_programs *programs, char *identity,
 	char **more;
 
 	while (class < n &&
-	       (!*identity || strcmp(identity, programs->classes[class])))
+	       (!*identity ||
+		!is_same_class(identity, programs->classes[class])))
 		class ++;
 	*out_class = (uint32_t) class;
 	if (class < n) {

@@ -198,6 +198,42 @@ static void what_is_in_use_lives_on(void **state)
 	bound_close(&bound);
 }
 
+/* What has no size is not kept for nothing, and what has too much is not kept. */
+static size_t size_that_wraps(void *context, void *program, void *device)
+{
+	struct rt *rt = context;
+
+	return device == &rt->devices[0] ? SIZE_MAX : 2;
+}
+
+static void a_bound_holds_whatever_the_runtime_says(void **state)
+{
+	for (int wraps = 0; wraps < 2; wraps++) {
+		struct kiln_programs_options options = rt_options();
+		struct kiln_programs *programs;
+		struct rt rt;
+
+		rt_init(&rt);
+		rt.has_no_binary = 1;
+		if (wraps)
+			rt.table.binary_size = size_that_wraps;
+		options.bytes_max = SIZE;
+		programs = rt_programs(&rt, options);
+		for (unsigned i = 0; i < 200; i++) {
+			struct ask ask;
+
+			ask_init(&ask, &rt, i, 0);
+			ask.devices[1] = &rt.devices[1];
+			ask.request.n_devices = 2;
+			assert_int_equal(rt_get(programs, &ask), KILN_OK);
+		}
+		assert_in_range(rt_stats(programs).n_programs, wraps ? 0 : 1,
+				wraps ? 0 : 100);
+		rt_free(&rt, programs);
+		assert_true(rt_is_clean(&rt));
+	}
+}
+
 /* ---- Failures -------------------------------------------------------------- */
 
 #define FAILURES (KI_PROGRAM_FAILURES_MAX + 100)
@@ -462,6 +498,7 @@ int main(void)
 		cmocka_unit_test(an_evicted_program_takes_its_kernels_along),
 		cmocka_unit_test(nothing_keeps_an_evicted_program),
 		cmocka_unit_test(what_is_in_use_lives_on),
+		cmocka_unit_test(a_bound_holds_whatever_the_runtime_says),
 		cmocka_unit_test(
 			failures_are_kept_as_long_as_there_is_no_bound),
 		cmocka_unit_test(the_queue_is_exact),

@@ -20,18 +20,17 @@
 
 #include "program/program.h"
 
-static struct kiln_key *kernel_key(const struct kiln_program *program,
-				   const char *name)
+/* To be freed in any case. */
+static enum kiln_status kernel_key(const struct kiln_program *program,
+				   const char *name, struct kiln_key **out_key)
 {
 	struct kiln_key *key = kiln_key_new();
 
 	kiln_key_add(key, "kernel of", &program->number,
 		     sizeof(program->number));
 	kiln_key_add_string(key, "name", name);
-	if (!kiln_key_finish(key))
-		return key;
-	kiln_key_free(key);
-	return NULL;
+	*out_key = key;
+	return kiln_key_finish(key);
 }
 
 /* ---- Creating -------------------------------------------------------------- */
@@ -121,13 +120,13 @@ static enum kiln_status find_or_make(struct kiln_programs *programs,
 {
 	struct kiln_key *key;
 	struct kiln_blob *blob;
-	enum kiln_status status = KILN_OK;
+	enum kiln_status status;
 
 	if (!programs || !atomic_load(&program->is_kept))
 		return make(programs, program, name, out_kernel, failure);
-	key = kernel_key(program, name);
-	if (!key)
-		return KILN_E_NO_MEMORY;
+	status = kernel_key(program, name, &key);
+	if (status)
+		goto out;
 	ki_program_touch(programs, program);
 	blob = ki_programs_look(programs, key, KI_COUNT_KERNEL_HITS);
 	if (blob)
@@ -135,6 +134,7 @@ static enum kiln_status find_or_make(struct kiln_programs *programs,
 	else
 		status =
 			join(programs, key, program, name, out_kernel, failure);
+out:
 	kiln_key_free(key);
 	return status;
 }
@@ -151,9 +151,9 @@ enum kiln_status kiln_program_kernel(struct kiln_program *program,
 
 	if (!program || !name || !out_kernel)
 		return KILN_E_INVALID;
-	programs = atomic_load(&program->home->programs);
-	if (programs && ki_programs_are_forked(programs))
+	if (ki_home_is_inherited(program->home))
 		return KILN_E_FORKED;
+	programs = atomic_load(&program->home->programs);
 	kiln_program_failure_init(&why);
 	status = find_or_make(programs, program, name, &kernel, &why);
 	if (status == KILN_E_BUILD)

@@ -21,7 +21,8 @@
 
 int kiln_program_is_cacheable(const struct kiln_program_request *request)
 {
-	if (!request || !request->image)
+	if (!request || request->size < sizeof(*request) || !request->image ||
+	    request->image->size < sizeof(*request->image))
 		return 0;
 	switch (request->image->origin) {
 	case KILN_PROGRAM_IMAGE:
@@ -168,7 +169,8 @@ static int is_sound(const struct kiln_program_request *request)
 {
 	const struct kiln_program_image *image = request->image;
 
-	return request->size && image && image->size && request->devices &&
+	return request->size >= sizeof(*request) && image &&
+	       image->size >= sizeof(*image) && request->devices &&
 	       request->n_devices &&
 	       (request->constants || !request->constants_size) &&
 	       (image->data || !image->data_size) &&
@@ -225,8 +227,9 @@ void kiln_program_key_free(struct kiln_program_key *key)
 
 /* ---- Kernels --------------------------------------------------------------- */
 
-static struct kiln_key *fast_key(const struct kiln_program_key *program_key,
-				 uint32_t unit, const char *name)
+static enum kiln_status fast_key(const struct kiln_program_key *program_key,
+				 uint32_t unit, const char *name,
+				 struct kiln_key **out_key)
 {
 	const struct kiln_key *of = program_key->key;
 	struct kiln_key *key = kiln_key_new();
@@ -234,10 +237,8 @@ static struct kiln_key *fast_key(const struct kiln_program_key *program_key,
 	kiln_key_add_string(key, "fast", name);
 	kiln_key_add(key, "unit", &unit, sizeof(unit));
 	add_bytes(key, "program", of->record.data, of->record.size);
-	if (!kiln_key_finish(key))
-		return key;
-	kiln_key_free(key);
-	return NULL;
+	*out_key = key;
+	return kiln_key_finish(key);
 }
 
 /* Whether a device is one of those the program is for. */
@@ -274,13 +275,14 @@ enum kiln_status kiln_kernel_key_new(const struct kiln_program_key *program_key,
 	key->program_key = program_key;
 	key->name = strdup(name);
 	key->unit = found.unit;
-	key->key = fast_key(program_key, found.unit, name);
-	if (key->name && key->key) {
+	status = fast_key(program_key, found.unit, name, &key->key);
+	if (!key->name)
+		status = KILN_E_NO_MEMORY;
+	if (status)
+		kiln_kernel_key_free(key);
+	else
 		*out_key = key;
-		return KILN_OK;
-	}
-	kiln_kernel_key_free(key);
-	return KILN_E_NO_MEMORY;
+	return status;
 }
 
 void kiln_kernel_key_free(struct kiln_kernel_key *key)

@@ -40,22 +40,31 @@ static void end_program(void *arg)
 	struct kiln_program *program = arg;
 	const struct kiln_program_runtime *runtime = &program->home->runtime;
 
-	runtime->release_program(runtime->context, program->handle);
+	if (!ki_home_is_inherited(program->home))
+		runtime->release_program(runtime->context, program->handle);
 	ki_home_unref(program->home);
 	kiln_key_free(program->key);
 	kiln_key_free(program->base);
 	free(program->units);
 }
 
+/* What the runtime cannot say is taken for the image's size: with a bound
+   nothing may be kept for nothing.  Sums never wrap. */
 static uint64_t bytes_of(const struct kiln_program_key *key, void *handle)
 {
 	const struct kiln_program_runtime *runtime =
 		&key->programs->home->runtime;
+	const uint64_t most = INT64_MAX;
 	uint64_t bytes = 0;
 
-	for (size_t i = 0; i < key->n_devices && runtime->binary_size; i++)
-		bytes += runtime->binary_size(runtime->context, handle,
-					      key->handles[i]);
+	for (size_t i = 0; i < key->n_devices && runtime->binary_size; i++) {
+		uint64_t size = runtime->binary_size(runtime->context, handle,
+						     key->handles[i]);
+
+		bytes = size < most - bytes ? bytes + size : most;
+	}
+	if (!bytes)
+		bytes = sizeof(struct kiln_program) + key->image.data_size;
 	return bytes;
 }
 
@@ -102,7 +111,7 @@ void *kiln_program_retain(struct kiln_program *program)
 {
 	const struct kiln_program_runtime *runtime = &program->home->runtime;
 
-	if (!runtime->retain_program)
+	if (!runtime->retain_program || ki_home_is_inherited(program->home))
 		return NULL;
 	runtime->retain_program(runtime->context, program->handle);
 	return program->handle;
@@ -127,7 +136,8 @@ static void end_kernel(void *arg)
 	const struct kiln_program_runtime *runtime =
 		&kernel->program->home->runtime;
 
-	runtime->release_kernel(runtime->context, kernel->handle);
+	if (!ki_home_is_inherited(kernel->program->home))
+		runtime->release_kernel(runtime->context, kernel->handle);
 	kiln_program_unref(kernel->program);
 }
 
@@ -159,7 +169,8 @@ void *kiln_kernel_retain(struct kiln_kernel *kernel)
 	const struct kiln_program_runtime *runtime =
 		&kernel->program->home->runtime;
 
-	if (!runtime->retain_kernel)
+	if (!runtime->retain_kernel ||
+	    ki_home_is_inherited(kernel->program->home))
 		return NULL;
 	runtime->retain_kernel(runtime->context, kernel->handle);
 	return kernel->handle;

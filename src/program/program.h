@@ -37,10 +37,18 @@
 struct ki_home {
 	/* Fixed. */
 	struct kiln_program_runtime runtime;
+	uint64_t fork_counter;
 	/* Atomic. */
 	_Atomic size_t refs;
 	struct kiln_programs *_Atomic programs; /* NULL: freed */
 };
+
+/* In a forked child the runtime's objects are the parent's, and its locks may
+   be held by threads that are not there: it is not called. */
+static inline int ki_home_is_inherited(const struct ki_home *home)
+{
+	return atomic_load(&ki_fork_counter) != home->fork_counter;
+}
 
 struct ki_device {
 	void *handle;
@@ -173,7 +181,7 @@ struct kiln_programs {
 	/* Under mutex. */
 	struct ki_mutex mutex;
 	struct ki_devices *_Atomic devices; /* read without it; or NULL */
-	char **classes; /* a string of each; NULL: unknown */
+	char **classes; /* what each is told apart by: ask() in devices.c */
 	size_t n_classes;
 	struct ki_lru lru;
 	struct ki_list all;

@@ -302,21 +302,21 @@ enum kiln_status kiln_programs_stats(struct kiln_programs *programs,
 
 static int is_complete(const struct kiln_program_runtime *runtime)
 {
-	return runtime && runtime->size && runtime->create_from_image &&
-	       runtime->build && runtime->release_program &&
-	       runtime->create_kernel && runtime->release_kernel;
+	return runtime && runtime->size >= sizeof(*runtime) &&
+	       runtime->create_from_image && runtime->build &&
+	       runtime->release_program && runtime->create_kernel &&
+	       runtime->release_kernel;
 }
 
 static struct ki_home *new_home(const struct kiln_program_runtime *runtime,
 				struct kiln_programs *programs)
 {
 	struct ki_home *home = calloc(1, sizeof(*home));
-	size_t size = runtime->size;
 
 	if (!home)
 		return NULL;
-	memcpy(&home->runtime, runtime,
-	       size < sizeof(*runtime) ? size : sizeof(*runtime));
+	home->runtime = *runtime;
+	home->fork_counter = programs->fork_counter;
 	atomic_init(&home->refs, 1);
 	atomic_init(&home->programs, programs);
 	return home;

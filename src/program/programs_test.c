@@ -712,6 +712,31 @@ static void identical_devices_share_if_the_runtime_says_so(void **state)
 	}
 }
 
+/* Joined by "/" the strings of both are the same. */
+static void devices_are_told_apart_by_each_of_their_strings(void **state)
+{
+	struct kiln_programs *programs;
+	struct rt rt;
+
+	rt_init(&rt);
+	rt.table.serves_identical = 1;
+	rt.devices[1] = rt.devices[0];
+	strcpy(rt.devices[0].names[KILN_DEVICE_NAME], "a/b");
+	strcpy(rt.devices[0].names[KILN_DEVICE_VERSION], "c");
+	strcpy(rt.devices[1].names[KILN_DEVICE_NAME], "a");
+	strcpy(rt.devices[1].names[KILN_DEVICE_VERSION], "b/c");
+	programs = rt_programs(&rt, rt_options());
+	for (unsigned i = 0; i < 2; i++) {
+		struct ask ask;
+
+		ask_init(&ask, &rt, 1, i);
+		assert_int_equal(rt_get(programs, &ask), KILN_OK);
+		assert_int_equal(rt_calls(&rt, RT_BUILD), i + 1);
+	}
+	rt_free(&rt, programs);
+	assert_true(rt_is_clean(&rt));
+}
+
 /* ---- Contract -------------------------------------------------------------- */
 
 static void what_breaks_the_contract_is_refused(void **state)
@@ -733,6 +758,11 @@ static void what_breaks_the_contract_is_refused(void **state)
 	options.flags = 1u << 31;
 	assert_int_equal(kiln_programs_new(&options, &programs),
 			 KILN_E_INVALID);
+	options.flags = 0;
+	rt.table.size = sizeof(size_t);
+	assert_int_equal(kiln_programs_new(&options, &programs),
+			 KILN_E_INVALID);
+	rt.table.size = sizeof(rt.table);
 	programs = rt_programs(&rt, rt_options());
 	others = rt_programs(&rt, rt_options());
 	ask_init(&ask, &rt, 1, 0);
@@ -743,6 +773,17 @@ static void what_breaks_the_contract_is_refused(void **state)
 	ask.request.flags = 2;
 	assert_int_equal(kiln_program_key_new(programs, &ask.request, &none),
 			 KILN_E_INVALID);
+	/* Nothing is read behind what the caller says is there. */
+	ask_init(&ask, &rt, 1, 0);
+	ask.request.size = sizeof(size_t);
+	assert_int_equal(kiln_program_key_new(programs, &ask.request, &none),
+			 KILN_E_INVALID);
+	assert_int_equal(kiln_program_is_cacheable(&ask.request), 0);
+	ask_init(&ask, &rt, 1, 0);
+	ask.image.size = sizeof(size_t);
+	assert_int_equal(kiln_program_key_new(programs, &ask.request, &none),
+			 KILN_E_INVALID);
+	assert_int_equal(kiln_program_is_cacheable(&ask.request), 0);
 	ask_init(&ask, &rt, 1, 0);
 	key = ask_key(programs, &ask);
 	assert_int_equal(
@@ -766,6 +807,41 @@ static void what_breaks_the_contract_is_refused(void **state)
 	kiln_programs_free(programs);
 	kiln_programs_free(others);
 	assert_true(rt_is_clean(&rt));
+}
+
+static void what_is_too_long_is_called_so(void **state)
+{
+	struct kiln_kernel_key *kernel_key;
+	struct kiln_program_key *key, *none;
+	struct kiln_programs *programs;
+	struct kiln_program *program;
+	struct kiln_kernel *kernel;
+	struct ask ask;
+	struct rt rt;
+	char *name = malloc(KILN_KEY_BYTES_MAX + 2);
+
+	assert_non_null(name);
+	memset(name, 'k', KILN_KEY_BYTES_MAX + 1);
+	name[KILN_KEY_BYTES_MAX + 1] = '\0';
+	rt_init(&rt);
+	programs = rt_programs(&rt, rt_options());
+	ask_init(&ask, &rt, 1, 0);
+	key = ask_key(programs, &ask);
+	assert_int_equal(
+		kiln_kernel_key_new(key, &rt.devices[0], name, &kernel_key),
+		KILN_E_TOO_LARGE);
+	assert_int_equal(kiln_program_get(programs, key, &program, NULL),
+			 KILN_OK);
+	assert_int_equal(kiln_program_kernel(program, name, &kernel, NULL),
+			 KILN_E_TOO_LARGE);
+	ask.request.compile_options = name;
+	assert_int_equal(kiln_program_key_new(programs, &ask.request, &none),
+			 KILN_E_TOO_LARGE);
+	kiln_program_unref(program);
+	kiln_program_key_free(key);
+	rt_free(&rt, programs);
+	assert_true(rt_is_clean(&rt));
+	free(name);
 }
 
 /* S23: builds that ask for what they build. */
@@ -879,6 +955,52 @@ static void a_forked_child_is_told(void **state)
 	assert_true(rt_is_clean(&rt));
 }
 
+/* What only the user had: the child's last reference is not the runtime's. */
+static int drop_in_child(struct rt *rt, struct kiln_program *program,
+			 struct kiln_kernel *kernel)
+{
+	struct kiln_kernel *none;
+
+	if (kiln_program_kernel(program, "k", &none, NULL) != KILN_E_FORKED ||
+	    kiln_program_retain(program) || kiln_kernel_retain(kernel))
+		return 1;
+	kiln_program_unref(program);
+	kiln_kernel_unref(kernel);
+	return rt->live_programs != 1 || rt->live_kernels != 1;
+}
+
+static void a_forked_child_releases_nothing(void **state)
+{
+	struct kiln_programs *programs;
+	struct kiln_program_key *key;
+	struct kiln_program *program;
+	struct kiln_kernel *kernel;
+	struct ask ask;
+	struct rt rt;
+	pid_t child;
+	int status;
+
+	rt_init(&rt);
+	programs = rt_programs(&rt, rt_options());
+	ask_init(&ask, &rt, 1, 0);
+	key = ask_key(programs, &ask);
+	assert_int_equal(kiln_program_get(programs, key, &program, NULL),
+			 KILN_OK);
+	kiln_program_key_free(key);
+	rt_free(&rt, programs);
+	assert_int_equal(kiln_program_kernel(program, "k", &kernel, NULL),
+			 KILN_OK);
+	child = fork();
+	if (!child)
+		_exit(drop_in_child(&rt, program, kernel));
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	kiln_kernel_unref(kernel);
+	kiln_program_unref(program);
+	assert_true(rt_is_clean(&rt));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -906,9 +1028,13 @@ int main(void)
 		cmocka_unit_test(a_program_may_be_for_more_than_31_devices),
 		cmocka_unit_test(
 			identical_devices_share_if_the_runtime_says_so),
+		cmocka_unit_test(
+			devices_are_told_apart_by_each_of_their_strings),
 		cmocka_unit_test(what_breaks_the_contract_is_refused),
+		cmocka_unit_test(what_is_too_long_is_called_so),
 		cmocka_unit_test(a_build_that_asks_for_itself_is_told),
 		cmocka_unit_test(a_forked_child_is_told),
+		cmocka_unit_test(a_forked_child_releases_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
