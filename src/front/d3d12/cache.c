@@ -21,6 +21,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <kiln/inspect.h>
 
@@ -333,6 +334,20 @@ static void remove_files(const struct ki_d3d12_namespace *space)
 	sys->closedir(sys, dir);
 }
 
+/* Where the index should be, lies something else: it is not that there is no
+   place, or no permission. */
+static int is_obstructed(const struct ki_d3d12_namespace *space)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	char name[KI_D3D12_NAME_BYTES + 4], path[KI_PATH_MAX];
+	struct ki_file_info info;
+
+	ki_d3d12_name(space, name);
+	strcat(name, ".idx");
+	return !ki_path_join(path, space->directory, name) &&
+	       !sys->lstat(sys, path, &info) && !S_ISREG(info.mode);
+}
+
 /*
  * A store that cannot be used: S_OK, when there is a kiln that works without.
  */
@@ -350,6 +365,8 @@ static HRESULT open_without(const struct ki_d3d12_namespace *space,
 	case KILN_E_NO_MEMORY:
 		return E_OUTOFMEMORY;
 	default:
+		if (is_obstructed(space))
+			return DXGI_ERROR_CACHE_CORRUPT;
 		return open_kiln(space, desc, 0, inout_kiln) ? E_OUTOFMEMORY
 							     : S_OK;
 	}
