@@ -37,6 +37,7 @@ static unsigned abilities(void)
 	result |= tier->ops->set_limit ? LIMIT : 0;
 	result |= tier->ops->lock ? LOCK : 0;
 	result |= tier->ops->count ? COUNT : 0;
+	result |= kind->has_sessions ? SHARES : 0;
 	tier->ops->close(tier);
 	free(directory);
 	return result;

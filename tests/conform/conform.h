@@ -28,6 +28,7 @@
 #define LOCK   (1u << 6)
 #define COUNT  (1u << 7)
 #define NAMES  (1u << 8)
+#define SHARES (1u << 9) /* has sessions, and a quota */
 
 struct row {
 	struct CMUnitTest test;

@@ -644,6 +644,37 @@ static void another_user_version_empties_the_store(void **state)
 }
 
 /* Of which it sees nothing, and where it changes nothing. */
+static void sessions_agree_on_a_version_and_a_quota(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_store_options options = options_of(directory);
+	struct kiln_key *key = numbered_key(1);
+	struct kiln_tier *a, *b;
+
+	options.flags = KILN_OPEN_SESSION;
+	options.quota_bytes = key->data_size + 1000;
+	a = open_with(&options);
+	options.user_version = (uint64_t)7 << 32;
+	assert_int_equal(kind->open(&options, &b), KILN_EXISTS);
+	options.user_version = 0;
+	options.quota_bytes *= 2;
+	b = open_with(&options);
+	assert_int_equal(put_numbered(b, 1, 1001, 0), KILN_E_FULL);
+	assert_int_equal(put_numbered(b, 1, 1000, 0), KILN_OK);
+	assert_int_equal(put_numbered(a, 2, 8, 0), KILN_E_FULL);
+	assert_int_equal(put_numbered(a, 1, 1000, 0), KILN_EXISTS);
+	assert_int_equal(a->ops->remove_at_close(a), KILN_OK);
+	a->ops->close(a);
+	assert_int_equal(get_numbered(b, 1), KILN_OK);
+	b->ops->close(b);
+	options.user_version = (uint64_t)7 << 32;
+	a = open_with(&options);
+	assert_int_equal(get_numbered(a, 1), KILN_MISS);
+	a->ops->close(a);
+	kiln_key_free(key);
+	free(directory);
+}
+
 static void a_handle_stays_out_of_another_user_version(void **state)
 {
 	char *directory = harness_directory();
@@ -725,6 +756,7 @@ const struct row directory_rows[] = {
 	ROW(an_open_directory_that_becomes_unsafe_is_left_alone, DISK),
 	ROW(another_user_version_empties_the_store, DISK),
 	ROW(a_handle_stays_out_of_another_user_version, DISK),
+	ROW(sessions_agree_on_a_version_and_a_quota, SHARES),
 	ROW(stores_of_two_names_are_strangers, DISK | NAMES),
 	ROW(counters_add_up_over_handles, DISK | COUNT),
 	ROWS_END,

@@ -180,6 +180,7 @@ const struct kind kinds[] = {
 	  .open = ki_store_log_open,
 	  .persists = 1,
 	  .is_own = 1,
+	  .has_sessions = 1,
 	  .n_rolls = log_rolls,
 	  .n_grown = log_grown },
 	{ .name = "file",

@@ -224,6 +224,108 @@ static enum kiln_status run_open_other_version(struct scene *scene)
 	return scene->kind->open(&options, &scene->tier);
 }
 
+/* ---- Sessions, with a quota for one entry more than there are ---------------- */
+
+static enum kiln_status open_session(const struct ki_sys *sys,
+				     const struct scene *scene,
+				     uint64_t user_version, unsigned n_fit,
+				     struct kiln_tier **out_tier)
+{
+	struct ki_store_options options = options_of(sys, scene->directory);
+
+	options.flags = KILN_OPEN_SESSION;
+	options.user_version = user_version;
+	options.quota_bytes = n_fit * (keys[KEY_0]->data_size + FIRST_SIZE);
+	return scene->kind->open(&options, out_tier);
+}
+
+/* There is one more, with none but this one: then without a quota, for what
+   comes. */
+static struct kiln_tier *come_after(struct scene *scene, unsigned n_fit)
+{
+	struct kiln_tier *session = NULL;
+
+	if (open_session(&ki_sys_posix, scene, 0, n_fit, &session))
+		fail_scene(scene, "no session comes after that");
+	return session;
+}
+
+static void check_session(struct scene *scene, struct kiln_tier *tier)
+{
+	struct kiln_tier *session = come_after(scene, 0);
+
+	session->ops->close(session);
+}
+
+static enum kiln_status run_open_session(struct scene *scene)
+{
+	return open_session(&scene->fault->sys, scene, 0, N_ENTRIES + 1,
+			    &scene->tier);
+}
+
+static enum kiln_status run_open_other_session(struct scene *scene)
+{
+	return open_session(&scene->fault->sys, scene, 7, N_ENTRIES + 1,
+			    &scene->tier);
+}
+
+static enum kiln_status run_remove_at_close(struct scene *scene)
+{
+	struct kiln_tier *tier;
+	enum kiln_status status = open_session(&scene->fault->sys, scene, 0,
+					       N_ENTRIES + 1, &tier);
+
+	if (status)
+		return status;
+	status = tier->ops->remove_at_close(tier);
+	tier->ops->close(tier);
+	return status;
+}
+
+/* Whatever became of the files: who comes next finds nothing. */
+static void check_removed_at_close(struct scene *scene, struct kiln_tier *tier)
+{
+	struct kiln_tier *later = come_after(scene, 0);
+
+	if (scene->status == KILN_OK)
+		expect_none(scene, later);
+	later->ops->close(later);
+}
+
+/* One fits.  KILN_E_COLLISION: two do. */
+static enum kiln_status run_fill_quota(struct scene *scene)
+{
+	enum kiln_status first, second;
+
+	first = open_session(&scene->fault->sys, scene, 0, N_ENTRIES + 1,
+			     &scene->tier);
+	if (first)
+		return first;
+	first = put_value(scene, KEY_NEW, FIRST_SIZE, 0);
+	second = put_value(scene, KEY_NEW + 1, FIRST_SIZE, 0);
+	if (!first && !second)
+		return KILN_E_COLLISION;
+	return first ? first : second == KILN_E_FULL ? KILN_OK : second;
+}
+
+/* And one it still is, neither less nor more. */
+static void check_quota(struct scene *scene, struct kiln_tier *tier)
+{
+	unsigned n = key_numbers[KEY_NEW], n_there;
+	struct kiln_tier *session;
+
+	n_there = !get_numbered(tier, n) + !get_numbered(tier, n + 1);
+	if (n_there > 1)
+		fail_scene(scene, "more than the quota");
+	session = come_after(scene, N_ENTRIES + 1);
+	if (!n_there && put_numbered(session, n, FIRST_SIZE, 0))
+		fail_scene(scene, "what is not there counts");
+	if (put_numbered(session, n + 2, 8, 0) != KILN_E_FULL)
+		fail_scene(scene, "what is there does not count");
+	session->ops->close(session);
+	check_session(scene, tier);
+}
+
 static enum kiln_status run_list(struct scene *scene)
 {
 	struct kiln_cursor cursor = { { 0 } };
@@ -375,6 +477,10 @@ const struct operation operations[] = {
 	ROW("open_an_existing_store", SPARES_OTHERS, SOME, NO_WORK, 1, run_open, NULL),
 	ROW("open_with_another_version", MAY_EVICT, SOME, NO_WORK, 1, run_open_other_version, check_wiped),
 	ROW("open_with_a_lost_index", SPARES_OTHERS, LOST, NO_WORK, 1, run_open, NULL),
+	ROW("open_a_session", SPARES_OTHERS, SHARED, NO_WORK, 1, run_open_session, check_session),
+	ROW("open_a_session_of_another_version", MAY_EVICT, SHARED, NO_WORK, 1, run_open_other_session, check_wiped),
+	ROW("remove_at_close", MAY_EVICT, SHARED, NO_WORK, 1, run_remove_at_close, check_removed_at_close),
+	ROW("fill_the_quota", SPARES_OTHERS, SHARED, NO_WORK, 1, run_fill_quota, check_quota),
 	ROW("get", SPARES_OTHERS, SOME, NO_WORK, 0, run_get, check_got),
 	ROW("create", SPARES_OTHERS, SOME, NO_WORK, 0, run_create, check_created),
 	ROW("replace", SPARES_OTHERS, SOME, NO_WORK, 0, run_replace, check_replaced),
@@ -405,7 +511,8 @@ int has_operation(const struct kind *kind, const struct operation *operation)
 {
 	return (operation->before != LOST || has_index(kind)) &&
 	       (operation->work != ROLLS || kind->n_rolls) &&
-	       (operation->work != GROWS || kind->n_grown);
+	       (operation->work != GROWS || kind->n_grown) &&
+	       (operation->before != SHARED || kind->has_sessions);
 }
 
 static uint64_t work_of(const struct kind *kind, struct kiln_tier *tier,
@@ -451,6 +558,7 @@ static const struct filling {
 } fillings[] = {
 	[NOTHING] = { 0 },
 	[SOME] = { 0 },
+	[SHARED] = { 0 },
 	[LOST] = { NO_WORK, 2, 0, 0, 0 },
 	[OWN] = { NO_WORK, 2, 0, 0, 0 },
 	[BRIM] = { ROLLS, 0, SMALL, 0, 0 },
@@ -470,7 +578,7 @@ static void fill_one(struct kiln_tier *tier, const struct filling *filling,
 static void put_first(struct kiln_tier *tier)
 {
 	for (unsigned n = 0; n < N_ENTRIES; n++)
-		assert_int_equal(put_numbered(tier, n, 1000, 0), KILN_OK);
+		assert_int_equal(put_numbered(tier, n, FIRST_SIZE, 0), KILN_OK);
 }
 
 /* How many entries a store takes before the one that makes it do its work. */

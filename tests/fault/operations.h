@@ -13,8 +13,9 @@
 #include "conform/kinds.h"
 #include "fault/fault.h"
 
-#define BOUND	  ((uint64_t)2 << 20)
-#define N_ENTRIES 6 /* of the numbers 0 to 5 */
+#define BOUND	   ((uint64_t)2 << 20)
+#define N_ENTRIES  6	/* of the numbers 0 to 5 */
+#define FIRST_SIZE 1000 /* of their values */
 
 #define FIRST_FILL 3000 /* numbers of what is there besides */
 #define SMALL	   7000 /* of which a segment has several */
@@ -24,13 +25,14 @@
 enum harm { SPARES_OTHERS, MAY_EVICT };
 
 /*
- * What an operation begins with: no directory; a few entries; these and two large
+ * What an operation begins with: no directory; a few entries; the same, of a store
+ * with sessions; these and two large
  * ones, the index lost; the same with it; the few and so many
  * small ones that the next put rolls, or evicts the oldest segment, in which
  * some are in use; large ones, half of them in use, so many that the next
  * evicts; so many entries that the next put makes the store grow.
  */
-enum before { NOTHING, SOME, LOST, OWN, BRIM, USED, FULL, MANY };
+enum before { NOTHING, SOME, SHARED, LOST, OWN, BRIM, USED, FULL, MANY };
 
 /* What an operation is there for, and must really do if nothing stops it. */
 enum work { NO_WORK, ROLLS, EVICTS, GROWS };

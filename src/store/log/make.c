@@ -676,15 +676,17 @@ enum kiln_status ki_log_wipe_locked(struct ki_log *log, struct log_index *index,
 	return draft_finish(log, &draft, status);
 }
 
-/* Who has it mapped looks where the path leads; the lock file goes last: until
-   then nobody else makes a store here. */
+/* Who has it mapped looks where the path leads.  The index stays as long as there
+   are records, and says what was to become of them; the lock file goes last:
+   until then nobody else makes a store here. */
 void ki_log_unlink_locked(struct ki_log *log, struct log_index *index)
 {
 	const struct ki_sys *sys = log->sys;
 	struct log_census census;
-	int stays;
+	int stays = 1;
 
-	if (index) {
+	if (index && index->writable) {
+		index->header->removes = 1;
 		index->header->retired = LOG_RETIRED_WIPED;
 		index->header->generation++;
 	}
@@ -693,6 +695,11 @@ void ki_log_unlink_locked(struct ki_log *log, struct log_index *index)
 		ki_log_census_fini(&census);
 	}
 	(void)remove_others(log);
+	if (stays) {
+		ki_log_say(log, KILN_LOG_WARNING,
+			   "not removed: that is left to who comes next");
+		return;
+	}
 	(void)sys->unlink(sys, log->stats_path);
 	(void)sys->unlink(sys, log->index_path);
 	(void)sys->unlink(sys, log->lock_path);
