@@ -159,9 +159,10 @@ static int add_entry(void *arg, const char *stem, unsigned has)
 /* Of dead writers: only who has the turn writes them, and that is us. */
 static void sweep_temporaries(const struct gathering *gathering)
 {
-	static const char *const names[] = { "kiln.bin.tmp", "kiln.src.tmp",
-					     "kiln.size.tmp", "kiln.stale.tmp",
-					     "kiln.records.new" };
+	static const char *const names[] = {
+		"kiln.bin.tmp",	  "kiln.src.tmp",  "kiln.size.tmp",
+		"kiln.stale.tmp", "kiln.held.tmp", "kiln.records.new"
+	};
 	const struct ki_sycl *sycl = gathering->sycl;
 	char path[KI_PATH_MAX];
 

@@ -11,7 +11,9 @@
  * nobody opens.  So a kiln's lock file is told by its inode, and the dead one's
  * by the turn: whoever has it and has made no lock file yet knows that all links
  * to kiln.held but its name are leftovers.  Their number says whether there are
- * any: one lstat in each turn, and a search only after a death.
+ * any: one lstat in each turn, and a search only after a death.  Links that it does
+ * not find (backups make some) are left behind with their file: a new one takes
+ * its name.
  *
  * A lock file that is no link to kiln.held is somebody else's.  It has no
  * content, no owner and no age to go by (clocks jump), so it is watched: if the
@@ -52,10 +54,10 @@ static int lock_path_of(const char *path, char out[KI_PATH_MAX])
 
 /* ---- kiln.held ----------------------------------------------------------------------- */
 
-static int make_held(const struct ki_sycl *sycl)
+static int make_held(const struct ki_sycl *sycl, const char *path)
 {
 	const struct ki_sys *sys = sycl->sys;
-	int fd = sys->open(sys, sycl->held_path,
+	int fd = sys->open(sys, path,
 			   KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_EXCLUSIVE |
 				   KI_OPEN_NOFOLLOW,
 			   0600);
@@ -64,7 +66,7 @@ static int make_held(const struct ki_sycl *sycl)
 		return fd;
 	/* Who may not write into a file may not link to it either. */
 	if (sycl->flags & KILN_OPEN_SHARED)
-		(void)sys->chmod(sys, sycl->held_path, 0660);
+		(void)sys->chmod(sys, path, 0660);
 	return sys->close(sys, fd);
 }
 
@@ -75,7 +77,7 @@ static int look_at_held(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 	struct ki_file_info info;
 	int err = sys->lstat(sys, sycl->held_path, &info);
 
-	if (err == -ENOENT && !make_held(sycl))
+	if (err == -ENOENT && !make_held(sycl, sycl->held_path))
 		err = sys->lstat(sys, sycl->held_path, &info);
 	turn->held_device = turn->held_inode = 0;
 	if (err || !S_ISREG(info.mode))
@@ -280,6 +282,22 @@ static int drop_lock_of(void *arg, const char *stem, unsigned has)
 	return 0;
 }
 
+/* A name that no search finds is no lock file: of a backup that links instead of
+   copying.  Whoever has it keeps the file, and here another takes its place. */
+static void leave_held(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	const struct ki_sys *sys = sycl->sys;
+	char temporary[KI_PATH_MAX];
+
+	if (ki_sycl_path(sycl, "kiln.held.tmp", temporary))
+		return;
+	(void)sys->unlink(sys, temporary);
+	if (!make_held(sycl, temporary) &&
+	    sys->rename(sys, temporary, sycl->held_path))
+		(void)sys->unlink(sys, temporary);
+	(void)look_at_held(sycl, turn);
+}
+
 /* The two that have one place, then wherever they are. */
 static void recover(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 {
@@ -287,8 +305,11 @@ static void recover(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 
 	(void)ki_sycl_drop_dead_lock(sycl, turn, sycl->size_path);
 	(void)ki_sycl_drop_dead_lock(sycl, turn, sycl->evict_path);
+	if (look_at_held(sycl, turn) <= 0)
+		return;
+	(void)ki_sycl_walk(sycl, drop_lock_of, &search);
 	if (look_at_held(sycl, turn) > 0)
-		(void)ki_sycl_walk(sycl, drop_lock_of, &search);
+		leave_held(sycl, turn);
 }
 
 /* ---- The turn ------------------------------------------------------------------------------- */

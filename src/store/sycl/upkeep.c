@@ -368,7 +368,8 @@ enum kiln_status ki_sycl_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 
 /* ---- The store as a whole --------------------------------------------------------------------- */
 
-/* Entries that no record is about. */
+/* Entries that no record is about.  Of a plan that was made a while ago: what was
+   kiln's and has gone since is none. */
 static uint64_t count_foreign(const struct ki_sycl *sycl,
 			      const struct ki_sycl_plan *plan)
 {
@@ -377,55 +378,66 @@ static uint64_t count_foreign(const struct ki_sycl *sycl,
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < plan->n; i++) {
+		const char *stem =
+			(const char *)plan->names.data + plan->files[i].name;
+
 		if (!(plan->files[i].has & (KI_SYCL_BIN | KI_SYCL_SRC)))
 			continue;
-		snprintf(name, sizeof(name), "%s.bin",
-			 (const char *)plan->names.data + plan->files[i].name);
-		n += ki_records_by_name(sycl->records, name, &found) != KILN_OK;
+		snprintf(name, sizeof(name), "%s.bin", stem);
+		n += ki_records_by_name(sycl->records, name, &found) !=
+			     KILN_OK &&
+		     ki_sycl_is_foreign(sycl, stem);
 	}
 	return n;
 }
 
-enum kiln_status ki_sycl_info(struct kiln_tier *tier,
-			      struct kiln_store_info *out_info) KI_NO_ANALYSIS
+/* What the directory says of itself: 1 if the sum is one. */
+static int read_totals(struct ki_sycl *sycl, struct kiln_store_info *info,
+		       uint64_t *out_sum) KI_NO_ANALYSIS
 {
-	struct ki_sycl *sycl = (struct ki_sycl *)tier;
-	struct ki_sycl_turn turn;
 	struct ki_records_settings settings;
 	struct ki_records_totals totals;
-	struct ki_sycl_plan plan = { .n = 0 };
-	uint64_t total, n_foreign;
-	int is_sure, err;
-	/* What is evicted here and written there must not count twice. */
-	int is_still = !ki_sycl_is_readonly(sycl) &&
-		       !ki_sycl_turn_begin(sycl, KI_SYCL_PUT_NS, &turn);
+	struct ki_sycl_turn turn;
+	const int has_turn = !ki_sycl_is_readonly(sycl) &&
+			     !ki_sycl_turn_begin(sycl, KI_SYCL_PUT_NS, &turn);
+	int is_sure;
 
-	if (!is_still)
+	if (!has_turn)
 		(void)ki_sycl_refresh(sycl);
-	is_sure = is_still ? turn.is_sure : !ki_sycl_read_sum(sycl, &total);
-	if (is_still)
-		total = turn.total;
+	is_sure = has_turn ? turn.is_sure : !ki_sycl_read_sum(sycl, out_sum);
+	if (has_turn)
+		*out_sum = turn.total;
 	totals = ki_records_totals(sycl->records);
 	settings = ki_records_settings(sycl->records);
-	err = ki_sycl_plan_all(sycl, &plan);
-	n_foreign = count_foreign(sycl, &plan);
-	if (!is_sure)
-		total = plan.bytes;
-	ki_sycl_plan_end(&plan);
-	if (is_still)
+	if (has_turn)
 		(void)ki_sycl_turn_end(sycl, &turn);
-	if (err == -ENOMEM)
+	info->user_version = settings.user_version;
+	info->generation = settings.generation;
+	info->n_entries = totals.n_living;
+	info->bytes = totals.bytes;
+	info->bytes_live = totals.bytes_living;
+	return is_sure;
+}
+
+/* All files are looked at without the turn: others store meanwhile. */
+enum kiln_status ki_sycl_info(struct kiln_tier *tier,
+			      struct kiln_store_info *out_info)
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	struct kiln_store_info info = { .kind = "sycl", .format_version = 1 };
+	struct ki_sycl_plan plan = { .n = 0 };
+	uint64_t total = 0;
+
+	if (ki_sycl_plan_all(sycl, &plan) == -ENOMEM)
 		return KILN_E_NO_MEMORY;
-	*out_info = (struct kiln_store_info){
-		.kind = "sycl",
-		.format_version = 1,
-		.user_version = settings.user_version,
-		.n_entries = totals.n_living + n_foreign,
-		.n_foreign = n_foreign,
-		.bytes = total + totals.bytes,
-		.bytes_max = ki_sycl_limit(sycl),
-		.bytes_live = total + totals.bytes_living,
-		.generation = settings.generation,
-	};
+	if (!read_totals(sycl, &info, &total))
+		total = plan.bytes;
+	info.n_foreign = count_foreign(sycl, &plan);
+	ki_sycl_plan_end(&plan);
+	info.n_entries += info.n_foreign;
+	info.bytes += total;
+	info.bytes_live += total;
+	info.bytes_max = ki_sycl_limit(sycl);
+	*out_info = info;
 	return KILN_OK;
 }
