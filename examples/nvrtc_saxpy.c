@@ -19,6 +19,8 @@ int main(void)
 }
 #else
 
+#include <elf.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,20 +91,53 @@ static void compile(const struct kiln_key *key, void *arg,
 			       : KILN_BUILD_FAILED;
 }
 
-/* All that the PTX depends on: compiler, source, options. */
+/*
+ * The compiler is known by its build-id, which the linker wrote into it: all
+ * updates of a toolkit have one version between them, nvrtcVersion()'s.
+ */
+static int add_build_id(struct dl_phdr_info *image, size_t size, void *arg)
+{
+	static const char owner[] = "GNU";
+
+	if (!strstr(image->dlpi_name, "/libnvrtc.so"))
+		return 0;
+	for (int i = 0; i < image->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = &image->dlpi_phdr[i];
+		const char *at = (const char *)image->dlpi_addr + part->p_vaddr;
+		const char *end = at + part->p_memsz;
+
+		while (part->p_type == PT_NOTE &&
+		       at + sizeof(ElfW(Nhdr)) < end) {
+			const ElfW(Nhdr) *note = (const void *)at;
+			const char *name = at + sizeof(*note);
+			const char *id = name + ((note->n_namesz + 3) & ~3u);
+
+			if (note->n_type == NT_GNU_BUILD_ID &&
+			    note->n_namesz == sizeof(owner) &&
+			    !memcmp(name, owner, sizeof(owner))) {
+				kiln_key_add(arg, "compiler nvrtc", id,
+					     note->n_descsz);
+				return 1;
+			}
+			at = id + ((note->n_descsz + 3) & ~3u);
+		}
+	}
+	return 0;
+}
+
+/* All that the PTX depends on: compiler, source, options.  NULL: unknown. */
 static struct kiln_key *make_key(void)
 {
 	struct kiln_key *key = kiln_key_new();
-	int major = 0, minor = 0;
-	char version[32];
+	int is_known = dl_iterate_phdr(add_build_id, key);
 
-	(void)nvrtcVersion(&major, &minor);
-	snprintf(version, sizeof(version), "%d.%d", major, minor);
-	kiln_key_add_string(key, "compiler nvrtc", version);
 	kiln_key_add_digest(key, "source", source, sizeof(source) - 1);
 	for (int i = 0; i < N_OPTIONS; i++)
 		kiln_key_add_string(key, "option", options[i]);
-	return key;
+	if (is_known && !kiln_key_finish(key))
+		return key;
+	kiln_key_free(key);
+	return NULL;
 }
 
 int main(int argc, char **argv)
@@ -116,8 +151,11 @@ int main(int argc, char **argv)
 	kiln_options_init(&kiln_options);
 	kiln_options.store_url = argc > 1 ? argv[1] : NULL;
 	kiln_build_result_init(&result);
-	if (kiln_key_finish(key) || kiln_open(&kiln_options, &kiln))
+	if (!key || kiln_open(&kiln_options, &kiln)) {
+		fputs("nvrtc_saxpy: no compiler, or no cache\n", stderr);
+		kiln_key_free(key);
 		return EXIT_FAILURE;
+	}
 	if (kiln_get_or_build(kiln, key, compile, NULL, &result)) {
 		fprintf(stderr, "nvrtc_saxpy: %d: %s\n", result.code,
 			result.message ? result.message : "no log");
