@@ -25,17 +25,29 @@
  *
  * Threads    Everything may be called from any thread.  Done programs and
  *            kernels are found without a lock.
+ * Arguments  A kernel is handed to all who ask for the same.  Where the runtime
+ *            keeps arguments in it, as OpenCL does, setting them and launching
+ *            is for one thread at a time: hold a lock of your own, or create a
+ *            kernel of your own from kiln_kernel_program().
  * Building   The first who asks builds, holding no lock; others wait for that
  *            one entry.  A failure, with its message and code, is given to
- *            everyone alike until the cache is wiped or freed; one that is
- *            spurious each waiter tries again once, one at a time; short of
- *            memory or other resources, everything kept is dropped, the build
- *            tried once more, and a second failure shared by those who wait.
+ *            everyone alike until the cache is wiped or freed (with a bound on
+ *            bytes: of the newest 4096 or 16 MiB); one that is spurious each
+ *            waiter tries again once, one at a time; short of memory or other
+ *            resources, everything kept is dropped and, as far as nobody uses
+ *            it, released, the build tried once more, and a second failure
+ *            shared by those who wait, not kept.
  *            A build() that asks for what it is building gets KILN_E_INVALID.
+ *            One that asks for something else waits for nobody, and so may
+ *            build what another thread is building.
  * Lives      A program handed out holds one of the runtime's handles, a kernel
  *            its program.  Dropped from the cache they live until their last
- *            user lets go of them.
- * fork()     As <kiln/kiln.h>: KILN_E_FORKED in the child.
+ *            user lets go of them; who does so may be anybody, and calls the
+ *            runtime's release.
+ * fork()     As <kiln/kiln.h>: KILN_E_FORKED in the child, which may drop what
+ *            it inherited: the runtime is not called there.
+ * Ownership  As <kiln/kiln.h>; what is copied and what must stay is said where
+ *            it is given.  Sizes are in bytes.
  */
 
 #include <kiln/kiln.h>
@@ -82,10 +94,9 @@ struct kiln_program_image {
 };
 
 /* Bits of kiln_program_request.flags. */
-#define KILN_PROGRAM_KEEP                                                      \
-	(1u << 0) /* cached although it is built from source
-					or linked: the caller says that the
-					image and options are all it is made of */
+/* Cached although it is built from source or linked: the caller says that the
+   image and options are all it is made of. */
+#define KILN_PROGRAM_KEEP (1u << 0)
 
 struct kiln_program_request {
 	size_t size;
@@ -155,9 +166,16 @@ KILN_API void kiln_program_failure_fini(struct kiln_program_failure *failure);
 /*
  * What the runtime can do.  Handles are its own and never NULL.  The functions
  * may be called from any thread that calls kiln, several at a time, and with no
- * lock held; they may use kiln for other programs.  Those that make something
+ * lock held; they may use kiln for other programs.  They must return, in the
+ * process that called them: a longjmp() or an exception out of one is undefined
+ * (what an exception says goes into *out_failure).  Those that make something
  * answer KILN_BUILD_OK or else the kind of failure, with code and message in
- * *out_failure (initialised) as far as known.  The table is copied.
+ * *out_failure (initialised) as far as known.  The table is copied; functions
+ * and context must outlive whatever is handed out.
+ *
+ * All but retain_*, create_from_binary, binary_size, binary and device_string
+ * are needed.  Without the last four nothing is kept on disk, without
+ * binary_size programs count as large as their images.
  */
 struct kiln_program_runtime {
 	size_t size;
@@ -192,7 +210,7 @@ struct kiln_program_runtime {
 	void (*retain_kernel)(void *context, void *kernel); /* or NULL */
 	void (*release_kernel)(void *context, void *kernel);
 
-	/* The program's code for a device; 0: none to be had. */
+	/* How large the program's code for a device is; 0: none to be had. */
 	size_t (*binary_size)(void *context, void *program, void *device);
 	/* Fills exactly that many bytes: 1, or 0 if it could not. */
 	int (*binary)(void *context, void *program, void *device, void *data,
@@ -214,23 +232,25 @@ struct kiln_program_runtime {
 /* Bits of kiln_programs_options.flags. */
 #define KILN_PROGRAMS_NO_MEMORY (1u << 0) /* SYCL_CACHE_IN_MEM=0 */
 #define KILN_PROGRAMS_NO_STORE	(1u << 1) /* SYCL_CACHE_PERSISTENT=0 */
-#define KILN_PROGRAMS_COLD_HALF                                                \
-	(1u << 2) /* short of resources, the half
-						not used lately goes first, and
-						there is one more retry */
-#define KILN_PROGRAMS_WHOLE_IMAGES                                             \
-	(1u << 3) /* keys hold images byte by byte,
-						as DPC++'s directories do, where
-						they are short enough */
+/* Short of resources, the half not used lately goes first, and there is one
+   more retry. */
+#define KILN_PROGRAMS_COLD_HALF (1u << 2)
+/* Keys hold images byte by byte, as DPC++'s directories do, where they are short
+   enough. */
+#define KILN_PROGRAMS_WHOLE_IMAGES (1u << 3)
 
 struct kiln_programs_options {
 	size_t size;
 	const struct kiln_program_runtime *runtime;
-	struct kiln *kiln;  /* the caller's, to outlive this; NULL: none */
-	uint64_t bytes_max; /* of programs' binaries kept; 0: no bound */
+	struct kiln *kiln; /* the caller's, to outlive this; NULL: none */
+	/* Of programs kept, by the sizes of their binaries; 0: no bound.  The
+	   least recently used go first; among more than 1024 that is exact to
+	   some milliseconds.  A larger one is returned and not kept. */
+	uint64_t bytes_max;
 	uint64_t image_bytes_min; /* of images kept on disk; 0: no bound */
 	uint64_t image_bytes_max;
-	/* SYCL_PROGRAM_COMPILE_OPTIONS and its like; NULL: not set. */
+	/* SYCL_PROGRAM_COMPILE_OPTIONS and its like; NULL: not set.  An override
+	   that is "" leaves none of the image's.  Copied. */
 	const char *compile_options_override;
 	const char *link_options_override;
 	const char *compile_options_append;
@@ -255,11 +275,14 @@ KILN_API enum kiln_status kiln_programs_new(
    stay good, and the runtime with them.  NULL is fine. */
 KILN_API void kiln_programs_free(struct kiln_programs *programs);
 
-/* Drop everything, kept failures too.  What is in use stays good.  FORKED. */
+/* Drop everything, kept failures too, and release what nobody uses.  What is in
+   use stays good; what is being built meanwhile is kept after it.  INVALID,
+   FORKED. */
 KILN_API enum kiln_status kiln_programs_wipe(struct kiln_programs *programs);
 
 /* Drop every program of an image, by its id or else by its bytes: it is being
-   unloaded.  FORKED, NO_MEMORY. */
+   unloaded, and its id may be another's next.  No call for it is under way, and
+   its keys are not used again.  INVALID, FORKED. */
 KILN_API enum kiln_status kiln_programs_forget_image(
 	struct kiln_programs *programs, const struct kiln_program_image *image);
 
@@ -268,8 +291,11 @@ KILN_API enum kiln_status kiln_programs_forget_image(
 /*
  * A request's key: options composed, devices sorted into classes, everything
  * hashed.  The image's bytes, its id and `user` stay the caller's and must
- * remain until the key is freed; all else is copied.  Errors: NO_MEMORY,
- * INVALID, FORKED.
+ * remain until the key is freed; all else is copied.  A key may be used by many
+ * threads at a time.  Errors: NO_MEMORY, INVALID, FORKED, TOO_LARGE (options).
+ *
+ * A device is known by its handle from then on: none may be another's later,
+ * in the life of the cache.
  *
  * Options (seed 001): the environment's replace the image's; then what the API
  * gives; then the environment's that are appended; joined by one blank.
@@ -282,10 +308,12 @@ KILN_API enum kiln_status kiln_program_key_new(
 KILN_API void kiln_program_key_free(struct kiln_program_key *key);
 
 /* For one kernel of such a program on one of its devices.  The program's key
-   must remain until this one is freed. */
+   must remain until this one is freed; the name is copied.  Errors: NO_MEMORY,
+   INVALID (not one of them), FORKED, TOO_LARGE (the name). */
 KILN_API enum kiln_status kiln_kernel_key_new(
 	const struct kiln_program_key *program_key, void *device,
 	const char *name, struct kiln_kernel_key **out_key);
+/* As above. */
 KILN_API void kiln_kernel_key_free(struct kiln_kernel_key *key);
 
 /* ---- Programs and kernels ------------------------------------------------ */
@@ -302,14 +330,16 @@ KILN_API enum kiln_status kiln_program_get(
 
 /*
  * The kernel, by the fast map; else its program is got as above, and the
- * kernel of it.  A hit counts as a use of the program.
+ * kernel of it.  A hit counts as a use of the program.  The same answers.
  */
 KILN_API enum kiln_status kiln_kernel_get(struct kiln_programs *programs,
 					  const struct kiln_kernel_key *key,
 					  struct kiln_kernel **out_kernel,
 					  struct kiln_program_failure *failure);
 
-/* A kernel of a program that the caller has. */
+/* A kernel of a program that the caller has; that program may have been dropped,
+   and its cache freed: then it is a new one.  The same answers, and TOO_LARGE
+   (the name). */
 KILN_API enum kiln_status kiln_program_kernel(
 	struct kiln_program *program, const char *name,
 	struct kiln_kernel **out_kernel, struct kiln_program_failure *failure);
@@ -317,7 +347,9 @@ KILN_API enum kiln_status kiln_program_kernel(
 /*
  * The fast map as seed 001 has it, without a prepared key: a kernel that was
  * got before for these constants, this device and name.  KILN_MISS also where
- * programs of several images or options have given one.  INVALID, FORKED.
+ * programs of several images or options have given one.  As long as only one
+ * has, that is the answer, whichever the caller means: for names that tell
+ * images apart, as SYCL's do.  INVALID, FORKED.
  */
 KILN_API enum kiln_status kiln_kernel_find(struct kiln_programs *programs,
 					   const void *constants,
@@ -349,7 +381,7 @@ struct kiln_programs_stats {
 	size_t size;	     /* set by kiln_programs_stats_init() */
 	uint64_t n_programs; /* kept now */
 	uint64_t n_kernels;
-	uint64_t bytes; /* of their binaries */
+	uint64_t bytes; /* of the programs' binaries */
 	/* Since it was made. */
 	uint64_t fast_hits;
 	uint64_t kernel_hits;
