@@ -201,6 +201,57 @@ static void files_that_are_removed_are_an_empty_cache(void **state)
 
 /* ---- Limits ------------------------------------------------------------------- */
 
+static void the_quota_counts_keys_and_values(void **state)
+{
+	D3D12_SHADER_CACHE_SESSION_DESC desc = desc_of(DISK, 1);
+	Session *session;
+	char key[] = "key.";
+
+	desc.MaximumValueFileSizeBytes = 10 * (4 + 6);
+	desc.MaximumInMemoryCacheEntries = 2;
+	assert_int_equal(create_session(device, &desc, &session), S_OK);
+	for (key[3] = '0'; key[3] <= '8'; key[3]++)
+		assert_int_equal(store_string(session, key, "value."), S_OK);
+	/* What is refused costs nothing. */
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(store_string(session, "key1", "value."),
+				 DXGI_ERROR_ALREADY_EXISTS);
+	assert_int_equal(store_string(session, "key9", "value.1"),
+			 DXGI_ERROR_CACHE_FULL);
+	assert_int_equal(find_string(session, "key9", ""),
+			 DXGI_ERROR_NOT_FOUND);
+	assert_int_equal(store_string(session, "key9", "value."), S_OK);
+	assert_int_equal(store_string(session, "a", "b"),
+			 DXGI_ERROR_CACHE_FULL);
+	for (key[3] = '0'; key[3] <= '9'; key[3]++)
+		assert_int_equal(find_string(session, key, "value."), S_OK);
+	assert_int_equal(release(session), 0);
+	/* It is counted anew. */
+	assert_int_equal(create_session(device, &desc, &session), S_OK);
+	assert_int_equal(store_string(session, "a", "b"),
+			 DXGI_ERROR_CACHE_FULL);
+	assert_int_equal(release(session), 0);
+	desc.MaximumValueFileSizeBytes += 2;
+	assert_int_equal(create_session(device, &desc, &session), S_OK);
+	assert_int_equal(store_string(session, "a", "b"), S_OK);
+	assert_int_equal(store_string(session, "c", "d"),
+			 DXGI_ERROR_CACHE_FULL);
+	assert_int_equal(release(session), 0);
+}
+
+static void a_quota_of_one_byte_takes_nothing(void **state)
+{
+	D3D12_SHADER_CACHE_SESSION_DESC desc = desc_of(DISK, 1);
+	Session *session;
+
+	desc.MaximumValueFileSizeBytes = 1;
+	assert_int_equal(create_session(device, &desc, &session), S_OK);
+	assert_int_equal(store_string(session, "a", "b"),
+			 DXGI_ERROR_CACHE_FULL);
+	assert_int_equal(find_string(session, "a", ""), DXGI_ERROR_NOT_FOUND);
+	assert_int_equal(release(session), 0);
+}
+
 static void memory_limits_lose_nothing_that_is_on_disk(void **state)
 {
 	D3D12_SHADER_CACHE_SESSION_DESC desc = desc_of(DISK, 1);
@@ -473,6 +524,29 @@ static void what_can_be_neither_used_nor_replaced_is_corrupt(void **state)
 	free(directory);
 }
 
+/* S02: on disk a digest has one value, and of keys that share it one is kept. */
+static void a_collision_is_told_as_such(void **state)
+{
+	Session *session = open_disk(1);
+	unsigned n_kept = 0, n_collisions = 0;
+	char key[16];
+
+	ki_d3d12_digest_bits = 4;
+	for (int i = 0; i < 100; i++) {
+		HRESULT result;
+
+		snprintf(key, sizeof(key), "key %d", i);
+		result = store_string(session, key, key);
+		n_kept += result == S_OK;
+		n_collisions += result == DXGI_ERROR_CACHE_HASH_COLLISION;
+		assert_int_equal(find_string(session, key, key), result);
+	}
+	ki_d3d12_digest_bits = 0;
+	assert_int_equal(n_kept, 16);
+	assert_int_equal(n_collisions, 84);
+	assert_int_equal(release(session), 0);
+}
+
 /* ---- Others ---------------------------------------------------------------------- */
 
 static int open_other_version(unsigned index, void *arg)
@@ -565,8 +639,11 @@ int main(void)
 		TEST(an_index_that_is_a_link_is_refused),
 		TEST(a_session_opens_whatever_lies_there),
 		TEST(what_can_be_neither_used_nor_replaced_is_corrupt),
+		TEST(a_collision_is_told_as_such),
 		TEST(processes_share_a_cache_of_one_version),
 		TEST(a_forked_child_opens_sessions_of_its_own),
+		TEST(the_quota_counts_keys_and_values),
+		TEST(a_quota_of_one_byte_takes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
