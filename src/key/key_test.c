@@ -216,12 +216,64 @@ static void metadata_goes_away_and_comes_back_as_bytes(void **state)
 	kiln_metadata_free(copy);
 }
 
+/* Of whatever size the record is: on both sides of what has room inside. */
+static void a_key_in_a_room_is_like_any_other(void **state)
+{
+	static const size_t sizes[] = { 0,   1,	  100, 160, 192, 205,
+					206, 207, 224, 300, 5000 };
+	char data[5000];
+
+	memset(data, 'x', sizeof(data));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct kiln_key_room room;
+		struct kiln_key *like = kiln_key_new(), *key, *copy;
+
+		memset(&room, 0xa5, sizeof(room));
+		key = kiln_key_in(&room);
+		for (int part = 0; part < 2; part++) {
+			kiln_key_add(key, "k", data, sizes[i] / 2);
+			kiln_key_add(like, "k", data, sizes[i] / 2);
+		}
+		assert_int_equal(kiln_key_finish(key), KILN_OK);
+		assert_int_equal(kiln_key_finish(like), KILN_OK);
+		assert_true(equal(key, like));
+		assert_int_equal(key->data_size, sizes[i] / 2 * 2);
+		assert_memory_equal(key->digest, like->digest,
+				    KILN_DIGEST_BYTES);
+		copy = kiln_key_ref(key);
+		kiln_key_free(key);
+		memset(&room, 0, sizeof(room));
+		assert_true(equal(copy, like));
+		assert_int_equal(copy->data_size, like->data_size);
+		kiln_key_free(copy);
+		kiln_key_free(like);
+	}
+}
+
+static void a_forced_digest_goes_with_the_key(void **state)
+{
+	const uint8_t digest[KILN_DIGEST_BYTES] = { 1, 2, 3 };
+	struct kiln_key_room room;
+	struct kiln_key *key = kiln_key_in(&room), *copy;
+
+	kiln_key_add_string(key, "k", "v");
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	kiln_key_force_digest(key, digest);
+	copy = kiln_key_ref(key);
+	assert_memory_equal(kiln_key_digest(copy), digest, sizeof(digest));
+	assert_int_equal(copy->digest_low, key->digest_low);
+	kiln_key_free(copy);
+	kiln_key_free(key);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moving_a_byte_between_fields_changes_the_key),
 		cmocka_unit_test(an_added_flag_changes_the_key),
 		cmocka_unit_test(absent_is_not_empty),
+		cmocka_unit_test(a_key_in_a_room_is_like_any_other),
+		cmocka_unit_test(a_forced_digest_goes_with_the_key),
 		cmocka_unit_test(a_digest_taken_before_makes_the_same_field),
 		cmocka_unit_test(a_record_gives_the_same_key_back),
 		cmocka_unit_test(a_damaged_record_is_refused_or_another_key),

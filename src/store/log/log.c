@@ -269,7 +269,7 @@ static enum kiln_status follow(struct ki_log *log, int *out_damaged)
 	return status;
 }
 
-static int needs_care(const struct ki_log *log, const struct log_index *index)
+int ki_log_needs_care(const struct log_index *index)
 {
 	return index && index->writable &&
 	       (ki_log_is_retired(index) ||
@@ -356,7 +356,7 @@ static enum kiln_status come_to_it(struct ki_log *log, enum log_purpose purpose)
 					   !log->index)
 				       ? KILN_MISS
 				       : status;
-		if (status == KILN_OK && !needs_care(log, log->index))
+		if (status == KILN_OK && !ki_log_needs_care(log->index))
 			return KILN_OK;
 		if (status == KILN_MISS && purpose != LOG_WRITE)
 			return status;

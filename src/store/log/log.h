@@ -281,6 +281,9 @@ enum log_purpose {
 	LOG_WRITE,  /* and a new store if there is none */
 };
 
+/* Whether a dead process left it half-way: to be put right under byte 0. */
+int ki_log_needs_care(const struct log_index *index);
+
 /* Whether it is time to look where the index's path leads. */
 int ki_log_is_due(const struct ki_log *log);
 

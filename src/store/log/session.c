@@ -49,16 +49,25 @@ static enum kiln_status begin_locked(struct ki_log *log, int is_first)
 	int damaged;
 	enum kiln_status status = ki_log_index_open(log, 1, &index, &damaged);
 
-	if (!status && !index->writable)
+	int is_there = !status;
+
+	if (is_there && !index->writable)
 		status = KILN_E_READONLY;
-	else if (!status && is_first)
+	else if (is_there && is_first)
 		status = begin_first(log, index);
-	else if (!status && ki_log_is_other_version(log, index))
+	else if (is_there && ki_log_is_other_version(log, index))
 		status = KILN_EXISTS;
 	else if (status == KILN_MISS || damaged)
 		status = KILN_OK;
+	if (!status && is_there && !ki_log_needs_care(index))
+		goto out;
 	ki_log_index_close(index);
-	return status ? status : ki_log_make_locked(log);
+	index = NULL;
+	if (!status)
+		status = ki_log_make_locked(log);
+out:
+	ki_log_index_close(index);
+	return status;
 }
 
 /* 1: nobody else is; 0; or why there are no locks. */
