@@ -9,7 +9,8 @@
  *           constants, one device.  A hit takes and drops a reference.
  * programs  kiln_program_get() with 10,000 programs: two threads to one.
  * eviction  what an insertion costs that evicts one program, its kernel and
- *           its fast entry, with 100,000 programs kept and with 1,000.
+ *           its fast entry, with 100,000 programs kept and with 1,000; with
+ *           kernels of different names, and of one.
  *
  * The runtime of this benchmark makes handles by malloc() and no code, so that
  * what is timed is the cache.  Rounds of the sides are interleaved; each ratio
@@ -155,7 +156,7 @@ static struct kiln_programs *programs_new(uint64_t bytes_max)
 }
 
 static void item_init(struct item *item, struct kiln_programs *programs,
-		      uint64_t number)
+		      uint64_t number, unsigned name)
 {
 	struct kiln_program_request request;
 	void *devices[] = { &device };
@@ -163,7 +164,7 @@ static void item_init(struct item *item, struct kiln_programs *programs,
 	item->number = number;
 	snprintf(item->name, sizeof(item->name),
 		 "_ZTSZZ4mainENKUlRN4sycl3_V17handlerEE_clES2_EUlvE%06u_",
-		 (unsigned)number);
+		 name);
 	kiln_program_image_init(&item->image);
 	item->image.data = &item->number;
 	item->image.data_size = sizeof(item->number);
@@ -192,7 +193,7 @@ static struct item *items_new(struct kiln_programs *programs, unsigned n)
 	if (!items)
 		bench_fail("no memory");
 	for (unsigned i = 0; i < n; i++)
-		item_init(&items[i], programs, i);
+		item_init(&items[i], programs, i, i);
 	return items;
 }
 
@@ -464,15 +465,26 @@ static void programs_group(struct bench *bench)
 struct full {
 	struct kiln_programs *programs;
 	uint64_t next;
+	int has_one_name; /* all kernels have */
 };
 
-static void full_init(struct full *full, unsigned room)
+static void full_next(struct full *full, struct item *item)
+{
+	uint64_t number = full->next++;
+
+	item_init(item, full->programs, number,
+		  full->has_one_name ? 0 : (unsigned)number);
+}
+
+static void full_init(struct full *full, unsigned room, int has_one_name)
 {
 	full->programs = programs_new((uint64_t)room * BINARY_BYTES);
-	for (full->next = 0; full->next < room; full->next++) {
+	full->has_one_name = has_one_name;
+	full->next = 0;
+	while (full->next < room) {
 		struct item item;
 
-		item_init(&item, full->programs, full->next);
+		full_next(full, &item);
 		kernel_handle(full->programs, &item);
 		item_fini(&item);
 	}
@@ -500,7 +512,7 @@ static double insert(struct full *full, unsigned n)
 	if (!items)
 		bench_fail("no memory");
 	for (unsigned i = 0; i < n; i++)
-		item_init(&items[i], full->programs, full->next++);
+		full_next(full, &items[i]);
 	start = bench_now_ns();
 	for (unsigned i = 0; i < n; i++)
 		kernel_handle(full->programs, &items[i]);
@@ -509,14 +521,15 @@ static double insert(struct full *full, unsigned n)
 	return ns;
 }
 
-static void eviction_group(struct bench *bench)
+static void evict(struct bench *bench, int has_one_name, const char *names)
 {
 	const unsigned few = 1000, many = bench->quick ? 2000 : 100000;
 	double at_few[ROUNDS], at_many[ROUNDS], ratios[ROUNDS];
 	struct full small, large;
+	char row[128];
 
-	full_init(&small, few);
-	full_init(&large, many);
+	full_init(&small, few, has_one_name);
+	full_init(&large, many, has_one_name);
 	for (int i = 0; i < ROUNDS; i++) {
 		at_few[i] = insert(&small, INSERTIONS);
 		at_many[i] = insert(&large, INSERTIONS);
@@ -524,14 +537,24 @@ static void eviction_group(struct bench *bench)
 	}
 	expect_full(&small, few);
 	expect_full(&large, many);
-	bench_row(bench, "evicting insertion, 1,000 programs",
-		  bench_median(at_few, ROUNDS), "ns");
-	bench_row(bench, "evicting insertion, 100,000 programs",
-		  bench_median(at_many, ROUNDS), "ns");
-	bench_row_bar(bench, "evicting insertion, 100,000 : 1,000 programs",
-		      bench_median(ratios, ROUNDS), "", 1.5, BENCH_LOWER);
+	snprintf(row, sizeof(row), "evicting insertion%s, 1,000 programs",
+		 names);
+	bench_row(bench, row, bench_median(at_few, ROUNDS), "ns");
+	snprintf(row, sizeof(row), "evicting insertion%s, 100,000 programs",
+		 names);
+	bench_row(bench, row, bench_median(at_many, ROUNDS), "ns");
+	snprintf(row, sizeof(row),
+		 "evicting insertion%s, 100,000 : 1,000 programs", names);
+	bench_row_bar(bench, row, bench_median(ratios, ROUNDS), "", 1.5,
+		      BENCH_LOWER);
 	kiln_programs_free(small.programs);
 	kiln_programs_free(large.programs);
+}
+
+static void eviction_group(struct bench *bench)
+{
+	evict(bench, 0, "");
+	evict(bench, 1, ", kernels of one name");
 }
 
 static const struct {
