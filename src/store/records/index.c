@@ -24,6 +24,8 @@ void ki_records_note_change(struct ki_records *records)
 
 void ki_records_clear(struct ki_records *records)
 {
+	if (records->n_entries)
+		ki_records_note_change(records);
 	ki_records_forget_kept(records);
 	for (size_t i = 0; i < records->n_entries; i += KI_RECORDS_CHUNK)
 		free(records->chunks[i / KI_RECORDS_CHUNK]);
@@ -34,7 +36,6 @@ void ki_records_clear(struct ki_records *records)
 	ki_map_fini(&records->by_name);
 	records->totals = (struct ki_records_totals){ 0 };
 	records->last_serial = 0;
-	ki_records_note_change(records);
 }
 
 _Static_assert(sizeof(struct ki_records_entry) == (size_t)2 * KI_RECORDS_LINE,

@@ -414,12 +414,13 @@ out:
 	return status;
 }
 
-enum kiln_status ki_sycl_load_foreign(const struct ki_sycl *sycl,
-				      const char *stem,
-				      struct kiln_blob **out_value)
+/* Of an entry that no record is about: its only check is its form. */
+static enum kiln_status load_foreign(const struct ki_sycl *sycl,
+				     const char *stem,
+				     struct kiln_blob **out_value,
+				     struct ki_file_info *out_info)
 {
 	const struct ki_sys *sys = sycl->sys;
-	struct ki_file_info info = { 0 };
 	struct ki_sycl_span span = { 0 };
 	enum kiln_status status;
 	char path[KI_PATH_MAX];
@@ -429,9 +430,9 @@ enum kiln_status ki_sycl_load_foreign(const struct ki_sycl *sycl,
 	if (fd < 0)
 		return ki_sycl_is_gone(fd) ? KILN_MISS
 					   : ki_status_from_errno(fd);
-	err = sys->fmeasure(sys, fd, &info);
+	err = sys->fstat(sys, fd, out_info);
 	if (!err)
-		err = ki_sycl_find_binary(sys, fd, info.size, &span);
+		err = ki_sycl_find_binary(sys, fd, out_info->size, &span);
 	if (!err && !span.size)
 		err = -EINVAL;
 	status = err == -EINVAL ? KILN_E_FORMAT : ki_status_from_errno(err);
@@ -441,18 +442,18 @@ enum kiln_status ki_sycl_load_foreign(const struct ki_sycl *sycl,
 	return status;
 }
 
-/* Whether somebody's record is about it: then it is not DPC++'s. */
-static int has_record(struct ki_sycl *sycl, const char *stem)
+/* Whether a record is about the file that was read: then it is not DPC++'s.  It
+   came before the file, but perhaps after we looked for it. */
+static int is_recorded_now(struct ki_sycl *sycl, const char *stem,
+			   const struct ki_file_info *info)
 {
 	char name[KI_SYCL_NAME_BYTES + 4];
 	struct ki_record_found found;
-	struct ki_file_info info;
 
-	strcpy(name, stem);
-	strcat(name, ".bin");
-	return !ki_sycl_look(sycl, name, "", &info) &&
-	       !ki_records_by_file(sycl->records, name, info.inode, &found) &&
-	       ki_sycl_compare(&found, &info) == KI_SYCL_THERE;
+	(void)ki_sycl_refresh(sycl);
+	snprintf(name, sizeof(name), "%s.bin", stem);
+	return !ki_records_by_file(sycl->records, name, info->inode, &found) &&
+	       ki_sycl_compare(&found, info) == KI_SYCL_THERE;
 }
 
 /* A bad one is no end: the next may be good. */
@@ -462,6 +463,7 @@ static enum kiln_status try_foreign(struct ki_sycl *sycl,
 				    struct kiln_blob **out_value)
 {
 	char path[KI_PATH_MAX];
+	struct ki_file_info info;
 	enum kiln_status status;
 	int same = ki_sycl_path_of(sycl, stem, ".src", path);
 
@@ -469,11 +471,13 @@ static enum kiln_status try_foreign(struct ki_sycl *sycl,
 		same = ki_sycl_src_is(sycl->sys, path, fields);
 	if (same == -ENOMEM)
 		return KILN_E_NO_MEMORY;
-	if (same <= 0 || has_record(sycl, stem))
+	if (same <= 0)
 		return KILN_MISS;
-	status = ki_sycl_load_foreign(sycl, stem, out_value);
-	/* Whoever has the lock may have begun meanwhile. */
-	if (!status && ki_sycl_is_locked(sycl, stem)) {
+	status = load_foreign(sycl, stem, out_value, &info);
+	/* Whoever has the lock may have begun meanwhile, and a kiln have stored
+	   it: that one's record says more than .src. */
+	if (!status && (ki_sycl_is_locked(sycl, stem) ||
+			is_recorded_now(sycl, stem, &info))) {
 		kiln_blob_unref(*out_value);
 		return KILN_MISS;
 	}

@@ -57,7 +57,7 @@ static unsigned field_at(const void *record,
 			 const struct ki_record_gap *gap)
 {
 	const uint8_t *data = (const uint8_t *)record + gap->offset;
-	unsigned i = 0;
+	unsigned i = fields->is_shared ? 0 : KI_SYCL_N_FIELDS;
 
 	while (i < KI_SYCL_N_FIELDS &&
 	       ((const uint8_t *)fields->of[i].data != data ||
@@ -210,9 +210,8 @@ enum kiln_status ki_sycl_check_key(struct ki_sycl *sycl,
 		return KILN_MISS;
 	ki_sycl_fields_of(key, &fields);
 	for (unsigned i = 0; i < found->gaps.n; i++)
-		if (!fields.is_shared ||
-		    field_at(key->record.data, &fields, &found->gaps.of[i]) ==
-			    KI_SYCL_N_FIELDS)
+		if (field_at(key->record.data, &fields, &found->gaps.of[i]) ==
+		    KI_SYCL_N_FIELDS)
 			return KILN_E_FORMAT;
 	ki_sycl_stem(found->name, stem);
 	same = ki_sycl_path_of(sycl, stem, ".src", path);

@@ -58,8 +58,7 @@ static void an_image_is_kept_once(void **state)
 			KILN_OK);
 		assert_int_equal(report.n_entries, 1);
 		assert_int_equal(report.n_damaged, 0);
-		assert_int_equal(put_flags(tier, LONG, VALUE,
-					   KILN_PUT_REPLACE),
+		assert_int_equal(put_flags(tier, LONG, VALUE, KILN_PUT_REPLACE),
 				 KILN_OK);
 		tier->ops->close(tier);
 		tier = open_at(directory, 0);
@@ -74,7 +73,7 @@ static void an_image_is_kept_once(void **state)
 /* In whatever order a key says them, and whatever else. */
 static void every_long_field_is_left_to_src(void **state)
 {
-	static const char *const labels[] = { "sycl.image", "sycl.more",
+	static const char *const labels[] = { "sycl.image", "sycl.compile",
 					      "sycl.spec", "sycl.options",
 					      "sycl.device" };
 	char *directory = harness_directory();
@@ -84,8 +83,11 @@ static void every_long_field_is_left_to_src(void **state)
 	char data[2000];
 
 	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
-		memset(data, 'a' + (int)i, sizeof(data));
-		kiln_key_add(key, labels[i], data, sizeof(data) - i);
+		/* These two say the same. */
+		const int n = i == 1 ? 3 : (int)i;
+
+		memset(data, 'a' + n, sizeof(data));
+		kiln_key_add(key, labels[i], data, sizeof(data) - (size_t)n);
 	}
 	assert_int_equal(kiln_key_finish(key), KILN_OK);
 	assert_int_equal(tier->ops->put(tier, key, "", 0, "value", 5, 0),
@@ -213,9 +215,9 @@ static void another_image_of_the_same_digest_is_a_collision(void **state)
 			 KILN_E_COLLISION);
 	assert_int_equal(tier->ops->put(tier, two, "", 0, "two", 3, 0),
 			 KILN_E_COLLISION);
-	assert_int_equal(tier->ops->put(tier, two, "", 0, "two", 3,
-					KILN_PUT_REPLACE),
-			 KILN_E_COLLISION);
+	assert_int_equal(
+		tier->ops->put(tier, two, "", 0, "two", 3, KILN_PUT_REPLACE),
+		KILN_E_COLLISION);
 	assert_int_equal(tier->ops->remove(tier, two), KILN_MISS);
 	assert_int_equal(get_sized(tier, LONG, VALUE), KILN_OK);
 	tier->ops->close(tier);

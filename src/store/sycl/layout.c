@@ -10,9 +10,11 @@
  * with one seed.  Nothing depends on it but finding: an entry is told by its
  * .src, and kiln's own by kiln.records.
  *
- * A key that says device, options, constants and image by their bytes lives where
- * DPC++ looks for them, and may say more by fields whose labels begin with
- * "sycl.".  Every other key lives under the device "kiln", where DPC++ only ever
+ * A key that says device, options, constants and image by their bytes, and
+ * nothing else, lives where DPC++ looks for them.  "sycl.compile", the compiler's
+ * part of the options, may stand beside: where it is all of them it says nothing
+ * new.  Otherwise what lies there is of one split or another, and .src does not say
+ * of which.  Every other key lives under the device "kiln", where DPC++ only ever
  * comes to evict: there is no .src, as kiln.records has the whole key, and there
  * are no lock files.  No device of DPC++'s is called so: theirs have three slashes.
  */
@@ -61,14 +63,13 @@ uint64_t ki_sycl_hash(const void *data, size_t size)
 
 /* ---- Fields ------------------------------------------------------------------------ */
 
-static const char prefix[] = "sycl.";
-
 static const char *const labels[KI_SYCL_N_FIELDS] = {
 	[KI_SYCL_DEVICE] = "sycl.device",
 	[KI_SYCL_OPTIONS] = "sycl.options",
 	[KI_SYCL_SPEC] = "sycl.spec",
 	[KI_SYCL_IMAGE] = "sycl.image",
 };
+static const char compile_label[] = "sycl.compile";
 
 static int is_label(const struct kiln_field *field, const char *label)
 {
@@ -76,26 +77,32 @@ static int is_label(const struct kiln_field *field, const char *label)
 	       !memcmp(field->label, label, field->label_size);
 }
 
-/* All four by their bytes and once, and no stranger beside them. */
-static int is_shared(const void *record, size_t size,
-		     struct ki_sycl_fields *fields)
+static int is_same(const struct ki_piece *a, const struct ki_piece *b)
+{
+	return a->size == b->size && !memcmp(a->data, b->data, a->size);
+}
+
+/* All four by their bytes and once, and nothing beside them but that. */
+static int find_all(const void *record, size_t size,
+		    struct ki_sycl_fields *fields, struct ki_piece *compile)
 {
 	unsigned n_seen[KI_SYCL_N_FIELDS] = { 0 };
 	struct kiln_field field;
 	size_t position = 0;
 
+	*compile = (struct ki_piece){ NULL, 0 };
 	while (!kiln_record_next(record, size, &position, &field)) {
-		if (field.label_size < sizeof(prefix) ||
-		    memcmp(field.label, prefix, sizeof(prefix) - 1) != 0)
+		const int is_compile = is_label(&field, compile_label);
+		unsigned i = 0;
+
+		while (i < KI_SYCL_N_FIELDS && !is_label(&field, labels[i]))
+			i++;
+		if (field.kind != KILN_FIELD_BYTES ||
+		    (is_compile ? compile->data != NULL
+				: i == KI_SYCL_N_FIELDS || n_seen[i]++))
 			return 0;
-		for (unsigned i = 0; i < KI_SYCL_N_FIELDS; i++) {
-			if (!is_label(&field, labels[i]))
-				continue;
-			if (field.kind != KILN_FIELD_BYTES || n_seen[i]++)
-				return 0;
-			fields->of[i] =
-				(struct ki_piece){ field.data, field.size };
-		}
+		*(is_compile ? compile : &fields->of[i]) =
+			(struct ki_piece){ field.data, field.size };
 	}
 	for (unsigned i = 0; i < KI_SYCL_N_FIELDS; i++)
 		if (!n_seen[i])
@@ -107,19 +114,28 @@ static int is_shared(const void *record, size_t size,
 void ki_sycl_fields_of(const struct kiln_key *key,
 		       struct ki_sycl_fields *out_fields)
 {
-	ki_sycl_fields_in(key->record.data, key->record.size, out_fields);
-}
+	const void *record = key->record.data;
+	const size_t size = key->record.size;
+	struct ki_piece compile;
 
-void ki_sycl_fields_in(const void *record, size_t size,
-		       struct ki_sycl_fields *out_fields)
-{
-	out_fields->is_shared = is_shared(record, size, out_fields);
+	out_fields->is_shared =
+		find_all(record, size, out_fields, &compile) &&
+		(!compile.data ||
+		 is_same(&compile, &out_fields->of[KI_SYCL_OPTIONS]));
 	if (out_fields->is_shared)
 		return;
 	out_fields->of[KI_SYCL_DEVICE] = (struct ki_piece){ "kiln", 4 };
 	out_fields->of[KI_SYCL_OPTIONS] = (struct ki_piece){ "", 0 };
 	out_fields->of[KI_SYCL_SPEC] = (struct ki_piece){ "", 0 };
 	out_fields->of[KI_SYCL_IMAGE] = (struct ki_piece){ record, size };
+}
+
+void ki_sycl_fields_in(const void *record, size_t size,
+		       struct ki_sycl_fields *out_fields)
+{
+	struct ki_piece compile;
+
+	out_fields->is_shared = find_all(record, size, out_fields, &compile);
 }
 
 static unsigned long long hash_of(const struct ki_sycl_fields *fields,

@@ -89,9 +89,8 @@ static void which_keys_are_shared(void **state)
 		int is_shared;
 	} rows[] = {
 		{ DEVICE, NULL, 1 },
-		/* More of the same is compared by the record. */
-		{ DEVICE, "sycl.options.split", 1 },
-		/* DPC++ does not know of this. */
+		/* DPC++ does not know of these. */
+		{ DEVICE, "sycl.options.split", 0 },
 		{ DEVICE, "compiler", 0 },
 		{ DEVICE, "sycl.", 0 },
 		/* Twice. */
@@ -111,6 +110,33 @@ static void which_keys_are_shared(void **state)
 		assert_int_equal(
 			!strncmp(place, KI_SYCL_OWN "/", sizeof(KI_SYCL_OWN)),
 			!rows[i].is_shared);
+		kiln_key_free(key);
+	}
+}
+
+/* With options of the linker .src does not say where these begin. */
+static void options_of_two_kinds_are_not_shared(void **state)
+{
+	static const struct {
+		const char *options, *compile;
+		int is_shared;
+	} rows[] = {
+		{ "-a-b", "-a-b", 1 }, { "", "", 1 },	    { "-a-b", "-a", 0 },
+		{ "-a-b", "", 0 },     { "-a", "-a-b", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_key *key = kiln_key_new();
+		struct ki_sycl_fields fields;
+
+		kiln_key_add_string(key, "sycl.device", DEVICE);
+		kiln_key_add_string(key, "sycl.options", rows[i].options);
+		kiln_key_add_string(key, "sycl.compile", rows[i].compile);
+		kiln_key_add_string(key, "sycl.spec", "");
+		kiln_key_add_string(key, "sycl.image", "image");
+		assert_int_equal(kiln_key_finish(key), KILN_OK);
+		ki_sycl_fields_of(key, &fields);
+		assert_int_equal(fields.is_shared, rows[i].is_shared);
 		kiln_key_free(key);
 	}
 }
@@ -195,6 +221,7 @@ int main(void)
 		cmocka_unit_test(kilns_own_device_is_named_by_its_hash),
 		cmocka_unit_test(a_key_of_four_fields_lives_where_dpcxx_looks),
 		cmocka_unit_test(which_keys_are_shared),
+		cmocka_unit_test(options_of_two_kinds_are_not_shared),
 		cmocka_unit_test(an_image_by_digest_is_not_shared),
 		cmocka_unit_test(what_names_mean),
 		cmocka_unit_test(a_name_leads_nowhere_else),

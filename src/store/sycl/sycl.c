@@ -24,10 +24,11 @@
 #include "base/status.h"
 #include "key/key.h"
 
-#define CHECK_NS  ((uint64_t)1000000000)
-#define SECOND_NS ((int64_t)1000000000)
-#define RENEW_NS  ((uint64_t)60 * 1000000000)
-#define TRIES_MAX 16
+#define CHECK_NS	  ((uint64_t)1000000000)
+#define SECOND_NS	  ((int64_t)1000000000)
+#define RENEW_NS	  ((uint64_t)60 * 1000000000)
+#define TRIES_MAX	  16
+#define FOREIGN_TRIES_MAX 3
 
 static struct ki_sycl *sycl_of(struct kiln_tier *tier)
 {
@@ -282,19 +283,25 @@ static enum kiln_status sycl_get(struct kiln_tier *tier,
 	struct ki_sycl *sycl = sycl_of(tier);
 	struct ki_sycl_fields fields;
 	enum kiln_status status;
+	uint64_t known;
+	int tries = 0;
 
 	if (check_directory(sycl))
 		return KILN_E_OWNER;
 	follow_others(sycl);
-	status = look_up_own(sycl, key, out_value, out_metadata);
-	if (!status || status == KILN_E_NO_MEMORY)
-		return status;
 	ki_sycl_fields_of(key, &fields);
-	if (!fields.is_shared)
-		return status;
-	/* What is wrong with ours says nothing of theirs. */
-	if (!look_up_foreign(sycl, key, &fields, out_value, out_metadata))
-		return KILN_OK;
+	do {
+		known = ki_records_n_changes(sycl->records);
+		status = look_up_own(sycl, key, out_value, out_metadata);
+		if (!status || status == KILN_E_NO_MEMORY || !fields.is_shared)
+			return status;
+		/* What is wrong with ours says nothing of theirs. */
+		if (!look_up_foreign(sycl, key, &fields, out_value,
+				     out_metadata))
+			return KILN_OK;
+		/* What seemed theirs may turn out to be ours. */
+	} while (ki_records_n_changes(sycl->records) != known &&
+		 ++tries < FOREIGN_TRIES_MAX);
 	return status;
 }
 

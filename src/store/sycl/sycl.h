@@ -187,7 +187,7 @@ uint64_t ki_sycl_hash(const void *data, size_t size);
 
 void ki_sycl_fields_of(const struct kiln_key *key,
 		       struct ki_sycl_fields *out_fields);
-/* The same of its record. */
+/* The same of the record of a shared one, which may have gaps. */
 void ki_sycl_fields_in(const void *record, size_t size,
 		       struct ki_sycl_fields *out_fields);
 /* "d/i/s/o", or "<kiln>/<fan>" */
@@ -387,11 +387,6 @@ enum kiln_status ki_sycl_load(struct ki_sycl *sycl,
 			      enum ki_sycl_state *out_state,
 			      struct kiln_blob **out_value,
 			      struct ki_file_info *out_info);
-
-/* Of an entry that no record is about: its only check is its form. */
-enum kiln_status ki_sycl_load_foreign(const struct ki_sycl *sycl,
-				      const char *stem,
-				      struct kiln_blob **out_value);
 
 /* Nothing of that name, by what open() said. */
 static inline int ki_sycl_is_gone(int err)
