@@ -42,6 +42,15 @@ static int storing_opendir(const struct ki_sys *sys, const char *path,
 	return real->opendir(real, path, out_dir);
 }
 
+/* No entry has lost its record. */
+static int is_all_known(struct kiln_tier *tier)
+{
+	struct kiln_store_info info;
+
+	assert_int_equal(tier->ops->info(tier, &info), KILN_OK);
+	return info.n_entries - info.n_foreign == n_puts;
+}
+
 static void look_at_all(struct kiln_tier *tier)
 {
 	struct kiln_store_info info;
@@ -51,9 +60,37 @@ static void look_at_all(struct kiln_tier *tier)
 	assert_in_range(info.n_entries, 10, 30);
 }
 
+static void clean_all(struct kiln_tier *tier)
+{
+	struct kiln_gc_options options = { 0, 3600, 0 };
+	struct kiln_gc_report report;
+
+	assert_int_equal(tier->ops->gc(tier, &options, NULL, NULL, &report),
+			 KILN_OK);
+	assert_int_equal(report.n_expired, 10);
+	assert_int_equal(report.n_evicted, 0);
+}
+
+static void limit_all(struct kiln_tier *tier)
+{
+	assert_int_equal(tier->ops->set_limit(tier, 1 << 20), KILN_OK);
+}
+
+static void verify_all(struct kiln_tier *tier)
+{
+	struct kiln_verify_report report;
+
+	assert_int_equal(tier->ops->verify(tier, KILN_VERIFY_REPAIR, NULL, NULL,
+					   &report),
+			 KILN_OK);
+	assert_int_equal(report.n_damaged, 0);
+}
+
 static void others_store_while_one_looks_at_all(void **state)
 {
-	static void (*const looks[])(struct kiln_tier *) = { look_at_all };
+	static void (*const looks[])(struct kiln_tier *) = {
+		look_at_all, clean_all, limit_all, verify_all
+	};
 
 	for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {
 		char *directory = harness_directory();
@@ -70,10 +107,111 @@ static void others_store_while_one_looks_at_all(void **state)
 		other = NULL;
 		assert_in_range(n_puts, 10, 20);
 		assert_int_equal(n_refused, 0);
+		/* And none of it is lost. */
+		for (unsigned n = 100; n < 100 + n_puts; n++)
+			assert_int_equal(get_sized(writer, n, VALUE), KILN_OK);
+		assert_int_equal(is_all_known(tier), 1);
 		tier->ops->close(tier);
 		writer->ops->close(writer);
 		free(directory);
 	}
+}
+
+/* ---- Lock files that are left ---------------------------------------------------- */
+
+/* Time that passes when somebody waits. */
+static uint64_t waited_ns;
+
+static uint64_t moved_monotonic_ns(const struct ki_sys *sys)
+{
+	return (uint64_t)1000000000 + waited_ns;
+}
+
+static void moved_sleep_ns(const struct ki_sys *sys, uint64_t ns)
+{
+	waited_ns += ns;
+}
+
+static void clear(struct kiln_tier *tier)
+{
+	assert_int_equal(tier->ops->wipe(tier), KILN_OK);
+}
+
+static void clean(struct kiln_tier *tier)
+{
+	struct kiln_gc_options options = { 64, 0, 0 };
+	struct kiln_gc_report report;
+
+	assert_int_equal(tier->ops->gc(tier, &options, NULL, NULL, &report),
+			 KILN_OK);
+}
+
+/* S20: of however many one wait is the end, in one process. */
+static void tools_remove_all_lock_files_that_are_left(void **state)
+{
+	static void (*const tools[])(
+		struct kiln_tier *) = { clear, clean, limit_all, verify_all };
+
+	for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++) {
+		char *directory = harness_directory();
+		struct ki_sys sys = ki_sys_posix;
+		struct kiln_tier *tier;
+
+		INTERPOSE(&sys, moved, monotonic_ns);
+		INTERPOSE(&sys, moved, sleep_ns);
+		waited_ns = 0;
+		tier = open_by(&sys, directory, 0);
+		for (unsigned n = 0; n < 36; n++) {
+			plant(directory, n, 0, VALUE, 5);
+			write_at(directory, n, n % 2, ".lock", "", 0);
+		}
+		write_at(directory, 7, 0, "_access_time.txt.lock", "", 0);
+		write_at(directory, 8, 3, ".lock", "", 0);
+		tools[i](tier);
+		assert_int_equal(n_names(directory, ".lock"), 1);
+		assert_int_equal(n_names(directory, ".bin"), i < 2 ? 0 : 36);
+		assert_in_range(waited_ns, 9900000000u, 11000000000u);
+		/* Where there are none, nobody waits. */
+		waited_ns = 0;
+		tools[i](tier);
+		assert_in_range(waited_ns, 0, 100000000);
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
+static char *busy_path; /* whose owner makes it again and again */
+
+static void busy_sleep_ns(const struct ki_sys *sys, uint64_t ns)
+{
+	waited_ns += ns;
+	if (unlink(busy_path))
+		abort();
+	harness_write(busy_path, "", 0);
+}
+
+static void a_lock_file_that_is_made_anew_is_left_alone(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_tier *tier;
+
+	INTERPOSE(&sys, moved, monotonic_ns);
+	INTERPOSE(&sys, busy, sleep_ns);
+	busy_path = path_of(directory, 1, 0, ".lock");
+	tier = open_by(&sys, directory, 0);
+	plant(directory, 1, 0, VALUE, 5);
+	plant(directory, 2, 0, VALUE, 5);
+	harness_write(busy_path, "", 0);
+	waited_ns = 0;
+	clean(tier);
+	assert_true(exists(directory, 1, 0, ".bin"));
+	assert_int_equal(access(busy_path, F_OK), 0);
+	assert_false(exists(directory, 2, 0, ".bin"));
+	assert_in_range(waited_ns, 0, 1000000000);
+	tier->ops->close(tier);
+	free(busy_path);
+	free(directory);
 }
 
 /* ---- Backups that link --------------------------------------------------------- */
@@ -113,6 +251,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(others_store_while_one_looks_at_all),
+		cmocka_unit_test(tools_remove_all_lock_files_that_are_left),
+		cmocka_unit_test(a_lock_file_that_is_made_anew_is_left_alone),
 		cmocka_unit_test(
 			a_link_elsewhere_to_what_kiln_holds_costs_one_search),
 	};

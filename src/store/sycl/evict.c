@@ -133,8 +133,8 @@ static int add_entry(void *arg, const char *stem, unsigned has)
 	const struct gathering *gathering = arg;
 	struct ki_sycl_plan *plan = gathering->plan;
 
-	if (has == KI_SYCL_LOCK) {
-		if (gathering->sycl)
+	if (!(has & ~(KI_SYCL_LOCK | KI_SYCL_USE_LOCK))) {
+		if (gathering->sycl && (has & KI_SYCL_LOCK))
 			watch_lock(gathering, stem);
 		return 0;
 	}
@@ -150,7 +150,7 @@ static int add_entry(void *arg, const char *stem, unsigned has)
 	}
 	plan->files[plan->n++] = (struct ki_sycl_file){
 		.name = plan->names.size,
-		.has = has & ~KI_SYCL_LOCK,
+		.has = has & ~(KI_SYCL_LOCK | KI_SYCL_USE_LOCK),
 	};
 	ki_bytes_add(&plan->names, stem, strlen(stem) + 1);
 	return plan->names.failed;
@@ -533,9 +533,24 @@ static void remove_litter(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 	plan->n = plan->n_known = n_left;
 }
 
+/* Of files that came after they were looked at. */
+static void mark_later(struct ki_sycl *sycl)
+{
+	struct ki_record_found found;
+	struct ki_file_info info;
+	enum ki_sycl_state state;
+	uint64_t serial = 0;
+
+	while (!ki_records_next(sycl->records, &serial, &found, NULL, NULL))
+		if (!ki_sycl_state(sycl, &found, &state, &info) &&
+		    state != KI_SYCL_GONE && state != KI_SYCL_TAKEN)
+			(void)ki_records_mark(sycl->records, found.name,
+					      found.inode);
+}
+
 /* Records of files that are no more, or others', are dropped. */
 static enum kiln_status match_records(struct ki_sycl *sycl,
-				      struct ki_sycl_turn *turn,
+				      struct ki_sycl_turn *turn, int is_still,
 				      struct ki_sycl_report *report)
 {
 	const struct ki_sycl_plan *plan = &sycl->plan;
@@ -552,6 +567,8 @@ static enum kiln_status match_records(struct ki_sycl *sycl,
 		if (is_as_recorded(sycl, name, file))
 			(void)ki_records_mark(sycl->records, name, file->inode);
 	}
+	if (!is_still)
+		mark_later(sycl);
 	status = ki_records_sweep_end(sycl->records, &n);
 	report->n_dropped += n;
 	if (!status)
@@ -561,9 +578,10 @@ static enum kiln_status match_records(struct ki_sycl *sycl,
 
 /* 1 if we have DPC++'s lock file for it, 0 if there can be none, -EAGAIN.  What
    others evicted until then is not in the sum any more. */
-static int begin_evicting(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+static int begin_evicting(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			  int waits)
 {
-	int err = ki_sycl_lock(sycl, turn, sycl->evict_path, 1);
+	int err = ki_sycl_lock(sycl, turn, sycl->evict_path, waits);
 
 	if (!err)
 		ki_sycl_read_sum_again(sycl, turn);
@@ -578,7 +596,7 @@ enum kiln_status ki_sycl_count(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			      !ki_sycl_lock(sycl, turn, sycl->size_path, 1);
 	/* What goes while we look would be taken off twice. */
 	const int is_evicting =
-		turn->noted == UINT64_MAX ? 0 : begin_evicting(sycl, turn);
+		turn->noted == UINT64_MAX ? 0 : begin_evicting(sycl, turn, 1);
 	enum kiln_status status = KILN_OK;
 	int err = plan_begin(sycl, turn, report);
 
@@ -589,7 +607,7 @@ enum kiln_status ki_sycl_count(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	if (err == -EACCES)
 		report->is_partial = 1;
 	if (!err)
-		status = match_records(sycl, turn, report);
+		status = match_records(sycl, turn, 1, report);
 	if ((!err && is_evicting >= 0) ||
 	    ((!err || err == -EACCES) &&
 	     (turn->noted == UINT64_MAX || sycl->plan.bytes > turn->total))) {
@@ -641,7 +659,7 @@ static enum kiln_status get_plan(struct ki_sycl *sycl,
 	look_further(sycl, turn, report, sycl->looks_max);
 	if (!is_complete(plan) || plan->err)
 		return KILN_OK;
-	status = match_records(sycl, turn, report);
+	status = match_records(sycl, turn, 1, report);
 	ki_sycl_recount(sycl, turn, plan->bytes);
 	plan->is_counted = 1;
 	return status;
@@ -706,7 +724,7 @@ enum kiln_status ki_sycl_make_room(struct ki_sycl *sycl,
 			status = KILN_E_FULL;
 		return status;
 	}
-	is_evicting = begin_evicting(sycl, turn);
+	is_evicting = begin_evicting(sycl, turn, 1);
 	/* Somebody else is at it. */
 	if (is_evicting < 0)
 		return fits(sycl, turn, need, limit) ? KILN_OK : KILN_E_TIMEOUT;
@@ -719,61 +737,104 @@ enum kiln_status ki_sycl_make_room(struct ki_sycl *sycl,
 
 /* ---- Cleaning up ------------------------------------------------------------------------------ */
 
-static enum kiln_status remove_expired(struct ki_sycl *sycl,
-				       struct ki_sycl_turn *turn,
-				       uint64_t age_max_s,
-				       struct ki_sycl_report *report)
+enum kiln_status ki_sycl_use_plan(struct ki_sycl *sycl,
+				  struct ki_sycl_turn *turn,
+				  struct ki_sycl_plan *plan, int is_still,
+				  struct ki_sycl_report *report)
+{
+	struct gathering gathering = { &sycl->plan, sycl, turn, report };
+	enum kiln_status status = KILN_OK;
+	uint64_t bytes;
+
+	ki_sycl_plan_end(&sycl->plan);
+	sycl->plan = *plan;
+	*plan = (struct ki_sycl_plan){ .n = 0 };
+	sweep_temporaries(&gathering);
+	if (sycl->plan.err)
+		report->is_partial = 1;
+	else
+		status = match_records(sycl, turn, is_still, report);
+	bytes = sycl->plan.bytes;
+	if (turn->noted == UINT64_MAX ||
+	    (is_still && (!sycl->plan.err || bytes > turn->total))) {
+		ki_sycl_recount(sycl, turn, bytes);
+		sycl->plan.is_counted = 1;
+	}
+	return status;
+}
+
+static int is_expired(const struct ki_sycl_turn *turn,
+		      const struct ki_sycl_file *file, uint64_t age_max_s)
+{
+	return age_max_s && age_max_s <= INT64_MAX / SECOND_NS &&
+	       turn->now_ns - file->used_ns >= (int64_t)age_max_s * SECOND_NS;
+}
+
+/* The oldest ones: those that are too old come first. */
+static void remove_oldest(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			  const struct ki_sycl_goal *goal, size_t n_max,
+			  struct removal *removal,
+			  struct ki_sycl_report *report)
 {
 	struct ki_sycl_plan *plan = &sycl->plan;
+
+	sort(plan);
+	for (; n_max && plan->next < plan->n; n_max--) {
+		const struct ki_sycl_file *file = &plan->files[plan->next];
+		const size_t before = removal->n;
+		const int is_old = is_expired(turn, file, goal->age_max_s);
+
+		if (!is_old &&
+		    (!goal->bytes_max ||
+		     could_fit(sycl, turn, 0, goal->bytes_max, removal->freed)))
+			break;
+		remove_file(sycl, turn, file, removal);
+		plan->next++;
+		*(is_old ? &report->n_expired : &report->n_evicted) +=
+			removal->n - before;
+	}
+}
+
+static int is_reached(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
+		      const struct ki_sycl_goal *goal)
+{
+	struct ki_sycl_plan *plan = &sycl->plan;
+
+	sort(plan);
+	return plan->next == plan->n ||
+	       (!is_expired(turn, &plan->files[plan->next], goal->age_max_s) &&
+		(!goal->bytes_max ||
+		 could_fit(sycl, turn, 0, goal->bytes_max, 0)));
+}
+
+enum kiln_status ki_sycl_clean_some(struct ki_sycl *sycl,
+				    struct ki_sycl_turn *turn,
+				    const struct ki_sycl_goal *goal,
+				    size_t n_max, struct ki_sycl_report *report)
+{
 	struct removal removal = { .n = 0 };
-	size_t n_left = 0;
+	enum kiln_status status = KILN_OK;
+	int is_evicting;
 
-	if (!age_max_s || age_max_s > INT64_MAX / SECOND_NS)
-		return KILN_OK;
-	ki_bytes_init(&removal.digests);
-	for (size_t i = 0; i < plan->n; i++) {
-		const struct ki_sycl_file *file = &plan->files[i];
-
-		if (turn->now_ns - file->used_ns >=
-		    (int64_t)age_max_s * SECOND_NS)
-			remove_file(sycl, turn, file, &removal);
-		else
-			plan->files[n_left++] = *file;
+	if (!is_reached(sycl, turn, goal)) {
+		is_evicting = begin_evicting(sycl, turn, 0);
+		if (is_evicting < 0)
+			return KILN_E_TIMEOUT;
+		ki_bytes_init(&removal.digests);
+		remove_oldest(sycl, turn, goal, n_max, &removal, report);
+		status = drop_records(sycl, &removal);
+		if (is_evicting)
+			ki_sycl_unlock(sycl, sycl->evict_path);
+		if (status || !is_reached(sycl, turn, goal))
+			return status;
 	}
-	plan->n = plan->n_known = n_left;
-	report->n_expired += removal.n;
-	return drop_records(sycl, &removal);
+	status = compact(sycl, goal->bytes_max &&
+				       !fits(sycl, turn, 0, goal->bytes_max));
+	return status ? status : KILN_END;
 }
 
-static enum kiln_status clean(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
-			      uint64_t limit, uint64_t age_max_s,
-			      struct ki_sycl_report *report)
+void ki_sycl_count_evicted(const struct ki_sycl *sycl,
+			   const struct ki_sycl_report *report)
 {
-	enum kiln_status status = remove_expired(sycl, turn, age_max_s, report);
-
-	if (!status && limit && !could_fit(sycl, turn, 0, limit, 0))
-		status = remove_some(sycl, turn, 0, limit, limit, report);
-	ki_sycl_plan_end(&sycl->plan);
-	if (!status)
-		status = compact(sycl, limit && !fits(sycl, turn, 0, limit));
-	return status;
-}
-
-enum kiln_status ki_sycl_clean(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
-			       uint64_t bytes_max, uint64_t age_max_s,
-			       struct ki_sycl_report *report)
-{
-	const uint64_t limit = bytes_max ? bytes_max : ki_sycl_limit(sycl);
-	const int is_evicting = begin_evicting(sycl, turn);
-	enum kiln_status status;
-
-	if (is_evicting < 0) {
-		ki_sycl_plan_end(&sycl->plan);
-		return KILN_E_TIMEOUT;
-	}
-	status = clean(sycl, turn, limit, age_max_s, report);
-	if (is_evicting)
-		ki_sycl_unlock(sycl, sycl->evict_path);
 	count_evicted(sycl, report->n_evicted + report->n_expired);
-	return status;
 }

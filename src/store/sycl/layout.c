@@ -211,7 +211,8 @@ unsigned ki_sycl_part(const char *base, uint32_t *out_n)
 	} parts[] = { { ".bin", KI_SYCL_BIN },
 		      { ".src", KI_SYCL_SRC },
 		      { "_access_time.txt", KI_SYCL_ACCESS },
-		      { ".lock", KI_SYCL_LOCK } };
+		      { ".lock", KI_SYCL_LOCK },
+		      { "_access_time.txt.lock", KI_SYCL_USE_LOCK } };
 	const size_t n = read_number(base, out_n);
 
 	for (size_t i = 0; n && i < sizeof(parts) / sizeof(parts[0]); i++)

@@ -168,7 +168,7 @@ static void what_names_mean(void **state)
 		{ "17.src", KI_SYCL_SRC, 17 },
 		{ "3_access_time.txt", KI_SYCL_ACCESS, 3 },
 		{ "3.lock", KI_SYCL_LOCK, 3 },
-		{ "3_access_time.txt.lock", 0, 0 },
+		{ "3_access_time.txt.lock", KI_SYCL_USE_LOCK, 3 },
 		{ "00.bin", 0, 0 },
 		{ "01.bin", 0, 0 },
 		{ "-1.bin", 0, 0 },

@@ -150,8 +150,8 @@ static int is_stale(struct ki_sycl *sycl, const char *lock_path, uint64_t inode)
 }
 
 /* It, and nothing that has come in its place meanwhile. */
-static int take_away(const struct ki_sycl *sycl, const char *lock_path,
-		     uint64_t inode)
+int ki_sycl_take_away(const struct ki_sycl *sycl, const char *lock_path,
+		      uint64_t inode)
 {
 	const struct ki_sys *sys = sycl->sys;
 	struct ki_file_info info;
@@ -186,7 +186,7 @@ static int clear(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
 	}
 	if (!is_stale(sycl, lock_path, info.inode))
 		return -EAGAIN;
-	return take_away(sycl, lock_path, info.inode) ? -EAGAIN : 0;
+	return ki_sycl_take_away(sycl, lock_path, info.inode) ? -EAGAIN : 0;
 }
 
 /* ---- Making one -------------------------------------------------------------------------- */

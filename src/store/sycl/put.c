@@ -767,6 +767,7 @@ enum kiln_status ki_sycl_wipe(struct kiln_tier *tier)
 
 	if (ki_sycl_is_readonly(sycl))
 		return KILN_E_READONLY;
+	ki_sycl_free_left(sycl);
 	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
 	if (status)
 		return status;

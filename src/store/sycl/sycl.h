@@ -17,7 +17,7 @@
  *							files of kiln's, counters
  *
  * sycl.c is the tier, put.c what it stores and removes, evict.c makes room,
- * walk.c finds all entries, list.c and upkeep.c look at them, describe.c tells
+ * walk.c finds all entries, list.c, upkeep.c and tidy.c look at them, describe.c tells
  * what a file is, gaps.c puts keys together of which .src has the half.
  */
 
@@ -63,10 +63,11 @@ struct ki_sycl_fields {
 #define KI_SYCL_NAME_BYTES  128 /* "d/i/s/o/n_access_time.txt.lock" */
 
 /* What there is of an entry. */
-#define KI_SYCL_BIN    1u
-#define KI_SYCL_SRC    2u
-#define KI_SYCL_ACCESS 4u
-#define KI_SYCL_LOCK   8u
+#define KI_SYCL_BIN	 1u
+#define KI_SYCL_SRC	 2u
+#define KI_SYCL_ACCESS	 4u
+#define KI_SYCL_LOCK	 8u
+#define KI_SYCL_USE_LOCK 16u /* of the time of access */
 
 /* An entry that may have to go, as it was when it was looked at. */
 struct ki_sycl_file {
@@ -294,6 +295,9 @@ void ki_sycl_unlock(const struct ki_sycl *sycl, const char *path);
 
 /* Whether an entry's lock file is there and somebody else's: then he is at it. */
 int ki_sycl_is_locked(const struct ki_sycl *sycl, const char *stem);
+/* In a turn: a lock file of this inode, which has no owner.  0, -errno. */
+int ki_sycl_take_away(const struct ki_sycl *sycl, const char *lock_path,
+		      uint64_t inode);
 /* Of lock files that kilns made, in a turn: it has no owner.  1 if it went. */
 int ki_sycl_drop_dead_lock(const struct ki_sycl *sycl,
 			   const struct ki_sycl_turn *turn, const char *path);
@@ -482,11 +486,26 @@ enum kiln_status ki_sycl_make_room(struct ki_sycl *sycl,
 /* Whether nothing would have to go under this limit (0: none). */
 int ki_sycl_would_fit(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
 		      uint64_t limit);
-/* Remove what was not used since, then until `bytes_max` (0: the limit) holds;
-   after ki_sycl_count(). */
-enum kiln_status ki_sycl_clean(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
-			       uint64_t bytes_max, uint64_t age_max_s,
-			       struct ki_sycl_report *report);
+/* What was looked at without the turn becomes the plan; `is_still`: nobody has
+   changed anything since, so the sum can be put right. */
+enum kiln_status ki_sycl_use_plan(struct ki_sycl *sycl,
+				  struct ki_sycl_turn *turn,
+				  struct ki_sycl_plan *plan, int is_still,
+				  struct ki_sycl_report *report);
+/* What has to go; 0: none. */
+struct ki_sycl_goal {
+	uint64_t bytes_max;
+	uint64_t age_max_s;
+};
+/* Remove so many of the plan's oldest, if they have to go: KILN_OK, KILN_END if
+   nothing more has to, TIMEOUT if somebody else evicts, IO, NO_MEMORY. */
+enum kiln_status ki_sycl_clean_some(struct ki_sycl *sycl,
+				    struct ki_sycl_turn *turn,
+				    const struct ki_sycl_goal *goal,
+				    size_t n_max,
+				    struct ki_sycl_report *report);
+void ki_sycl_count_evicted(const struct ki_sycl *sycl,
+			   const struct ki_sycl_report *report);
 
 /* Look at all entries and put them in order; nothing is changed.  0, -errno. */
 int ki_sycl_plan_all(const struct ki_sycl *sycl, struct ki_sycl_plan *plan);
@@ -505,7 +524,15 @@ struct ki_sycl_description {
 int ki_sycl_describe(const struct ki_sycl *sycl, const char *stem,
 		     struct ki_sycl_description *out_description);
 
-/* ---- All entries (list.c, upkeep.c) ------------------------------------------------------- */
+/* ---- Over all of it, with the turn for moments only (tidy.c) ----------------------- */
+
+/* Remove all lock files of somebody else's that stand while we wait for them, ten
+   seconds at most for all together. */
+void ki_sycl_free_left(struct ki_sycl *sycl);
+enum kiln_status ki_sycl_count_anew(struct ki_sycl *sycl,
+				    struct kiln_verify_report *report);
+
+/* ---- All entries (list.c, upkeep.c, tidy.c) ------------------------------------------------------- */
 
 /* Entries that no record is about are listed under keys of local fields: the name,
    and what it says of itself.  No value is ever handed out for them. */

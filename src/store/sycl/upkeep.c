@@ -220,26 +220,6 @@ static enum kiln_status verify_all(struct verification *verification)
 	return status;
 }
 
-static enum kiln_status count_anew(struct ki_sycl *sycl,
-				   struct kiln_verify_report *report)
-{
-	struct ki_sycl_turn turn;
-	struct ki_sycl_report counted = { 0 };
-	enum kiln_status status =
-		ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
-
-	if (status)
-		return status;
-	report->n_noted = ki_records_totals(sycl->records).n_living;
-	report->bytes_noted = turn.noted == UINT64_MAX ? 0 : turn.noted;
-	status = ki_sycl_count(sycl, &turn, &counted);
-	ki_sycl_plan_end(&sycl->plan);
-	report->n_counted = ki_records_totals(sycl->records).n_living;
-	report->bytes_counted = turn.total;
-	(void)ki_sycl_turn_end(sycl, &turn);
-	return status;
-}
-
 enum kiln_status ki_sycl_verify(struct kiln_tier *tier, unsigned flags,
 				kiln_progress_fn *progress, void *arg,
 				struct kiln_verify_report *out_report)
@@ -255,114 +235,17 @@ enum kiln_status ki_sycl_verify(struct kiln_tier *tier, unsigned flags,
 
 	if (flags && ki_sycl_is_readonly(sycl))
 		return KILN_E_READONLY;
+	if (verification.repair)
+		ki_sycl_free_left(sycl);
 	err = ki_sycl_refresh(sycl);
 	if (err < 0)
 		return ki_status_from_errno(err);
 	if (flags != KILN_VERIFY_ACCOUNTING)
 		status = verify_all(&verification);
 	if (!status && flags)
-		status = count_anew(sycl, &verification.base.report);
+		status = ki_sycl_count_anew(sycl, &verification.base.report);
 	if (!status)
 		ki_verifying_end(&verification.base, out_report);
-	return status;
-}
-
-/* ---- Limits --------------------------------------------------------------------------------- */
-
-static uint64_t bytes_of(struct ki_sycl *sycl, const struct ki_sycl_turn *turn)
-{
-	return turn->total + ki_records_totals(sycl->records).bytes;
-}
-
-enum kiln_status ki_sycl_gc(struct kiln_tier *tier,
-			    const struct kiln_gc_options *options,
-			    kiln_progress_fn *progress, void *arg,
-			    struct kiln_gc_report *out_report)
-{
-	struct ki_sycl *sycl = (struct ki_sycl *)tier;
-	const uint64_t limit = ki_sycl_limit(sycl);
-	struct ki_sycl_turn turn;
-	struct ki_sycl_report report = { 0 };
-	struct kiln_gc_report result = { 0 };
-	uint64_t bytes_max = options->bytes_max, age_max_s = options->age_max_s;
-	enum kiln_status status;
-
-	if (ki_sycl_is_readonly(sycl))
-		return KILN_E_READONLY;
-	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
-	if (status)
-		return status;
-	if (limit && (!bytes_max || limit < bytes_max))
-		bytes_max = limit;
-	if (sycl->age_max_s && (!age_max_s || sycl->age_max_s < age_max_s))
-		age_max_s = sycl->age_max_s;
-	status = ki_sycl_count(sycl, &turn, &report);
-	result.bytes_before = bytes_of(sycl, &turn);
-	if (!status)
-		status = ki_sycl_clean(sycl, &turn, bytes_max, age_max_s,
-				       &report);
-	result.bytes_after = bytes_of(sycl, &turn);
-	(void)ki_sycl_turn_end(sycl, &turn);
-	result.n_evicted = report.n_evicted;
-	result.n_expired = report.n_expired;
-	result.n_temporaries = report.n_temporaries;
-	if (!status && progress)
-		progress(arg, result.bytes_after, result.bytes_after);
-	if (!status)
-		*out_report = result;
-	return status;
-}
-
-/* The directory's own limit, which every kiln obeys; DPC++ has its own. */
-static enum kiln_status note_limit(struct ki_sycl *sycl, uint64_t bytes_max)
-{
-	struct ki_records_settings settings =
-		ki_records_settings(sycl->records);
-
-	if (settings.bytes_max == bytes_max)
-		return KILN_OK;
-	settings.bytes_max = bytes_max;
-	return ki_records_rewrite(sycl->records, &settings);
-}
-
-static enum kiln_status limit_locked(struct ki_sycl *sycl,
-				     struct ki_sycl_turn *turn,
-				     uint64_t bytes_max)
-{
-	struct ki_sycl_report report = { 0 };
-	enum kiln_status status;
-
-	if (!turn->has_size && bytes_max)
-		ki_sycl_keep_sum(sycl, turn);
-	status = ki_sycl_count(sycl, turn, &report);
-	if (!status && (sycl->flags & KILN_OPEN_REFUSE_FULL) &&
-	    !ki_sycl_would_fit(sycl, turn, bytes_max))
-		status = KILN_E_FULL;
-	if (!status)
-		status = note_limit(sycl, bytes_max);
-	if (status) {
-		ki_sycl_plan_end(&sycl->plan);
-		return status;
-	}
-	__atomic_store_n(&sycl->bytes_max, bytes_max, __ATOMIC_RELEASE);
-	status = ki_sycl_clean(sycl, turn, bytes_max, 0, &report);
-	/* It holds for what was looked at. */
-	return !status && bytes_max && report.is_partial ? KILN_E_IO : status;
-}
-
-enum kiln_status ki_sycl_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
-{
-	struct ki_sycl *sycl = (struct ki_sycl *)tier;
-	struct ki_sycl_turn turn;
-	enum kiln_status status;
-
-	if (ki_sycl_is_readonly(sycl))
-		return KILN_E_READONLY;
-	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
-	if (status)
-		return status;
-	status = limit_locked(sycl, &turn, bytes_max);
-	(void)ki_sycl_turn_end(sycl, &turn);
 	return status;
 }
 
