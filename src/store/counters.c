@@ -155,15 +155,19 @@ static int add(const struct ki_sys *sys, int fd, const uint64_t *deltas)
 
 /* A descriptor that holds the file's lock, or an error. */
 static int open_locked(const struct ki_sys *sys, const char *path,
-		       struct ki_fork_close *place)
+		       unsigned flags, struct ki_fork_close *place)
 {
+	const unsigned mode = flags & KILN_OPEN_SHARED ? 0660 : 0600;
 	int err, fd = sys->open(sys, path,
 				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
 					KI_OPEN_NOFOLLOW,
-				0600);
+				mode);
 
 	if (fd < 0)
 		return fd;
+	/* Whatever the umask; where it is another's, he has done it. */
+	if (flags & KILN_OPEN_SHARED)
+		(void)sys->chmod(sys, path, mode);
 	ki_fork_close_add(place, fd);
 	err = sys->try_lock(sys, fd, KI_LOCK_EXCLUSIVE, 0, 1);
 	if (!err)
@@ -181,10 +185,11 @@ static void close_locked(const struct ki_sys *sys, int fd,
 }
 
 enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
+				 unsigned flags,
 				 const uint64_t deltas[KILN_N_COUNTERS])
 {
 	struct ki_fork_close place;
-	int err, fd = open_locked(sys, path, &place);
+	int err, fd = open_locked(sys, path, flags, &place);
 
 	if (fd < 0)
 		return fd == -EAGAIN ? KILN_E_TIMEOUT
@@ -250,11 +255,12 @@ enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 	return KILN_OK;
 }
 
-enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path)
+enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path,
+				  unsigned flags)
 {
 	struct ki_fork_close place;
 	struct head head;
-	int err, fd = open_locked(sys, path, &place);
+	int err, fd = open_locked(sys, path, flags, &place);
 
 	if (fd < 0)
 		return fd == -EAGAIN ? KILN_E_TIMEOUT

@@ -127,10 +127,12 @@ static inline int ki_directory_is_refused(
  */
 #define KI_COUNTERS_BYTES 49152 /* of the file */
 enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
+				 unsigned flags, /* KILN_OPEN_* */
 				 const uint64_t deltas[KILN_N_COUNTERS]);
 enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 				  struct kiln_store_counters *out_counters);
-enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path);
+enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path,
+				  unsigned flags);
 
 /* A store's lock file. */
 #define KI_LOCKS_BYTES 8192 /* of the file, once build locks were taken */

@@ -612,6 +612,40 @@ static void an_open_directory_that_becomes_unsafe_is_left_alone(void **state)
 	}
 }
 
+static void check_shared(const char *path, const struct stat *st, void *arg)
+{
+	const unsigned mode = st->st_mode & 0777;
+
+	if (S_ISREG(st->st_mode) && mode != 0660)
+		fail_msg("%s: mode %o", path, mode);
+	if (S_ISDIR(st->st_mode) && (mode & 0770) != 0770)
+		fail_msg("%s: mode %o", path, mode);
+}
+
+/* S35: all that a shared store makes, its group may read and write. */
+static void all_of_a_shared_store_is_its_groups(void **state)
+{
+	const uint64_t deltas[KILN_N_COUNTERS] = { 1 };
+	char *place = harness_directory();
+	char *store = harness_path(place, "store");
+	const mode_t mask = umask(077);
+	struct kiln_tier *tier = open_bounded(store, BOUND, KILN_OPEN_SHARED);
+	struct kiln_key *key = numbered_key(1);
+	struct kiln_tier_lock *lock;
+
+	for (unsigned n = 0; n < 3; n++)
+		assert_int_equal(put_numbered(tier, n, 1000, 0), KILN_OK);
+	assert_int_equal(tier->ops->count(tier, deltas), KILN_OK);
+	if (!tier->ops->lock(tier, key, 0, &lock))
+		tier->ops->unlock(tier, lock);
+	each_file(store, check_shared, NULL);
+	tier->ops->close(tier);
+	umask(mask);
+	kiln_key_free(key);
+	free(store);
+	free(place);
+}
+
 /* ---- Versions and names ----------------------------------------------------------- */
 
 static void another_user_version_empties_the_store(void **state)
@@ -754,6 +788,7 @@ const struct row directory_rows[] = {
 	ROW(what_root_left_in_a_users_store_is_done_without, DISK),
 	ROW(an_unsafe_directory_is_refused, DISK),
 	ROW(an_open_directory_that_becomes_unsafe_is_left_alone, DISK),
+	ROW(all_of_a_shared_store_is_its_groups, DISK | COUNT | LOCK),
 	ROW(another_user_version_empties_the_store, DISK),
 	ROW(a_handle_stays_out_of_another_user_version, DISK),
 	ROW(sessions_agree_on_a_version_and_a_quota, SHARES),

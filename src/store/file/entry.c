@@ -309,7 +309,16 @@ int ki_file_set_aside(const struct ki_file_store *store,
 	else
 		(void)sys->touch(sys, aside); /* since when it is there */
 	if (!err && what == KI_FILE_QUARANTINE)
+		return KI_FILE_IS_ASIDE;
+	return !err || ki_file_is_gone(err);
+}
+
+void ki_file_say_aside(const struct ki_file_store *store,
+		       const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	char path[KI_PATH_MAX];
+
+	if (!ki_file_entry_path(store, digest, path))
 		ki_file_say(store, KILN_LOG_ERROR, path,
 			    "damaged, put aside in quarantine");
-	return !err || ki_file_is_gone(err);
 }

@@ -71,9 +71,10 @@ static void set_aside(const struct ki_file_store *store,
 		      const struct ki_file_loaded *loaded,
 		      enum ki_file_aside what)
 {
-	if (!ki_file_is_readonly(store))
-		(void)ki_file_set_aside(store, key->digest, &loaded->info,
-					what);
+	if (!ki_file_is_readonly(store) &&
+	    ki_file_set_aside(store, key->digest, &loaded->info, what) ==
+		    KI_FILE_IS_ASIDE)
+		ki_file_say_aside(store, key->digest);
 }
 
 /* The whole file's blob becomes the value's. */
@@ -149,13 +150,16 @@ static int is_foreign(const struct ki_file_store *store,
 	       !S_ISREG(info.mode);
 }
 
-/* Who has the name: EXISTS, COLLISION, or MISS if it is free now. */
+/* Who has the name: EXISTS, COLLISION, or MISS if it is free now, *out_aside if a
+   damaged one has made way.  Under the lock, where there is one. */
 static enum kiln_status judge_occupant(struct ki_file_store *store,
-				       const struct kiln_key *key)
+				       const struct kiln_key *key,
+				       int *out_aside)
 {
 	struct ki_file_loaded loaded;
 	enum kiln_status status = ki_file_load(store, key->digest, &loaded);
 	enum ki_file_aside what = KI_FILE_DROP;
+	int is_gone;
 
 	switch (status) {
 	case KILN_OK:
@@ -177,15 +181,15 @@ static enum kiln_status judge_occupant(struct ki_file_store *store,
 	default:
 		return status;
 	}
-	return ki_file_set_aside(store, key->digest, &loaded.info, what)
-		       ? KILN_MISS
-		       : KILN_E_IO;
+	is_gone = ki_file_set_aside(store, key->digest, &loaded.info, what);
+	*out_aside |= is_gone == KI_FILE_IS_ASIDE;
+	return is_gone ? KILN_MISS : KILN_E_IO;
 }
 
 static enum kiln_status write_entry(struct ki_file_store *store,
 				    const struct kiln_key *key,
 				    const struct ki_envelope *envelope,
-				    unsigned flags)
+				    unsigned flags, int *out_aside)
 {
 	int tries, err = 0;
 
@@ -198,7 +202,7 @@ static enum kiln_status write_entry(struct ki_file_store *store,
 				    !!(flags & KILN_PUT_REPLACE));
 		if (err != -EEXIST)
 			return ki_status_from_errno(err);
-		status = judge_occupant(store, key);
+		status = judge_occupant(store, key, out_aside);
 		if (status != KILN_MISS)
 			return status;
 	}
@@ -213,14 +217,17 @@ static enum kiln_status put_once(struct ki_file_store *store,
 	const uint64_t size = ki_envelope_size(envelope);
 	struct ki_file_room room;
 	enum kiln_status status;
+	int has_aside = 0;
 
 	if (!size)
 		return KILN_E_TOO_LARGE;
 	status = ki_file_room_begin(store, size, &room);
 	if (status)
 		return status;
-	status = write_entry(store, key, envelope, flags);
+	status = write_entry(store, key, envelope, flags, &has_aside);
 	ki_file_room_finish(store, &room, !status);
+	if (has_aside)
+		ki_file_say_aside(store, key->digest);
 	return status;
 }
 
@@ -397,7 +404,8 @@ static enum kiln_status file_count(struct kiln_tier *tier,
 		return KILN_E_OWNER;
 	return ki_file_is_readonly(store)
 		       ? KILN_E_READONLY
-		       : ki_counters_add(store->sys, store->stats, deltas);
+		       : ki_counters_add(store->sys, store->stats, store->flags,
+					 deltas);
 }
 
 static enum kiln_status file_counters(struct kiln_tier *tier,
@@ -416,7 +424,7 @@ static enum kiln_status file_zero_counters(struct kiln_tier *tier)
 		return KILN_E_READONLY;
 	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
 		return KILN_E_OWNER;
-	return ki_counters_zero(store->sys, store->stats);
+	return ki_counters_zero(store->sys, store->stats, store->flags);
 }
 
 /* ---- Open and close ------------------------------------------------------------ */

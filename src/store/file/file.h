@@ -137,11 +137,15 @@ int ki_file_write(const struct ki_file_store *store,
 
 /*
  * Take the file that was judged from an entry's name, and none that has come in
- * its place: 1 if it is gone from there.  A damaged one is kept in quarantine.
+ * its place: not 0 if it is gone from there.  A damaged one is kept in quarantine,
+ * of which KI_FILE_IS_ASIDE tells; who has no lock says so to the user.
  * (Where nothing can be moved there, for want of room, it is unlinked after a
  * look, and what comes within that moment goes with it: a miss.)
  */
 enum ki_file_aside { KI_FILE_DROP, KI_FILE_QUARANTINE };
+#define KI_FILE_IS_ASIDE 2
+void ki_file_say_aside(const struct ki_file_store *store,
+		       const uint8_t digest[KILN_DIGEST_BYTES]);
 int ki_file_set_aside(const struct ki_file_store *store,
 		      const uint8_t digest[KILN_DIGEST_BYTES],
 		      const struct ki_file_info *judged,

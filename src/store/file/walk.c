@@ -396,6 +396,7 @@ static int verify_entry(void *arg, enum ki_file_kind kind,
 	struct kiln_verify_report *report = &verification->base.report;
 	struct ki_file_loaded loaded;
 	enum kiln_status status;
+	int aside = 0;
 
 	if (kind != KI_FILE_ENTRY)
 		return 0;
@@ -409,9 +410,12 @@ static int verify_entry(void *arg, enum ki_file_kind kind,
 	} else if (status == KILN_E_FORMAT || status == KILN_E_IO) {
 		note_damaged(verification, digest);
 		if (status == KILN_E_FORMAT && verification->repair &&
-		    ki_file_set_aside(verification->store, digest, &loaded.info,
-				      KI_FILE_QUARANTINE))
+		    (aside = ki_file_set_aside(verification->store, digest,
+					       &loaded.info,
+					       KI_FILE_QUARANTINE)))
 			report->n_repaired++;
+		if (aside == KI_FILE_IS_ASIDE)
+			ki_file_say_aside(verification->store, digest);
 	}
 	ki_verifying_step(&verification->base, info->size);
 	return 0;

@@ -66,6 +66,13 @@ void ki_log_say(struct ki_log *log, enum kiln_log_level level,
 	log->log(log->log_arg, level, text);
 }
 
+void ki_log_tell_left(struct ki_log *log)
+{
+	if (log->has_left && atomic_exchange(&log->has_left, 0))
+		ki_log_say(log, KILN_LOG_WARNING,
+			   "wiped, but not all files could be removed");
+}
+
 enum kiln_status ki_log_status(int err)
 {
 	if (err >= 0)
@@ -303,6 +310,7 @@ static enum kiln_status make_or_wait(struct ki_log *log, int is_first,
 	enum kiln_status status =
 		ki_log_make(log, waits ? patience_ms / LOG_TRIES : patience_ms);
 
+	ki_log_tell_left(log);
 	*out_again = waits && status == KILN_E_TIMEOUT &&
 		     (is_first || !is_held_up(log));
 	if (!status || (waits && status == KILN_E_TIMEOUT && !*out_again))
@@ -316,6 +324,7 @@ static enum kiln_status make_alone(struct ki_log *log)
 	uint32_t patience_ms = ki_log_patience_ms(log);
 	enum kiln_status status = ki_log_make(log, patience_ms);
 
+	ki_log_tell_left(log);
 	if (!status ||
 	    (status == KILN_E_TIMEOUT && patience_ms > LOG_ROLL_TIMEOUT_MS))
 		ki_log_note_wait(log, status != KILN_OK);
@@ -527,17 +536,12 @@ static enum kiln_status count(struct kiln_tier *tier,
 			      const uint64_t deltas[KILN_N_COUNTERS])
 {
 	struct ki_log *log = (struct ki_log *)tier;
-	enum kiln_status status;
 
 	if (log->readonly)
 		return KILN_E_READONLY;
 	if (ki_directory_is_refused(&log->watch))
 		return KILN_E_OWNER;
-	status = ki_counters_add(log->sys, log->stats_path, deltas);
-	if (log->flags & KILN_OPEN_SHARED)
-		(void)log->sys->chmod(log->sys, log->stats_path,
-				      ki_log_mode(log));
-	return status;
+	return ki_counters_add(log->sys, log->stats_path, log->flags, deltas);
 }
 
 static enum kiln_status counters(struct kiln_tier *tier,
@@ -555,7 +559,8 @@ static enum kiln_status zero_counters(struct kiln_tier *tier)
 	if (check_directory(log))
 		return KILN_E_OWNER;
 	return log->readonly ? KILN_E_READONLY
-			     : ki_counters_zero(log->sys, log->stats_path);
+			     : ki_counters_zero(log->sys, log->stats_path,
+						log->flags);
 }
 
 /* ---- Opening and closing --------------------------------------------- */

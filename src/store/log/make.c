@@ -654,8 +654,7 @@ enum kiln_status ki_log_wipe_locked(struct ki_log *log, struct log_index *index,
 	ki_log_census_fini(&census);
 	note(&left, remove_others(log));
 	if (left)
-		ki_log_say(log, KILN_LOG_WARNING,
-			   "wiped, but not all files could be removed");
+		log->has_left = 1;
 	if (out_left)
 		*out_left = left;
 	if (stays) {
@@ -730,6 +729,7 @@ enum kiln_status ki_log_wipe(struct kiln_tier *tier)
 	enum kiln_status status =
 		ki_log_change_locked(log, LOG_CHANGE, wipe, &left);
 
+	ki_log_tell_left(log);
 	if (status == KILN_MISS) {
 		status = KILN_OK;
 	} else if (!status) {

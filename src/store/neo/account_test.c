@@ -509,6 +509,135 @@ static void who_made_config_file_counts_whoever_locks_it_first(void **state)
 	free(directory);
 }
 
+/* ---- What cannot be read ------------------------------------------------------- */
+
+static const char *unreadable;
+
+static int hide_opendir(const struct ki_sys *sys, const char *path,
+			struct ki_dir **out_dir)
+{
+	n_opened++;
+	return unreadable && !strcmp(path, unreadable)
+		       ? -EACCES
+		       : real->opendir(real, path, out_dir);
+}
+
+/* Kiln's own entries are in it: no less than these, and no put counts again. */
+static void a_fan_that_cannot_be_read_is_not_counted_by_each_put(void **state)
+{
+	char *directory = harness_directory(), *path, *config;
+	struct ki_sys sys = counting();
+	struct kiln_tier *tier;
+
+	INTERPOSE(&sys, hide, opendir);
+	tier = open_with(&sys, directory, 1 << 20, 0, "tree");
+	assert_int_equal(put(tier, 1, 3000), KILN_OK);
+	path = path_of(tier, 1);
+	*strrchr(path, '/') = '\0';
+	unreadable = path;
+	config = harness_path(directory, "config.file");
+	for (unsigned i = 0; i < 3; i++) {
+		if (i == 0)
+			assert_int_equal(unlink(config), 0);
+		else
+			write_sum(directory, "\1\0\0\0\0\0\0", i == 1 ? 8 : 2);
+		(void)put(tier, 10 * i + 2, 100);
+		assert_true(sum_of(directory) >= 3000);
+		n_opened = 0;
+		assert_int_equal(put(tier, 10 * i + 3, 100), KILN_OK);
+		assert_int_equal(n_opened, 0);
+	}
+	unreadable = NULL;
+	tier->ops->close(tier);
+	free(config);
+	free(path);
+	free(directory);
+}
+
+/* ---- Who tells ------------------------------------------------------------------ */
+
+struct listener {
+	const char *config;
+	unsigned n_told;
+	int was_locked;
+};
+
+static void hear(void *arg, enum kiln_log_level level, const char *line)
+{
+	struct listener *listener = arg;
+	int fd = open(listener->config, O_RDWR | O_CLOEXEC);
+
+	listener->n_told++;
+	listener->was_locked |= flock(fd, LOCK_EX | LOCK_NB) != 0;
+	close(fd);
+}
+
+static void who_is_told_of_damage_may_take_as_long_as_he_likes(void **state)
+{
+	char *directory = harness_directory();
+	char *config = harness_path(directory, "config.file");
+	struct listener listener = { .config = config };
+	const struct ki_store_options options = { .sys = &ki_sys_posix,
+						  .directory = directory,
+						  .name = "flat",
+						  .log = hear,
+						  .log_arg = &listener };
+	struct kiln_tier *tier = NULL;
+
+	assert_int_equal(ki_store_neo_open(&options, &tier), KILN_OK);
+	assert_int_equal(put(tier, 0, 4096), KILN_OK);
+	assert_int_equal(get_damaged(tier), KILN_E_FORMAT);
+	assert_int_equal(listener.n_told, 1);
+	assert_int_equal(listener.was_locked, 0);
+	tier->ops->close(tier);
+	free(config);
+	free(directory);
+}
+
+/* ---- A tree that comes meanwhile ------------------------------------------------- */
+
+/* Living records are counted twice: room to write them anew. */
+static uint64_t spoken_for(struct kiln_tier *tier, const char *directory)
+{
+	const struct ki_records_totals totals =
+		ki_records_totals(neo_of(tier)->records);
+
+	return sum_there(directory) + totals.bytes + totals.bytes_living;
+}
+
+/* Names get four bytes longer by what making room has seen: the limit holds, of
+   whatever size the key is. */
+static void a_longer_name_has_room_made_for_it(void **state)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		char *directory = harness_directory();
+		char *fan = harness_path(directory, "a");
+		const uint64_t limit = 20000;
+		struct kiln_tier *tier = open_at(directory, limit);
+		char value[20000] = "", text[8] = "";
+		struct kiln_key *key = kiln_key_new();
+		uint64_t left;
+
+		kiln_key_add(key, "k", text, i);
+		assert_int_equal(kiln_key_finish(key), KILN_OK);
+		assert_int_equal(put(tier, 1, 6000), KILN_OK);
+		left = limit - spoken_for(tier, directory);
+		/* As the record is with a short name. */
+		left -= 2 * ((96 + 25 + key->record.size + 7) & ~(size_t)7);
+		assert_int_equal(mkdir(fan, 0700), 0);
+		write_sum(directory, "", 0);
+		assert_int_equal(tier->ops->put(tier, key, NULL, 0, value,
+						(size_t)left, 0),
+				 KILN_OK);
+		assert_int_equal(ki_neo_layout(neo_of(tier)), KILN_NEO_TREE);
+		assert_true(spoken_for(tier, directory) <= limit);
+		tier->ops->close(tier);
+		kiln_key_free(key);
+		free(fan);
+		free(directory);
+	}
+}
+
 static char *moved_from, *moved_to;
 
 /* While the lock is waited for the directory is moved away, and another made. */
@@ -697,6 +826,11 @@ int main(void)
 		cmocka_unit_test(what_is_taken_over_is_counted_once),
 		cmocka_unit_test(
 			where_no_sum_can_be_had_config_file_stays_as_it_was),
+		cmocka_unit_test(
+			a_fan_that_cannot_be_read_is_not_counted_by_each_put),
+		cmocka_unit_test(
+			who_is_told_of_damage_may_take_as_long_as_he_likes),
+		cmocka_unit_test(a_longer_name_has_room_made_for_it),
 		cmocka_unit_test(
 			who_made_config_file_counts_whoever_locks_it_first),
 		cmocka_unit_test(

@@ -460,15 +460,19 @@ static void set_sum(struct ki_neo *neo, struct ki_neo_account *account)
 	account->is_sure = 1;
 }
 
-/* There are others, which only who made them may count: he has. */
+/* There are others, which only who made them may count: he has, or kiln.records
+   has those of kiln's.  Less would be doubted, and counted, by each put. */
 static void set_least_sum(struct ki_neo *neo, struct ki_neo_account *account)
 {
 	const uint64_t limit = ki_neo_limit(neo), noted = account->noted;
+	const uint64_t known = ki_records_totals(neo->records).bytes_files;
 
 	set_sum(neo, account);
 	if (noted <= INT64_MAX && (!limit || noted <= limit) &&
 	    noted > account->total)
 		account->total = noted;
+	if (known > account->total)
+		account->total = known;
 }
 
 /* Not written into since it was recorded. */
@@ -535,7 +539,8 @@ static void count_evicted(const struct ki_neo *neo, uint64_t n)
 
 	deltas[KILN_COUNT_EVICTED] = n;
 	if (n)
-		(void)ki_counters_add(neo->sys, neo->stats_path, deltas);
+		(void)ki_counters_add(neo->sys, neo->stats_path, neo->flags,
+				      deltas);
 }
 
 /* A plan, of a small directory at once: then the sum is put right with it. */

@@ -256,7 +256,8 @@ static enum kiln_status neo_count(struct kiln_tier *tier,
 		return KILN_E_OWNER;
 	return ki_neo_is_readonly(neo)
 		       ? KILN_E_READONLY
-		       : ki_counters_add(neo->sys, neo->stats_path, deltas);
+		       : ki_counters_add(neo->sys, neo->stats_path, neo->flags,
+					 deltas);
 }
 
 static enum kiln_status neo_counters(struct kiln_tier *tier,
@@ -276,7 +277,7 @@ static enum kiln_status neo_zero_counters(struct kiln_tier *tier)
 	if (ki_neo_check_directory(neo))
 		return KILN_E_OWNER;
 	ki_neo_forget_lookups(neo);
-	return ki_counters_zero(neo->sys, neo->stats_path);
+	return ki_counters_zero(neo->sys, neo->stats_path, neo->flags);
 }
 
 /* ---- Open and close --------------------------------------------------------------------------- */

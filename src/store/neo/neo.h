@@ -127,6 +127,7 @@ static inline int ki_neo_is_readonly(const struct ki_neo *neo)
 	return !!(neo->flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER));
 }
 
+/* Under no lock, the account's neither. */
 void ki_neo_say(const struct ki_neo *neo, enum kiln_log_level level,
 		const char *path, const char *what);
 
@@ -294,10 +295,10 @@ enum kiln_status ki_neo_count(struct ki_neo *neo,
 			      struct ki_neo_account *account,
 			      struct ki_neo_report *report);
 
-/* Have `need` bytes fit: FULL, IO, NO_MEMORY. */
 /* Whether what is there is within a bound, kiln.records written anew. */
 int ki_neo_is_within(struct ki_neo *neo, const struct ki_neo_account *account,
 		     uint64_t bytes_max);
+/* Have `need` bytes fit: FULL, IO, NO_MEMORY. */
 enum kiln_status ki_neo_make_room(struct ki_neo *neo,
 				  struct ki_neo_account *account, uint64_t need,
 				  struct ki_neo_report *report);

@@ -330,14 +330,18 @@ static void name_it(struct put *put)
 			put->record.metadata_size, put->name);
 }
 
-/* Who made room has seen the whole directory, and maybe a tree in it.  As
-   judge_new_name(). */
-static enum kiln_status name_again(struct put *put)
+/* Who made room has seen the whole directory, and maybe a tree in it, where names
+   are longer.  As judge_new_name(). */
+static enum kiln_status name_again(struct put *put,
+				   struct ki_neo_report *report)
 {
+	enum kiln_status status;
+
 	if (put->replaces || put->layout == ki_neo_layout(put->neo))
 		return KILN_MISS;
 	name_it(put);
-	return judge_new_name(put);
+	status = ki_neo_make_room(put->neo, put->account, need_of(put), report);
+	return status ? status : judge_new_name(put);
 }
 
 /* In the sum, of which kiln.records does not know. */
@@ -365,7 +369,7 @@ static enum kiln_status store_locked(struct put *put)
 		put->replaces = 0;
 		put->old_size = 0;
 	}
-	status = name_again(put);
+	status = name_again(put, &report);
 	if (status != KILN_MISS)
 		return status;
 	err = ki_neo_path(neo, put->name, put->path);
@@ -536,19 +540,21 @@ void ki_neo_drop_unusable(struct ki_neo *neo, const struct kiln_key *key)
 	struct ki_file_info info;
 	enum ki_neo_state state;
 	enum kiln_status status;
+	int is_removed;
 
 	if (ki_neo_is_readonly(neo) || ki_neo_account_begin(neo, 0, &account))
 		return;
 	status = ki_neo_find_present(neo, key, &found, &state);
 	if (status == KILN_MISS && state == KI_NEO_TAKEN)
 		drop_key(neo, key);
-	if (status == KILN_OK &&
-	    ki_neo_load(neo, &found, 0, NULL, &state, &value, &info) ==
-		    KILN_E_FORMAT &&
-	    !remove_locked(neo, &account, key))
-		ki_neo_say(neo, KILN_LOG_ERROR, found.name, "damaged, removed");
+	is_removed = status == KILN_OK &&
+		     ki_neo_load(neo, &found, 0, NULL, &state, &value, &info) ==
+			     KILN_E_FORMAT &&
+		     !remove_locked(neo, &account, key);
 	kiln_blob_unref(value);
 	(void)ki_neo_account_end(neo, &account);
+	if (is_removed)
+		ki_neo_say(neo, KILN_LOG_ERROR, found.name, "damaged, removed");
 }
 
 /* ---- Removing all -------------------------------------------------------------------------------- */

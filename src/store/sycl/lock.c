@@ -348,6 +348,8 @@ void ki_sycl_keep_sum(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 			       KI_OPEN_WRITE | KI_OPEN_CREATE |
 				       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
 			       0600);
+	if (fd >= 0 && (sycl->flags & KILN_OPEN_SHARED))
+		(void)sys->chmod(sys, path, 0660);
 	if (fd >= 0)
 		(void)sys->close(sys, fd);
 	turn->has_size = fd >= 0 || fd == -EEXIST;

@@ -406,7 +406,8 @@ static enum kiln_status sycl_count(struct kiln_tier *tier,
 		return KILN_E_OWNER;
 	return ki_sycl_is_readonly(sycl)
 		       ? KILN_E_READONLY
-		       : ki_counters_add(sycl->sys, sycl->stats_path, deltas);
+		       : ki_counters_add(sycl->sys, sycl->stats_path,
+					 sycl->flags, deltas);
 }
 
 static enum kiln_status sycl_counters(struct kiln_tier *tier,
@@ -425,7 +426,8 @@ static enum kiln_status sycl_zero_counters(struct kiln_tier *tier)
 		return KILN_E_OWNER;
 	return ki_sycl_is_readonly(sycl)
 		       ? KILN_E_READONLY
-		       : ki_counters_zero(sycl->sys, sycl->stats_path);
+		       : ki_counters_zero(sycl->sys, sycl->stats_path,
+					  sycl->flags);
 }
 
 /* ---- Open and close --------------------------------------------------------------------------- */
