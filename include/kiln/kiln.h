@@ -170,6 +170,14 @@ struct kiln_key_room {
 };
 KILN_API struct kiln_key *kiln_key_in(struct kiln_key_room *room);
 
+/*
+ * kiln_key_in(), kiln_key_add() and kiln_key_finish() in one and faster.  The key
+ * must be freed whatever this returns.
+ */
+KILN_API enum kiln_status kiln_key_of(struct kiln_key_room *room,
+				      const char *label, const void *data,
+				      size_t size, struct kiln_key **out_key);
+
 /* ---- Blobs ------------------------------------------------------------- */
 
 /*

@@ -43,11 +43,16 @@ struct kiln_key *kiln_key_new(void)
 	return key;
 }
 
-struct kiln_key *kiln_key_in(struct kiln_key_room *room)
+static struct kiln_key *align(struct kiln_key_room *room)
 {
 	const uintptr_t mask = _Alignof(struct kiln_key) - 1;
-	struct kiln_key *key =
-		(struct kiln_key *)(((uintptr_t)room + mask) & ~mask);
+
+	return (struct kiln_key *)(((uintptr_t)room + mask) & ~mask);
+}
+
+struct kiln_key *kiln_key_in(struct kiln_key_room *room)
+{
+	struct kiln_key *key = align(room);
 
 	begin(key);
 	key->is_in_room = 1;
@@ -158,6 +163,13 @@ static void set_digest(struct kiln_key *key)
 	key->tags = ki_key_tag(key->digest_high) * 0x01010101u;
 }
 
+static void finish(struct kiln_key *key)
+{
+	ki_xxh3_128(key->record.data, key->record.size, key->digest);
+	set_digest(key);
+	key->finished = 1;
+}
+
 enum kiln_status kiln_key_finish(struct kiln_key *key)
 {
 	if (!key)
@@ -168,12 +180,72 @@ enum kiln_status kiln_key_finish(struct kiln_key *key)
 		return key->failed = key->record.failed == -ENOMEM
 					     ? KILN_E_NO_MEMORY
 					     : KILN_E_TOO_LARGE;
-	if (!key->finished) {
-		ki_xxh3_128(key->record.data, key->record.size, key->digest);
-		set_digest(key);
-		key->finished = 1;
-	}
+	if (!key->finished)
+		finish(key);
 	return KILN_OK;
+}
+
+/* The bytes of a label that go into a number; there is one at least. */
+static uint32_t first_bytes(const char *label, size_t size)
+{
+	uint8_t bytes[4] = { 0 };
+
+	if (size >= sizeof(bytes))
+		return ki_get_u32(label);
+	memcpy(bytes, label, size);
+	return ki_get_u32(bytes);
+}
+
+/*
+ * A key of one field that is known to fit.  Its hash reads 8 bytes at a time:
+ * what was just written in smaller pieces would keep it waiting, so with a label
+ * of 4 bytes there are none.
+ */
+static void begin_and_finish(struct kiln_key *key, const char *label,
+			     size_t label_size, const void *data, size_t size)
+{
+	const uint32_t head = 'K' | 'K' << 8 | KI_KEY_VERSION << 16;
+	const uint32_t kind = KILN_FIELD_BYTES | (uint32_t)label_size << 8;
+	uint8_t *record = key->inside;
+	uint8_t *bytes = record + KI_KEY_HEADER_BYTES + FIELD_HEADER_BYTES;
+
+	ki_put_u64(record, head | (uint64_t)kind << 32);
+	ki_put_u64(record + 8, size | (uint64_t)first_bytes(label, label_size)
+					       << 32);
+	if (label_size > 4)
+		memcpy(bytes + 4, label + 4, label_size - 4);
+	if (size)
+		memcpy(bytes + label_size, data, size);
+	bytes += label_size + size;
+	key->record = (struct ki_bytes){ .data = record,
+					 .size = (size_t)(bytes - record),
+					 .capacity = sizeof(key->inside),
+					 .limit = KILN_KEY_BYTES_MAX };
+	atomic_init(&key->refs, 1);
+	key->failed = KILN_OK;
+	key->is_in_room = 1;
+	key->data_size = size;
+	finish(key);
+}
+
+enum kiln_status kiln_key_of(struct kiln_key_room *room, const char *label,
+			     const void *data, size_t size,
+			     struct kiln_key **out_key)
+{
+	struct kiln_key *key = align(room);
+	size_t label_size = label ? strlen(label) : 0;
+
+	*out_key = key;
+	if (label_size && label_size <= KILN_LABEL_BYTES_MAX &&
+	    size <= sizeof(key->inside) &&
+	    KI_KEY_HEADER_BYTES + FIELD_HEADER_BYTES + label_size + size <=
+		    sizeof(key->inside)) {
+		begin_and_finish(key, label, label_size, data, size);
+		return KILN_OK;
+	}
+	(void)kiln_key_in(room);
+	kiln_key_add(key, label, data, size);
+	return kiln_key_finish(key);
 }
 
 void kiln_key_force_digest(struct kiln_key *key,
@@ -242,10 +314,12 @@ struct kiln_key *kiln_key_ref(struct kiln_key *key)
 	return key;
 }
 
+/* One in a room has one owner. */
 void kiln_key_free(struct kiln_key *key)
 {
-	if (!key ||
-	    atomic_fetch_sub_explicit(&key->refs, 1, memory_order_acq_rel) != 1)
+	if (!key || (!key->is_in_room &&
+		     atomic_fetch_sub_explicit(&key->refs, 1,
+					       memory_order_acq_rel) != 1))
 		return;
 	if (key->record.data != key->inside)
 		ki_bytes_fini(&key->record);

@@ -250,6 +250,48 @@ static void a_key_in_a_room_is_like_any_other(void **state)
 	}
 }
 
+/* All lengths of labels that are treated apart, and data on both sides of what has
+   room inside. */
+static void a_key_of_one_field_is_like_any_other(void **state)
+{
+	static const size_t labels[] = { 1, 2, 3, 4, 5, 8, 255 };
+	static const size_t sizes[] = { 0, 1, 16, 100, 205, 210, 224, 300 };
+	struct kiln_key_room room;
+	struct kiln_key *key, *like;
+	char label[257], data[300];
+
+	memset(data, 'x', sizeof(data));
+	for (size_t l = 0; l < sizeof(labels) / sizeof(labels[0]); l++)
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			memset(label, 'l', labels[l]);
+			label[labels[l]] = '\0';
+			memset(&room, 0xa5, sizeof(room));
+			assert_int_equal(kiln_key_of(&room, label,
+						     sizes[i] ? data : NULL,
+						     sizes[i], &key),
+					 KILN_OK);
+			like = kiln_key_new();
+			kiln_key_add(like, label, data, sizes[i]);
+			assert_int_equal(kiln_key_finish(like), KILN_OK);
+			assert_true(equal(key, like));
+			assert_int_equal(key->data_size, sizes[i]);
+			assert_memory_equal(key->digest, like->digest,
+					    KILN_DIGEST_BYTES);
+			kiln_key_free(key);
+			kiln_key_free(like);
+		}
+	memset(label, 'l', 256);
+	label[256] = '\0';
+	assert_int_equal(kiln_key_of(&room, label, data, 1, &key),
+			 KILN_E_INVALID);
+	kiln_key_free(key);
+	assert_int_equal(kiln_key_of(&room, "", data, 1, &key), KILN_E_INVALID);
+	kiln_key_free(key);
+	assert_int_equal(kiln_key_of(&room, NULL, data, 1, &key),
+			 KILN_E_INVALID);
+	kiln_key_free(key);
+}
+
 static void a_forced_digest_goes_with_the_key(void **state)
 {
 	const uint8_t digest[KILN_DIGEST_BYTES] = { 1, 2, 3 };
@@ -273,6 +315,7 @@ int main(void)
 		cmocka_unit_test(an_added_flag_changes_the_key),
 		cmocka_unit_test(absent_is_not_empty),
 		cmocka_unit_test(a_key_in_a_room_is_like_any_other),
+		cmocka_unit_test(a_key_of_one_field_is_like_any_other),
 		cmocka_unit_test(a_forced_digest_goes_with_the_key),
 		cmocka_unit_test(a_digest_taken_before_makes_the_same_field),
 		cmocka_unit_test(a_record_gives_the_same_key_back),

@@ -11,10 +11,12 @@
  * lock; who meets a cache in between waits for that namespace alone.
  *
  * FindValue() is called twice for each value, for its size and for its bytes.
- * What the first call found is kept for the second in one of a few places, each
- * mostly one thread's: it costs no second look-up, and an entry that is evicted
- * in between is whole all the same (S58).  It does not outlive a wipe, of whichever
- * process, and is not kept any longer than until the next look from that place.
+ * What the first call found is kept for the second in a place of the thread's own:
+ * it costs no second look-up, and an entry that is evicted in between is whole all
+ * the same (S58).  It is not handed out after a wipe, of whichever process, and is
+ * held until the thread's next look or the cache closes.  Places have no locks: a
+ * thread has a number while it lives, and those that come when all numbers are
+ * taken do without.
  *
  * A forked child knows nothing of the caches of its parent.
  */
@@ -28,17 +30,24 @@
 #include "base/bytes.h"
 #include "front/d3d12/d3d12.h"
 
-#define LABEL "key"
+#define LABEL "name" /* 4 bytes are the quickest to hash */
 
 /* Kept between two calls, for keys up to so many bytes. */
 #define KEPT_KEY_BYTES 200
 #define N_KEPT	       32
 
+/* A value, and its blob's one reference. */
+struct found {
+	struct kiln_blob *blob; /* NULL: none */
+	const void *data;
+	UINT size;
+};
+
+/* Its thread's alone. */
 struct kept {
-	_Alignas(64) _Atomic int is_taken; /* by whom looks at the rest */
-	UINT key_size;
-	struct kiln_blob *blob; /* one reference; NULL */
+	_Alignas(64) struct found found;
 	uint64_t generation;
+	UINT key_size;
 	unsigned char key[KEPT_KEY_BYTES];
 };
 
@@ -68,79 +77,88 @@ _Atomic unsigned ki_d3d12_digest_bits;
 
 /* ---- Between two calls -------------------------------------------------------- */
 
-/* Threads are counted once, and take places in turn. */
+#define NO_NUMBER N_KEPT
+
+static _Atomic uint32_t numbers_taken; /* a bit for each */
+static pthread_key_t at_exit;
+static _Thread_local unsigned own_number /* and one; 0: not asked for yet */
+	__attribute__((tls_model("initial-exec")));
+
+static void return_number(void *arg)
+{
+	unsigned number = (unsigned)(uintptr_t)arg - 1;
+
+	own_number = NO_NUMBER + 1;
+	atomic_fetch_and(&numbers_taken, ~(1u << number));
+}
+
+static unsigned take_number(void)
+{
+	uint32_t taken = atomic_load(&numbers_taken);
+	unsigned number;
+
+	do {
+		if (taken == UINT32_MAX)
+			return NO_NUMBER;
+		number = (unsigned)__builtin_ctz(~taken);
+	} while (!atomic_compare_exchange_weak(&numbers_taken, &taken,
+					       taken | 1u << number));
+	if (!pthread_setspecific(at_exit, (void *)(uintptr_t)(number + 1)))
+		return number;
+	atomic_fetch_and(&numbers_taken, ~(1u << number));
+	return NO_NUMBER;
+}
+
+/* NULL: none. */
 static struct kept *place_of(struct ki_d3d12_cache *cache)
 {
-	static _Atomic unsigned n_threads;
-	static _Thread_local unsigned number; /* 0: not known yet */
-
-	if (!number)
-		number = atomic_fetch_add(&n_threads, 1) % N_KEPT + 1;
-	return &cache->kept[number - 1];
+	if (__builtin_expect(!own_number, 0))
+		own_number = take_number() + 1;
+	return own_number > N_KEPT ? NULL : &cache->kept[own_number - 1];
 }
 
-static int try_take(struct kept *kept)
-{
-	return !atomic_exchange_explicit(&kept->is_taken, 1,
-					 memory_order_acquire);
-}
-
-static void let_go(struct kept *kept)
-{
-	atomic_store_explicit(&kept->is_taken, 0, memory_order_release);
-}
-
+/* In memory alone nobody else removes anything. */
 static uint64_t generation_of(const struct ki_d3d12_cache *cache)
 {
-	return kiln_generation(cache->kiln) +
-	       atomic_load_explicit(&cache->wipes, memory_order_acquire);
+	return atomic_load_explicit(&cache->wipes, memory_order_acquire) +
+	       (cache->space.is_disk ? kiln_generation(cache->kiln) : 0);
 }
 
-/* What was found by the last call, if it is of this key and still is to be had;
-   NULL.  Nothing is kept afterwards. */
-static struct kiln_blob *take_kept(struct kept *kept, const void *key,
-				   UINT key_size, uint64_t generation)
+/* What was found by the last call, if it is of this key and still is to be had:
+   1.  Nothing is kept afterwards. */
+static int take_kept(struct kept *kept, const void *key, UINT key_size,
+		     uint64_t generation, struct found *out)
 {
-	struct kiln_blob *blob;
-	int is_it;
-
-	if (!try_take(kept))
-		return NULL;
-	blob = kept->blob;
-	kept->blob = NULL;
-	is_it = blob && kept->key_size == key_size &&
-		kept->generation == generation &&
-		!memcmp(kept->key, key, key_size);
-	let_go(kept);
-	if (is_it)
-		return blob;
-	kiln_blob_unref(blob);
-	return NULL;
+	if (!kept || !kept->found.blob)
+		return 0;
+	*out = kept->found;
+	kept->found.blob = NULL;
+	if (kept->key_size == key_size && kept->generation == generation &&
+	    !memcmp(kept->key, key, key_size))
+		return 1;
+	kiln_blob_unref(out->blob);
+	return 0;
 }
 
-/* Takes over the reference. */
+/* There is nothing yet.  Takes over the reference. */
 static void keep(struct kept *kept, const void *key, UINT key_size,
-		 uint64_t generation, struct kiln_blob *blob)
+		 uint64_t generation, const struct found *found)
 {
-	struct kiln_blob *old = blob;
-
-	if (key_size <= KEPT_KEY_BYTES && try_take(kept)) {
-		old = kept->blob;
-		kept->blob = blob;
-		kept->generation = generation;
-		kept->key_size = key_size;
-		memcpy(kept->key, key, key_size);
-		let_go(kept);
+	if (!kept || key_size > KEPT_KEY_BYTES) {
+		kiln_blob_unref(found->blob);
+		return;
 	}
-	kiln_blob_unref(old);
+	kept->found = *found;
+	kept->generation = generation;
+	kept->key_size = key_size;
+	memcpy(kept->key, key, key_size);
 }
 
-/* Others may keep something right afterwards, of a generation that is over. */
+/* Nobody is in a call. */
 static void drop_kept(struct ki_d3d12_cache *cache)
 {
 	for (size_t i = 0; i < N_KEPT; i++)
-		kiln_blob_unref(
-			take_kept(&cache->kept[i], NULL, 0, UINT64_MAX));
+		kiln_blob_unref(cache->kept[i].found.blob);
 }
 
 /* ---- Keys ------------------------------------------------------------------------ */
@@ -161,9 +179,7 @@ static enum kiln_status make_key(struct kiln_key_room *room, const void *bytes,
 					       memory_order_relaxed);
 	enum kiln_status status;
 
-	*out_key = kiln_key_in(room);
-	kiln_key_add(*out_key, LABEL, bytes, size);
-	status = kiln_key_finish(*out_key);
+	status = kiln_key_of(room, LABEL, bytes, size, out_key);
 	if (!status && n_bits)
 		cut_digest(*out_key, n_bits);
 	return status;
@@ -209,29 +225,33 @@ static HRESULT answer_of_store(enum kiln_status status)
 }
 
 static enum kiln_status get(struct ki_d3d12_cache *cache, const void *bytes,
-			    UINT size, struct kiln_blob **out_blob)
+			    UINT size, struct found *out)
 {
 	struct kiln_key_room room;
 	struct kiln_key *key;
 	enum kiln_status status = make_key(&room, bytes, size, &key);
 
 	if (!status)
-		status = kiln_get(cache->kiln, key, out_blob);
+		status = kiln_get(cache->kiln, key, &out->blob);
 	kiln_key_free(key);
-	return status;
+	if (status)
+		return status;
+	out->data = kiln_blob_data(out->blob);
+	out->size = (UINT)kiln_blob_size(out->blob);
+	return KILN_OK;
 }
 
-static HRESULT copy_out(const struct kiln_blob *blob, void *value,
+static HRESULT copy_out(const struct found *found, void *value,
 			UINT *inout_size)
 {
-	UINT size = (UINT)kiln_blob_size(blob), room = *inout_size;
+	UINT room = *inout_size;
 
-	*inout_size = size;
+	*inout_size = found->size;
 	if (!value)
 		return S_OK;
-	if (room < size)
+	if (room < found->size)
 		return DXGI_ERROR_MORE_DATA;
-	memcpy(value, kiln_blob_data(blob), size);
+	memcpy(value, found->data, found->size);
 	return S_OK;
 }
 
@@ -245,7 +265,7 @@ HRESULT ki_d3d12_cache_find(struct ki_d3d12_cache *cache, const void *key,
 			    UINT key_size, void *value, UINT *inout_size)
 {
 	struct kept *kept = place_of(cache);
-	struct kiln_blob *blob;
+	struct found found;
 	enum kiln_status status;
 	uint64_t generation;
 	HRESULT result;
@@ -253,17 +273,16 @@ HRESULT ki_d3d12_cache_find(struct ki_d3d12_cache *cache, const void *key,
 	if (is_forked(cache))
 		return DXGI_ERROR_NOT_CURRENTLY_AVAILABLE;
 	generation = generation_of(cache);
-	blob = take_kept(kept, key, key_size, generation);
-	if (!blob) {
-		status = get(cache, key, key_size, &blob);
+	if (!take_kept(kept, key, key_size, generation, &found)) {
+		status = get(cache, key, key_size, &found);
 		if (status)
 			return answer_of_find(status);
 	}
-	result = copy_out(blob, value, inout_size);
+	result = copy_out(&found, value, inout_size);
 	if (value && result == S_OK)
-		kiln_blob_unref(blob);
+		kiln_blob_unref(found.blob);
 	else
-		keep(kept, key, key_size, generation, blob);
+		keep(kept, key, key_size, generation, &found);
 	return result;
 }
 
@@ -409,6 +428,9 @@ static void after_fork(void)
 static void install(void)
 {
 	ki_cond_init(&changed);
+	/* Without a key, threads have no numbers. */
+	if (pthread_key_create(&at_exit, return_number))
+		atomic_store(&numbers_taken, UINT32_MAX);
 	pthread_atfork(before_fork, after_fork, after_fork);
 }
 
@@ -459,7 +481,6 @@ static void free_cache(struct ki_d3d12_cache *cache)
 {
 	if (!cache)
 		return;
-	drop_kept(cache);
 	kiln_close(cache->kiln);
 	free(cache);
 }
@@ -574,7 +595,6 @@ static void clear_open(void)
 	while ((cache = next_open(cache))) {
 		(void)kiln_wipe(cache->kiln);
 		atomic_fetch_add(&cache->wipes, 1);
-		drop_kept(cache);
 	}
 }
 
