@@ -142,7 +142,11 @@ KILN_API enum kiln_status kiln_cl_program(struct kiln_cl *cl,
 					  cl_program *out_program,
 					  struct kiln_program_failure *failure);
 
-/* A kernel of that program, the caller's own.  The same answers. */
+/*
+ * A kernel of that program, the caller's own.  The same answers.  Each call looks
+ * whether all that the program depends on is still the same, files too, which
+ * takes some 50 us: keep a kernel that is launched often.
+ */
 KILN_API enum kiln_status kiln_cl_kernel(struct kiln_cl *cl,
 					 const struct kiln_cl_build *build,
 					 const char *name,

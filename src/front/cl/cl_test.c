@@ -50,6 +50,41 @@ static void the_next_start_loads_the_binary(void **state)
 	place_fini(&place);
 }
 
+/* PoCL takes no options for others than "": its kernels then tell more. */
+static void with_no_options_it_does_too(void **state)
+{
+	static const char source[] = "#define FACTOR 17\n" SCALE;
+	struct kiln_cl_build build = source_build(source, NULL);
+	struct kiln_cl_build other = source_build(source, "");
+	struct place place = { 0 };
+	size_t sizes[2] = { 0 };
+	cl_int results[2];
+	cl_program programs[2];
+	cl_kernel kernel;
+
+	place_init(&place);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(value_of(&place, &build), 17);
+		assert_int_equal(kiln_cl_kernel(place.cl, &build, "scale",
+						&kernel, NULL),
+				 KILN_OK);
+		results[i] = clGetKernelArgInfo(kernel, 0, CL_KERNEL_ARG_NAME,
+						0, NULL, &sizes[i]);
+		clReleaseKernel(kernel);
+		assert_int_equal(stats_of(&place).from_store, i);
+		place_close(&place);
+		place_open(&place);
+	}
+	assert_int_equal(results[0], results[1]);
+	assert_int_equal(sizes[0], sizes[1]);
+	programs[0] = program_of(&place, &build);
+	programs[1] = program_of(&place, &other);
+	assert_ptr_not_equal(programs[0], programs[1]);
+	for (int i = 0; i < 2; i++)
+		clReleaseProgram(programs[i]);
+	place_fini(&place);
+}
+
 static void without_a_kiln_the_users_store_is_used(void **state)
 {
 	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=5");
@@ -380,6 +415,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_program_is_built_once_and_shared),
 		cmocka_unit_test(the_next_start_loads_the_binary),
+		cmocka_unit_test(with_no_options_it_does_too),
 		cmocka_unit_test(without_a_kiln_the_users_store_is_used),
 		cmocka_unit_test(whatever_counts_is_told_apart),
 		cmocka_unit_test(

@@ -32,6 +32,7 @@ struct ki_cl_built {
 	struct kiln_key *key;
 	uint64_t stamp;
 	struct ki_cl_recipe *recipe;
+	int has_options; /* given as NULL they are "" in the recipe */
 	cl_device_id *devices;
 	cl_uint n_devices;
 	uint64_t created, build_ns;
@@ -76,7 +77,9 @@ static int find_kernels(const void *metadata, size_t size, const void **out,
 				   out_size);
 }
 
-/* Whether its kernels tell what those tell that were built from source. */
+/* Whether its kernels tell what those tell that were built from source.  They may
+   tell more: kiln-worker has no options to give where a program gave NULL, of
+   which PoCL thinks otherwise than of "". */
 static int tells_all(const struct kiln_cl *cl, cl_program program,
 		     const cl_device_id *devices, cl_uint n_devices,
 		     const void *wanted, size_t wanted_size)
@@ -84,16 +87,16 @@ static int tells_all(const struct kiln_cl *cl, cl_program program,
 	struct kiln_metadata *metadata = kiln_metadata_new();
 	const void *bytes, *told;
 	size_t size, told_size;
-	int is_same;
+	int tells;
 
-	is_same = metadata &&
-		  !ki_cl_describe(&cl->calls, program, devices, n_devices,
-				  metadata) &&
-		  !kiln_metadata_bytes(metadata, &bytes, &size) &&
-		  find_kernels(bytes, size, &told, &told_size) &&
-		  told_size == wanted_size && !memcmp(told, wanted, told_size);
+	tells = metadata &&
+		!ki_cl_describe(&cl->calls, program, devices, n_devices,
+				metadata) &&
+		!kiln_metadata_bytes(metadata, &bytes, &size) &&
+		find_kernels(bytes, size, &told, &told_size) &&
+		ki_cl_described_covers(wanted, wanted_size, told, told_size);
 	kiln_metadata_free(metadata);
-	return is_same;
+	return tells;
 }
 
 /* As good as built; NULL with an error, or with CL_SUCCESS if it tells less. */
@@ -165,7 +168,7 @@ cl_program ki_cl_order_find(const struct ki_cl_order *order)
 			outcome = why_new(cl->kiln, order->key);
 	} else {
 		program = make(cl, order->devices, order->n_devices,
-			       order->recipe->options, kiln_blob_data(value),
+			       order->build.options, kiln_blob_data(value),
 			       kiln_blob_size(value), kiln_blob_data(metadata),
 			       kiln_blob_size(metadata), &err);
 		if (!program)
@@ -209,6 +212,7 @@ static struct ki_cl_built *built_new(const struct ki_cl_order *order,
 	built->key = kiln_key_ref(order->key);
 	built->stamp = order->stamp;
 	built->recipe = ki_cl_recipe_ref(order->recipe);
+	built->has_options = order->build.options != NULL;
 	built->n_devices = order->n_devices;
 	built->created = ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u;
 	built->build_ns = build_ns;
@@ -279,8 +283,8 @@ static int is_good(const struct kiln_cl *cl, const struct ki_cl_built *built,
 	if (kiln_metadata_bytes(metadata, &bytes, &size))
 		return 0;
 	program = make(cl, built->devices, built->n_devices,
-		       built->recipe->options, value->data, value->size, bytes,
-		       size, &unused);
+		       built->has_options ? built->recipe->options : NULL,
+		       value->data, value->size, bytes, size, &unused);
 	if (program)
 		clReleaseProgram(program);
 	return program != NULL;

@@ -112,5 +112,9 @@ enum kiln_status ki_cl_described_arg(const void *kernels, size_t size,
 				     const char *kernel, cl_uint arg,
 				     cl_kernel_arg_info what,
 				     struct ki_cl_answer *out_answer);
+/* Whether KILN_META_KERNELS of one program have each answer of those of another
+   that was not refused. */
+int ki_cl_described_covers(const void *wanted, size_t wanted_size,
+			   const void *told, size_t told_size);
 
 #endif /* KI_FRONT_OPENCL_CAPTURE_H */

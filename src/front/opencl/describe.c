@@ -388,8 +388,8 @@ enum kiln_status ki_cl_described_names(const void *kernels, size_t size,
 
 /* Step to a kernel: the reader then stands at its attributes. */
 static enum kiln_status find_kernel(struct ki_reader *reader,
-				    const char *kernel, cl_uint *out_n_devices,
-				    cl_uint *out_n_args)
+				    const void *kernel, size_t kernel_size,
+				    cl_uint *out_n_devices, cl_uint *out_n_args)
 {
 	cl_uint n_devices = read_header(reader);
 	uint32_t n_kernels;
@@ -408,7 +408,7 @@ static enum kiln_status find_kernel(struct ki_reader *reader,
 
 		if (reader->failed || block.failed)
 			break;
-		if (name_size == strlen(kernel) &&
+		if (name_size == kernel_size &&
 		    !memcmp(name, kernel, name_size)) {
 			*reader = block;
 			*out_n_devices = n_devices;
@@ -438,8 +438,8 @@ enum kiln_status ki_cl_described_attributes(const void *kernels, size_t size,
 {
 	struct ki_reader reader = ki_reader(kernels, size);
 	cl_uint n_devices, n_args;
-	enum kiln_status status =
-		find_kernel(&reader, kernel, &n_devices, &n_args);
+	enum kiln_status status = find_kernel(&reader, kernel, strlen(kernel),
+					      &n_devices, &n_args);
 
 	return status ? status : nth_answer(&reader, 0, out_answer);
 }
@@ -450,8 +450,8 @@ enum kiln_status ki_cl_described_work_group(const void *kernels, size_t size,
 {
 	struct ki_reader reader = ki_reader(kernels, size);
 	cl_uint n_devices, n_args;
-	enum kiln_status status =
-		find_kernel(&reader, kernel, &n_devices, &n_args);
+	enum kiln_status status = find_kernel(&reader, kernel, strlen(kernel),
+					      &n_devices, &n_args);
 
 	if (status)
 		return status;
@@ -467,8 +467,8 @@ enum kiln_status ki_cl_described_arg(const void *kernels, size_t size,
 {
 	struct ki_reader reader = ki_reader(kernels, size);
 	cl_uint n_devices, n_args;
-	enum kiln_status status =
-		find_kernel(&reader, kernel, &n_devices, &n_args);
+	enum kiln_status status = find_kernel(&reader, kernel, strlen(kernel),
+					      &n_devices, &n_args);
 	size_t i;
 
 	if (status)
@@ -480,4 +480,62 @@ enum kiln_status ki_cl_described_arg(const void *kernels, size_t size,
 	return nth_answer(&reader,
 			  1 + (size_t)n_devices + arg * N_ARG_QUESTIONS + i,
 			  out_answer);
+}
+
+/* ---- Comparing ----------------------------------------------------------- */
+
+static int answers_cover(struct ki_reader *wanted, struct ki_reader *told,
+			 size_t n)
+{
+	struct ki_cl_answer a, b;
+
+	while (n--) {
+		read_answer(wanted, &a);
+		read_answer(told, &b);
+		if (wanted->failed || told->failed)
+			return 0;
+		if (!a.result &&
+		    (b.result || a.size != b.size ||
+		     (a.size && memcmp(a.data, b.data, a.size) != 0)))
+			return 0;
+	}
+	return 1;
+}
+
+/* The wanted kernel at which the reader stands. */
+static int kernel_covers(struct ki_reader *wanted, cl_uint n_devices,
+			 struct ki_reader told)
+{
+	size_t size = ki_read_u32(wanted);
+	const void *data = ki_read(wanted, size);
+	struct ki_reader block = ki_reader(data, data ? size : 0);
+	size_t name_size = ki_read_u32(&block);
+	const void *name = ki_read(&block, name_size);
+	uint32_t n_args = ki_read_u32(&block);
+	cl_uint n_told_devices, n_told_args;
+
+	return !wanted->failed && !block.failed &&
+	       !find_kernel(&told, name, name_size, &n_told_devices,
+			    &n_told_args) &&
+	       n_told_devices == n_devices && n_told_args == n_args &&
+	       answers_cover(&block, &told,
+			     1 + (size_t)n_devices +
+				     (size_t)n_args * N_ARG_QUESTIONS);
+}
+
+int ki_cl_described_covers(const void *wanted, size_t wanted_size,
+			   const void *told, size_t told_size)
+{
+	struct ki_reader reader = ki_reader(wanted, wanted_size);
+	cl_uint n_devices = read_header(&reader);
+	uint32_t n_kernels;
+	int covers = n_devices != 0;
+
+	skip_answers(&reader, 1);
+	n_kernels = ki_read_u32(&reader);
+	covers = covers && !reader.failed;
+	while (covers && n_kernels--)
+		covers = kernel_covers(&reader, n_devices,
+				       ki_reader(told, told_size));
+	return covers;
 }
