@@ -276,8 +276,8 @@ KILN_API enum kiln_status kiln_programs_new(
 KILN_API void kiln_programs_free(struct kiln_programs *programs);
 
 /* Drop everything, kept failures too, and release what nobody uses.  What is in
-   use stays good; what is being built meanwhile is kept after it.  INVALID,
-   FORKED. */
+   use stays good; what is being built meanwhile is kept after it; failures that
+   the kiln behind keeps (its failure_policy) are its own.  INVALID, FORKED. */
 KILN_API enum kiln_status kiln_programs_wipe(struct kiln_programs *programs);
 
 /* Drop every program of an image, by its id or else by its bytes: it is being

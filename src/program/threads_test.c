@@ -484,6 +484,191 @@ static void room_has_been_made_before_the_second_try(void **state)
 	crowd_end(crowd);
 }
 
+/* ---- Everything at once ------------------------------------------------------ */
+
+#define BAZAAR_IMAGES 6
+
+/* Keys of each image: for both devices, and for either. */
+struct bazaar {
+	struct rt rt;
+	struct kiln_programs *programs;
+	struct ask asks[BAZAAR_IMAGES][3];
+	struct kiln_program_key *keys[BAZAAR_IMAGES][3];
+	struct kiln_kernel_key *kernel_keys[BAZAAR_IMAGES][3];
+	_Atomic unsigned n_builds;
+	_Atomic unsigned n_got;
+};
+
+/* Now and then resources lack, or it fails for no reason. */
+static enum kiln_build_kind build_at_a_bazaar(
+	void *context, void *handle, void *const *devices, size_t n_devices,
+	const char *compile, const char *link,
+	struct kiln_program_failure *failure)
+{
+	struct bazaar *bazaar = (struct bazaar *)context;
+	unsigned n = atomic_fetch_add(&bazaar->n_builds, 1);
+
+	if (n % 13 == 12)
+		return KILN_BUILD_RESOURCES;
+	if (n % 17 == 16)
+		return KILN_BUILD_SPURIOUS;
+	return rt_build(context, handle, devices, n_devices, compile, link,
+			failure);
+}
+
+static int is_of_image(struct bazaar *bazaar, size_t image,
+		       const struct kiln_kernel *kernel)
+{
+	const struct rt_kernel *made = kiln_kernel_handle(kernel);
+	const struct kiln_program_image *of = &bazaar->asks[image][0].image;
+
+	return made->magic == RT_MAGIC && made->program->magic == RT_MAGIC &&
+	       made->program ==
+		       kiln_program_handle(kiln_kernel_program(kernel)) &&
+	       made->program->image_size == of->data_size &&
+	       !memcmp(made->program->image, of->data, of->data_size);
+}
+
+static int use_at_a_bazaar(struct bazaar *bazaar, uint64_t random)
+{
+	size_t image = random % BAZAAR_IMAGES, set = random / 64 % 3;
+	struct kiln_program *program = NULL;
+	struct kiln_kernel *kernel = NULL;
+	enum kiln_status status;
+	int is_wrong;
+
+	if (random & 1 << 20) {
+		status = kiln_kernel_get(bazaar->programs,
+					 bazaar->kernel_keys[image][set],
+					 &kernel, NULL);
+	} else {
+		status = kiln_program_get(bazaar->programs,
+					  bazaar->keys[image][set], &program,
+					  NULL);
+		if (!status)
+			status = kiln_program_kernel(program, "k", &kernel,
+						     NULL);
+	}
+	if (!status)
+		atomic_fetch_add(&bazaar->n_got, 1);
+	is_wrong = status ? status != KILN_E_BUILD
+			  : !is_of_image(bazaar, image, kernel);
+	kiln_kernel_unref(kernel);
+	kiln_program_unref(program);
+	return is_wrong;
+}
+
+static int find_at_a_bazaar(struct bazaar *bazaar, size_t device)
+{
+	struct kiln_kernel *kernel;
+	size_t image = 0;
+
+	if (kiln_kernel_find(bazaar->programs, NULL, 0,
+			     &bazaar->rt.devices[device], "k", &kernel))
+		return 0;
+	while (image < BAZAAR_IMAGES && !is_of_image(bazaar, image, kernel))
+		image++;
+	kiln_kernel_unref(kernel);
+	return image == BAZAAR_IMAGES;
+}
+
+static int trade(unsigned index, void *arg)
+{
+	struct bazaar *bazaar = arg;
+	uint64_t seed = index + 1;
+	int n_wrong = 0;
+
+	for (unsigned i = 0; i < 1500; i++) {
+		uint64_t random = harness_random(&seed);
+
+		switch (random >> 32 & 127) {
+		case 0:
+			n_wrong +=
+				kiln_programs_wipe(bazaar->programs) != KILN_OK;
+			break;
+		case 1:
+		case 2:
+			n_wrong +=
+				kiln_programs_forget_image(
+					bazaar->programs,
+					&bazaar->asks[random % BAZAAR_IMAGES][0]
+						 .image) != KILN_OK;
+			break;
+		case 3:
+		case 4:
+		case 5:
+		case 6:
+			n_wrong += find_at_a_bazaar(bazaar, random & 1);
+			break;
+		default:
+			n_wrong += use_at_a_bazaar(bazaar, random);
+		}
+	}
+	return n_wrong;
+}
+
+static void bazaar_open(struct bazaar *bazaar,
+			struct kiln_programs_options options)
+{
+	memset(bazaar, 0, sizeof(*bazaar));
+	rt_init(&bazaar->rt);
+	bazaar->rt.table.build = build_at_a_bazaar;
+	bazaar->rt.pad = 1000;
+	bazaar->programs = rt_programs(&bazaar->rt, options);
+	for (unsigned i = 0; i < BAZAAR_IMAGES; i++)
+		for (unsigned set = 0; set < 3; set++) {
+			struct ask *ask = &bazaar->asks[i][set];
+
+			ask_init(ask, &bazaar->rt, i, set == 2);
+			ask->devices[1] = &bazaar->rt.devices[1];
+			ask->request.n_devices = set ? 1 : 2;
+			bazaar->keys[i][set] = ask_key(bazaar->programs, ask);
+			bazaar->kernel_keys[i][set] = ask_kernel(
+				bazaar->keys[i][set], ask->devices[0], "k");
+		}
+}
+
+static void bazaar_close(struct bazaar *bazaar)
+{
+	for (unsigned i = 0; i < BAZAAR_IMAGES; i++)
+		for (unsigned set = 0; set < 3; set++) {
+			kiln_kernel_key_free(bazaar->kernel_keys[i][set]);
+			kiln_program_key_free(bazaar->keys[i][set]);
+		}
+	rt_free(&bazaar->rt, bazaar->programs);
+	assert_true(rt_is_clean(&bazaar->rt));
+}
+
+/* Each gets what it asks for, or why not; nothing stays behind. */
+static void everything_goes_on_at_once(void **state)
+{
+	static const struct {
+		uint64_t bytes_max;
+		uint32_t flags;
+	} rows[] = {
+		{ 0, 0 },
+		{ 5000, 0 },
+		{ 5000, KILN_PROGRAMS_COLD_HALF },
+		{ 0, KILN_PROGRAMS_COLD_HALF },
+	};
+	static struct bazaar bazaar;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_programs_options options =
+			bounded(rows[i].bytes_max);
+
+		options.flags = rows[i].flags;
+		bazaar_open(&bazaar, options);
+		assert_int_equal(harness_threads(6, trade, &bazaar), 0);
+		assert_true(bazaar.n_got > 6 * 1500 / 2);
+		assert_int_equal(kiln_programs_wipe(bazaar.programs), KILN_OK);
+		assert_int_equal(bazaar.rt.live_programs, 0);
+		assert_int_equal(bazaar.rt.live_kernels, 0);
+		assert_int_equal(rt_stats(bazaar.programs).bytes, 0);
+		bazaar_close(&bazaar);
+	}
+}
+
 /* ---- Rings ----------------------------------------------------------------- */
 
 /* Two contexts on one kiln; each one's build asks for the other's program, which
@@ -577,6 +762,7 @@ int main(void)
 		cmocka_unit_test(
 			what_is_forgotten_is_not_found_whoever_drops_it),
 		cmocka_unit_test(room_has_been_made_before_the_second_try),
+		cmocka_unit_test(everything_goes_on_at_once),
 		cmocka_unit_test(
 			builds_that_ask_for_each_other_do_not_wait_in_a_ring),
 	};
