@@ -311,6 +311,90 @@ static void what_the_killed_were_at_does_not_count(void **state)
 	}
 }
 
+/* The same in the midst of others, who find out. */
+static void the_others_fill_it_to_the_byte_all_the_same(void **state)
+{
+	uint64_t seed = 11;
+	unsigned round, i, n;
+
+	for (round = 0; round < 12; round++) {
+		struct crowd *crowd = crowd_of((uint64_t)N_FIT * ONE);
+		pid_t pids[N_AT_ONCE];
+
+		for (i = 0; i < N_AT_ONCE; i++) {
+			pids[i] = fork();
+			if (!pids[i]) {
+				put_by_own(i, crowd);
+				_exit(0);
+			}
+		}
+		for (i = 0; i < N_AT_ONCE / 2; i++) {
+			/* Of what those begin that are not killed. */
+			unsigned until = i * KEYS_EACH + 1 +
+					 harness_random(&seed) % KEYS_EACH;
+
+			while (crowd->n_begun < until)
+				;
+			kill(pids[i], SIGKILL);
+		}
+		for (i = 0; i < N_AT_ONCE; i++)
+			assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+		assert_int_equal(crowd->n_wrong, 0);
+		n = n_there(&crowd->store, N_AT_ONCE * KEYS_EACH);
+		assert_in_range(n, crowd->n_put, N_FIT);
+		for (i = 1000; n < N_FIT; i++, n++)
+			assert_int_equal(
+				store_put_patiently(&crowd->store, i, SIZE),
+				KILN_OK);
+		assert_int_equal(store_put(&crowd->store, i, SIZE, 0),
+				 KILN_E_FULL);
+		disband(crowd);
+	}
+}
+
+/* Keys that come and go: what is there in the end is all that counts. */
+static int come_and_go(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	struct store store = crowd->store;
+	uint64_t seed = index;
+	unsigned i;
+
+	store.directory = NULL;
+	store_open(&store);
+	for (i = 0; i < 2 * KEYS_EACH; i++) {
+		unsigned number = harness_random(&seed) % 40;
+		enum kiln_status status =
+			harness_random(&seed) % 2
+				? store_remove(&store, number)
+				: store_put_patiently(&store, number, SIZE);
+
+		if (status < 0 && status != KILN_E_FULL &&
+		    status != KILN_E_TIMEOUT)
+			crowd->n_wrong++;
+	}
+	store_close(&store);
+	return 0;
+}
+
+static void what_came_and_went_does_not_count(void **state)
+{
+	struct crowd *crowd = crowd_of(10 * ONE);
+	unsigned i, n;
+
+	assert_int_equal(harness_processes(N_AT_ONCE, come_and_go, crowd,
+					   HARNESS_HANG_S),
+			 0);
+	assert_int_equal(crowd->n_wrong, 0);
+	n = n_there(&crowd->store, 40);
+	assert_in_range(n, 0, 10);
+	for (i = 1000; n < 10; i++, n++)
+		assert_int_equal(store_put_patiently(&crowd->store, i, SIZE),
+				 KILN_OK);
+	assert_int_equal(store_put(&crowd->store, i, SIZE, 0), KILN_E_FULL);
+	disband(crowd);
+}
+
 /* As a put leaves it that was killed between adding and its word; then one that
    is stopped there. */
 static void a_claim_of_a_dead_one_is_found_out(void **state)
@@ -374,6 +458,8 @@ int main(void)
 		cmocka_unit_test(a_larger_index_counts_on),
 		cmocka_unit_test(many_fill_it_to_the_byte),
 		cmocka_unit_test(what_the_killed_were_at_does_not_count),
+		cmocka_unit_test(the_others_fill_it_to_the_byte_all_the_same),
+		cmocka_unit_test(what_came_and_went_does_not_count),
 		cmocka_unit_test(a_claim_of_a_dead_one_is_found_out),
 		cmocka_unit_test(closed_by_a_dead_one_it_is_opened_again),
 	};
