@@ -431,6 +431,51 @@ static void a_claim_of_a_dead_one_is_found_out(void **state)
 	store_free(&store);
 }
 
+/* While one counts, it waits for another's put; then comes a third. */
+static struct store third;
+static enum kiln_status third_got;
+
+static void meanwhile(const struct ki_sys *sys, uint64_t ns)
+{
+	struct log_index *index = store_index(&third);
+	struct log_claim claim;
+
+	third_got =
+		ki_log_quota_begin((struct ki_log *)third.tier, index, &claim);
+	if (!third_got)
+		third_got = ki_log_quota_take(index, 1, &claim);
+	ki_log_quota_end(&claim);
+	index->header->claims[3].bytes = 0;
+	index->header->claims[3].process = 0;
+}
+
+static void nobody_adds_while_it_is_counted(void **state)
+{
+	struct ki_sys sys = ki_sys_posix;
+	struct store store = store_of(2 * ONE);
+	struct log_header *header;
+	struct ki_process self = { 0 };
+
+	assert_int_equal(store_put(&store, 0, SIZE - 1, 0), KILN_OK);
+	third = store;
+	third.directory = NULL;
+	store_open(&third);
+	sys.sleep_ns = meanwhile;
+	store_close(&store);
+	store.options.sys = &sys;
+	store_open(&store);
+	header = store_index(&store)->header;
+	header->claims[3].process = ki_process_name(&ki_sys_posix, &self);
+	header->claims[3].start = self.start;
+	header->claims[3].bytes = 2;
+	header->quota.used += 2;
+	assert_int_equal(store_put(&store, 1, SIZE, 0), KILN_OK);
+	assert_int_equal(third_got, KILN_E_FULL);
+	assert_int_equal(header->quota.used, 2 * ONE - 1);
+	store_close(&third);
+	store_free(&store);
+}
+
 /* Nor does a process that counts and is killed at it leave it closed. */
 static void closed_by_a_dead_one_it_is_opened_again(void **state)
 {
@@ -461,6 +506,7 @@ int main(void)
 		cmocka_unit_test(the_others_fill_it_to_the_byte_all_the_same),
 		cmocka_unit_test(what_came_and_went_does_not_count),
 		cmocka_unit_test(a_claim_of_a_dead_one_is_found_out),
+		cmocka_unit_test(nobody_adds_while_it_is_counted),
 		cmocka_unit_test(closed_by_a_dead_one_it_is_opened_again),
 	};
 
