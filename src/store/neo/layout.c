@@ -11,7 +11,6 @@
 
 #include "store/neo/neo.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -242,19 +241,23 @@ static int walk_one(const struct walk *walk, const char *directory,
 	const int is_root = !*directory;
 	const int is_leftover = is_root && walk->layout == KILN_NEO_TREE;
 	char name[KI_RECORDS_NAME_MAX + 1];
+	size_t at = strlen(directory);
 	struct ki_dir *dir;
 	const char *base;
 	int more, err = open_directory(walk->neo, directory, &dir);
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
+	memcpy(name, directory, at);
+	if (!is_root)
+		name[at++] = '/';
 	while ((more = sys->readdir(sys, dir, &base)) > 0) {
+		const size_t size = strlen(base);
 		enum ki_neo_kind kind;
-		int n = snprintf(name, sizeof(name), "%s%s%s", directory,
-				 is_root ? "" : "/", base);
 
-		if (n < 0 || (size_t)n >= sizeof(name))
+		if (at + size >= sizeof(name))
 			continue;
+		memcpy(name + at, base, size + 1);
 		if (out_fans && is_digit(base))
 			*out_fans |= 1u << (strchr(digits, *base) - digits);
 		kind = ki_neo_kind_of(walk->layout, name);
