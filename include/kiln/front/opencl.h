@@ -61,7 +61,10 @@ struct kiln_cl;
 
 /* Bits of kiln_cl_options.flags, beside KILN_PROGRAMS_*. */
 #define KILN_CL_CLOSE_AT_ONCE                                                  \
-	(1u << 16) /* kiln_cl_close() keeps nothing: only kiln_cl_keep() does */
+	(1u                                                                    \
+	 << 16) /* kiln_cl_close() fetches nothing: what is not kept by then
+		      is left to kiln-worker if the store is the user's own
+		      (`kiln wait`, or the next `kiln run`), else lost */
 
 struct kiln_cl_options {
 	size_t size;	    /* set by kiln_cl_options_init() */

@@ -150,7 +150,7 @@ enum kiln_status kiln_cl_keep(struct kiln_cl *cl)
 		return KILN_E_INVALID;
 	if (ki_cl_is_forked(cl))
 		return KILN_E_FORKED;
-	ki_cl_keep(cl);
+	ki_cl_keep(cl, KI_CL_KEEP_NOW);
 	return KILN_OK;
 }
 
@@ -180,7 +180,10 @@ static void open_own(struct kiln_cl *cl)
 	kiln_config_options(cl->config, &options);
 	options.log = cl->log;
 	options.log_arg = cl->log_arg;
-	(void)kiln_open(&options, &cl->own);
+	if (!kiln_open(&options, &cl->own) &&
+	    kiln_store_status(cl->own) == KILN_OK &&
+	    !kiln_config_number(cl->config, KILN_SET_READONLY))
+		cl->spool = kiln_config_spool(cl->config);
 }
 
 /* What identities and entries ask the driver. */
@@ -316,10 +319,7 @@ void kiln_cl_close(struct kiln_cl *cl)
 		kiln_close(cl->own);
 		return;
 	}
-	if (cl->closes_at_once)
-		ki_cl_keep_nothing(cl);
-	else
-		ki_cl_keep(cl);
+	ki_cl_keep(cl, cl->closes_at_once ? KI_CL_KEEP_LATER : KI_CL_KEEP_NOW);
 	kiln_programs_free(cl->programs);
 	kiln_close(cl->own);
 	kiln_config_free(cl->config);

@@ -9,6 +9,7 @@
 #include <kiln/front/opencl.h>
 #include <kiln/inspect.h>
 
+#include "front/opencl/capture.h"
 #include "front/opencl/key.h"
 #include "sys/sys.h"
 
@@ -24,6 +25,7 @@ struct kiln_cl {
 	struct kiln *kiln; /* whose store is used, or NULL */
 	struct kiln *own;  /* opened here, or NULL */
 	struct kiln_config *config;
+	const char *spool; /* of the user's own store, or NULL */
 	int closes_at_once;
 	kiln_log_fn *log;
 	void *log_arg;
@@ -77,10 +79,29 @@ cl_program ki_cl_order_find(const struct ki_cl_order *order);
 /* This program was built for the order: to be kept later. */
 void ki_cl_order_built(const struct ki_cl_order *order, cl_program program,
 		       uint64_t build_ns);
-/* Keep what waits for it. */
-void ki_cl_keep(struct kiln_cl *cl);
-/* Let go of it unkept. */
-void ki_cl_keep_nothing(struct kiln_cl *cl);
+/* What waits: by fetching it, or by leaving it to kiln-worker. */
+enum ki_cl_keeping { KI_CL_KEEP_NOW, KI_CL_KEEP_LATER };
+void ki_cl_keep(struct kiln_cl *cl, enum ki_cl_keeping how);
+
+/* ---- jobs.c ---------------------------------------------------------------- */
+
+/* One that waits to be kept. */
+struct ki_cl_built {
+	struct ki_cl_built *next;
+	cl_program program; /* one reference */
+	struct kiln_key *key;
+	uint64_t stamp;
+	struct ki_cl_recipe *recipe;
+	int has_options; /* given as NULL they are "" in the recipe */
+	cl_device_id *devices;
+	cl_uint n_devices;
+	uint64_t created, build_ns;
+	char *directory;
+	struct ki_bytes environment;
+};
+
+/* Ask for its entry, in the spool. */
+void ki_cl_built_job(const struct kiln_cl *cl, const struct ki_cl_built *built);
 
 /* ---- runtime.c ------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 
 #include "front/cl/place_test.h"
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -109,6 +110,53 @@ static void closing_at_once_keeps_nothing(void **state)
 	assert_int_equal(n_calls("build-source"), 3);
 	watch_end();
 	place_fini(&place);
+}
+
+static int n_files(const char *path)
+{
+	struct dirent *entry;
+	DIR *directory = opendir(path);
+	int n = 0;
+
+	while (directory && (entry = readdir(directory)))
+		n += entry->d_name[0] != '.';
+	if (directory)
+		closedir(directory);
+	return n;
+}
+
+/* A file, and no call of the driver; none for what is there. */
+static void closing_at_once_leaves_jobs_in_the_users_store(void **state)
+{
+	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=17");
+	struct place place = { .directory = harness_directory() };
+	char *spool = harness_path(place.directory, "spool");
+	struct kiln_cl_options options;
+
+	kiln_cl_options_init(&options);
+	options.flags = KILN_CL_CLOSE_AT_ONCE;
+	setenv("KILN_DIR", place.directory, 1);
+	watch(&place);
+	for (int i = 0; i < 2; i++) {
+		setenv("KILN_SPOOL", i ? "1" : "0", 1);
+		assert_int_equal(kiln_cl_open(context, &options, &place.cl),
+				 KILN_OK);
+		assert_int_equal(value_of(&place, &build), 17);
+		kiln_cl_close(place.cl);
+		assert_int_equal(n_files(spool), i);
+	}
+	assert_int_equal(n_calls("fetch"), 0);
+	harness_remove(spool);
+	assert_int_equal(kiln_cl_open(context, &options, &place.cl), KILN_OK);
+	assert_int_equal(value_of(&place, &build), 17);
+	kiln_cl_keep(place.cl);
+	kiln_cl_close(place.cl);
+	assert_int_equal(n_files(spool), 0);
+	watch_end();
+	unsetenv("KILN_SPOOL");
+	unsetenv("KILN_DIR");
+	free(spool);
+	free(place.directory);
 }
 
 static void the_binary_has_what_launches_specialised(void **state)
@@ -531,6 +579,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_fetched_before_it_is_time),
 		cmocka_unit_test(closing_at_once_keeps_nothing),
+		cmocka_unit_test(
+			closing_at_once_leaves_jobs_in_the_users_store),
 		cmocka_unit_test(the_binary_has_what_launches_specialised),
 		cmocka_unit_test(what_another_has_kept_is_not_fetched_again),
 		cmocka_unit_test(threads_keep_what_they_build_once),

@@ -25,21 +25,6 @@
 #include "front/opencl/capture.h"
 #include "front/opencl/job.h"
 
-/* One that waits to be kept. */
-struct ki_cl_built {
-	struct ki_cl_built *next;
-	cl_program program; /* one reference */
-	struct kiln_key *key;
-	uint64_t stamp;
-	struct ki_cl_recipe *recipe;
-	int has_options; /* given as NULL they are "" in the recipe */
-	cl_device_id *devices;
-	cl_uint n_devices;
-	uint64_t created, build_ns;
-	char *directory;
-	struct ki_bytes environment;
-};
-
 /* ---- From an entry ----------------------------------------------------------- */
 
 static cl_program load(const struct kiln_cl *cl, const cl_device_id *devices,
@@ -343,26 +328,18 @@ static struct ki_cl_built *take_all(struct kiln_cl *cl)
 	return turned;
 }
 
-static void end_all(struct kiln_cl *cl, int keeps)
+void ki_cl_keep(struct kiln_cl *cl, enum ki_cl_keeping how)
 {
 	struct ki_cl_built *built = take_all(cl);
 
 	while (built) {
 		struct ki_cl_built *next = built->next;
 
-		if (keeps)
+		if (how == KI_CL_KEEP_NOW)
 			keep(cl, built);
+		else if (cl->spool && !is_there(cl, built))
+			ki_cl_built_job(cl, built);
 		built_free(built);
 		built = next;
 	}
-}
-
-void ki_cl_keep(struct kiln_cl *cl)
-{
-	end_all(cl, 1);
-}
-
-void ki_cl_keep_nothing(struct kiln_cl *cl)
-{
-	end_all(cl, 0);
 }
