@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""examples.py CACHED_SAXPY NVRTC_SAXPY KILN ICD: examples for authors do what
-they say, on the driver stand-in ICD and on PoCL, with a home of their own and
-under `kiln run`.  TAP."""
+"""examples.py CACHED_SAXPY NVRTC_SAXPY SESSION_SHADERS KILN ICD: examples for
+authors do what they say, on the driver stand-in ICD and on PoCL, with a home of
+their own and under `kiln run`.  TAP."""
 import os
 import subprocess
 import sys
 import tempfile
 
-cached_saxpy, nvrtc_saxpy, kiln, icd = sys.argv[1:]
+cached_saxpy, nvrtc_saxpy, session_shaders, kiln, icd = sys.argv[1:]
 POCL = "/etc/OpenCL/vendors/pocl.icd"
 n_tests = 0
 
@@ -85,9 +85,23 @@ def nvrtc():
          "nvrtc_saxpy compiles once, or says that it cannot")
 
 
+def shaders():
+    with tempfile.TemporaryDirectory() as home:
+        runs = [run([session_shaders, driver], home) for driver in "112"]
+    said = [[line.split(" ms, ")[-1] for line in text.splitlines()]
+            for _, text in runs]
+    none, all_of_them = "0 compiled", "8 compiled"
+    tell("left out" in runs[0][1] and runs[0][0] == 0
+         or [code for code, _ in runs] == [0, 0, 0] and said == [
+             [all_of_them, none], [none, none],
+             [all_of_them + ", the cache was another driver's", none]],
+         "session_shaders compiles once for a driver, or says that it cannot")
+
+
 second_start(icd, "the stand-in")
 if os.path.exists(POCL):
     second_start("pocl.icd", "PoCL")
 with_kiln_run()
 nvrtc()
+shaders()
 print(f"1..{n_tests}")
