@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "d3d12.h"
 #include "out.h"
 #include "progress.h"
 #include "store.h"
@@ -29,6 +30,10 @@ static int parse(const struct ki_command *command,
 		ki_complain("--older-than: '%s' is no age; use a number with "
 			    "s, m, h, d or w ('kiln clear' removes all)",
 			    age);
+		return KI_EXIT_USAGE;
+	}
+	if (ki_given(command, KI_OPTION_DRY_RUN)) {
+		ki_complain("--dry-run goes with --d3d12");
 		return KI_EXIT_USAGE;
 	}
 	if (ki_given(command, KI_OPTION_QUARANTINE))
@@ -123,8 +128,11 @@ int ki_verb_gc(const struct ki_command *command)
 	struct kiln_gc_report report = { 0 };
 	struct ki_settings settings;
 	struct kiln *kiln = NULL;
-	int status = parse(command, &options);
+	int status;
 
+	if (ki_given(command, KI_OPTION_D3D12))
+		return ki_d3d12_gc(command);
+	status = parse(command, &options);
 	if (status)
 		return status;
 	status = ki_settings_load(&settings, command, 0);

@@ -33,7 +33,11 @@
 	X(LIMIT, "limit", 0, "SIZE",                                           \
 	  "give the store this limit of its own (500M; 0: none)")              \
 	X(QUARANTINE, "quarantine", 0, NULL,                                   \
-	  "remove all damaged entries that were put aside")
+	  "remove all damaged entries that were put aside")                    \
+	X(D3D12, "d3d12", 0, NULL,                                             \
+	  "clear the shader caches of D3D12 programs, no store")               \
+	X(DRY_RUN, "dry-run", 'n', NULL,                                       \
+	  "with --d3d12: say what there is, change nothing")
 
 enum ki_option {
 #define KI_OPTION_ENUM(id, name, letter, argument, help) KI_OPTION_##id,

@@ -94,9 +94,14 @@ const struct ki_verb ki_verbs[] = {
 		   "than 30 days ago.  Stores do this by themselves in time; "
 		   "programs may go\n"
 		   "on using the store meanwhile.  The store's own limits stay "
-		   "as they are.\n",
+		   "as they are.\n\n"
+		   "With --d3d12, lists and clears the shader caches of "
+		   "programs, as a disk\n"
+		   "cleaner would, and leaves those alone that lie in working "
+		   "directories.\n",
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(MAX_SIZE) |
-		     KI_HAS(OLDER_THAN) | KI_HAS(QUARANTINE),
+		     KI_HAS(OLDER_THAN) | KI_HAS(QUARANTINE) | KI_HAS(D3D12) |
+		     KI_HAS(DRY_RUN),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_gc },
 	{ .name = "rm",
