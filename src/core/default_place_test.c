@@ -160,6 +160,31 @@ static void the_dialect_stays_when_kiln_has_stored(void **state)
 	free(sum);
 }
 
+/* Nor does it stay kiln's once DPC++ writes its sum there. */
+static void the_dialect_changes_when_dpcpp_joins(void **state)
+{
+	char *sum = harness_path(root, "joined/cache_size.txt");
+	struct kiln_store_info info;
+	struct kiln *kiln;
+
+	set("SYCL_CACHE_MAX_SIZE", "50000");
+	kiln = open_named("joined", "sycl:");
+	assert_int_equal(put(kiln, 1, 100), KILN_OK);
+	assert_int_equal(kiln_store_info(kiln, &info), KILN_OK);
+	assert_int_equal(info.bytes_max, (uint64_t)50000 << 20);
+	kiln_close(kiln);
+	harness_write(sum, "1000", 4);
+	for (unsigned i = 2; i < 4; i++) {
+		kiln = open_named("joined", "sycl:");
+		assert_int_equal(put(kiln, i, 100), KILN_OK);
+		assert_int_equal(kiln_store_info(kiln, &info), KILN_OK);
+		assert_int_equal(info.bytes_max, 50000);
+		kiln_close(kiln);
+	}
+	set("SYCL_CACHE_MAX_SIZE", NULL);
+	free(sum);
+}
+
 static void what_is_refused_is_told_and_costs_the_cache(void **state)
 {
 	static const struct {
@@ -228,6 +253,7 @@ int main(void)
 		cmocka_unit_test(
 			limits_of_sycls_environment_hold_in_its_dialect),
 		cmocka_unit_test(the_dialect_stays_when_kiln_has_stored),
+		cmocka_unit_test(the_dialect_changes_when_dpcpp_joins),
 		cmocka_unit_test(what_is_refused_is_told_and_costs_the_cache),
 		cmocka_unit_test(
 			a_directory_that_is_none_or_not_ours_is_refused),

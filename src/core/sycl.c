@@ -8,6 +8,7 @@
 
 #include "core/sycl.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,21 +195,24 @@ static void read_directory(struct ki_sycl_environment *environment,
 
 /* ---- The dialect ------------------------------------------------------------------ */
 
-static int has(const char *directory, const char *name)
-{
-	const struct ki_sys *sys = &ki_sys_posix;
-	struct ki_file_info info;
-	char path[KI_PATH_MAX];
-
-	return !ki_path_join(path, directory, name) &&
-	       !sys->stat(sys, path, &info);
-}
-
-/* A kiln with a limit keeps the sum too, and says that it was the first. */
+/* A kiln with a limit keeps the sum too, and ends it by a newline as long as it is
+   alone. */
 static int is_dpcpps(const char *directory)
 {
-	return *directory && has(directory, "cache_size.txt") &&
-	       !has(directory, "kiln.sum");
+	const struct ki_sys *sys = &ki_sys_posix;
+	char path[KI_PATH_MAX], text[64];
+	ssize_t n;
+	int fd;
+
+	if (!*directory || ki_path_join(path, directory, "cache_size.txt"))
+		return 0;
+	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NO_ATIME, 0);
+	/* What cannot be read is not kiln's either. */
+	if (fd < 0)
+		return fd != -ENOENT && fd != -ENOTDIR;
+	n = sys->pread(sys, fd, text, sizeof(text), 0);
+	(void)sys->close(sys, fd);
+	return n <= 0 || text[n - 1] != '\n';
 }
 
 void ki_sycl_environment_choose(struct ki_sycl_environment *environment,

@@ -214,6 +214,87 @@ static void a_lock_file_that_is_made_anew_is_left_alone(void **state)
 	free(directory);
 }
 
+/* ---- What is owed to the sum ------------------------------------------------------ */
+
+/* By processes that store once and end. */
+static void store_once(const char *directory, unsigned n)
+{
+	struct kiln_tier *tier = open_at(directory, 1 << 20);
+
+	sycl_of(tier)->wait_max_ns = 1;
+	assert_int_equal(put(tier, n, VALUE), KILN_OK);
+	tier->ops->close(tier);
+}
+
+/* Its lock file is left for all their lives. */
+static void what_the_dead_owe_to_the_sum_is_paid(void **state)
+{
+	char *directory = harness_directory();
+	char *lock = harness_path(directory, "cache_size.txt.lock");
+	char *owed = harness_path(directory, "kiln.owed");
+	uint64_t before;
+
+	store_once(directory, LONG);
+	before = sum_of(directory);
+	harness_write(lock, "", 0);
+	for (unsigned n = 1; n < 10; n++)
+		store_once(directory, LONG + n);
+	assert_int_equal(sum_of(directory), before);
+	assert_int_equal(access(owed, F_OK), 0);
+	assert_int_equal(unlink(lock), 0);
+	store_once(directory, LONG + 10);
+	assert_int_equal(sum_of(directory), bytes_on_disk(directory) + 11 * 19);
+	assert_int_equal(access(owed, F_OK), -1);
+	free(lock);
+	free(owed);
+	free(directory);
+}
+
+/* And counts meanwhile: the limit holds. */
+static void what_is_owed_counts(void **state)
+{
+	char *directory = harness_directory();
+	char *lock = harness_path(directory, "cache_size.txt.lock");
+	const uint64_t limit = 40000;
+
+	for (unsigned n = 0; n < 12; n++) {
+		struct kiln_tier *tier = open_at(directory, limit);
+
+		sycl_of(tier)->wait_max_ns = 1;
+		/* Images that kiln.records has not. */
+		assert_int_equal(put(tier, LONG + n, VALUE), KILN_OK);
+		assert_in_range(bytes_on_disk(directory), 1, limit);
+		tier->ops->close(tier);
+		if (!n)
+			harness_write(lock, "", 0);
+	}
+	free(lock);
+	free(directory);
+}
+
+/* An original that evicts writes a sum of its own, over what was added since. */
+static void nothing_is_added_while_the_original_evicts(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "cache_size.txt"), *lock;
+	uint64_t before;
+
+	if (asprintf(&lock, "%s_eviction_in_progress.lock", directory) < 0)
+		abort();
+	store_once(directory, 1);
+	before = sum_of(directory);
+	harness_write(lock, "", 0);
+	store_once(directory, 2);
+	assert_int_equal(sum_of(directory), before);
+	harness_write(path, "1000", 4);
+	assert_int_equal(unlink(lock), 0);
+	store_once(directory, 3);
+	assert_int_equal(sum_of(directory), 1000 + 2 * before);
+	free(lock);
+	free(path);
+	free(directory);
+}
+
 /* ---- Backups that link --------------------------------------------------------- */
 
 /* A second name of kiln.held is not always that of a lock file. */
@@ -253,6 +334,9 @@ int main(void)
 		cmocka_unit_test(others_store_while_one_looks_at_all),
 		cmocka_unit_test(tools_remove_all_lock_files_that_are_left),
 		cmocka_unit_test(a_lock_file_that_is_made_anew_is_left_alone),
+		cmocka_unit_test(what_the_dead_owe_to_the_sum_is_paid),
+		cmocka_unit_test(what_is_owed_counts),
+		cmocka_unit_test(nothing_is_added_while_the_original_evicts),
 		cmocka_unit_test(
 			a_link_elsewhere_to_what_kiln_holds_costs_one_search),
 	};

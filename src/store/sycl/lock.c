@@ -337,37 +337,18 @@ static int is_plausible(struct ki_sycl *sycl, uint64_t total)
 	       total >= ki_records_totals(sycl->records).bytes_files;
 }
 
-void ki_sycl_keep_sum(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
-{
-	const struct ki_sys *sys = sycl->sys;
-	char path[KI_PATH_MAX];
-	int fd = ki_sycl_path(sycl, "kiln.sum", path);
-
-	if (!fd)
-		fd = sys->open(sys, path,
-			       KI_OPEN_WRITE | KI_OPEN_CREATE |
-				       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
-			       0600);
-	if (fd >= 0 && (sycl->flags & KILN_OPEN_SHARED))
-		(void)sys->chmod(sys, path, 0660);
-	if (fd >= 0)
-		(void)sys->close(sys, fd);
-	turn->has_size = fd >= 0 || fd == -EEXIST;
-}
-
 static void read_account(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 {
 	const int err = ki_sycl_read_sum(sycl, &turn->noted);
 
-	turn->has_size = err != -ENOENT;
-	if (!turn->has_size && ki_sycl_limit(sycl))
-		ki_sycl_keep_sum(sycl, turn);
+	turn->has_size = err != -ENOENT || ki_sycl_limit(sycl);
 	if (err)
 		turn->noted = UINT64_MAX;
-	turn->total = err ? 0 : turn->noted;
+	if (turn->has_size)
+		ki_sycl_read_owed(sycl, turn);
+	turn->total = ki_sycl_less((err ? 0 : turn->noted) + turn->owed_added,
+				   turn->owed_removed);
 	turn->is_sure = !err && is_plausible(sycl, turn->total);
-	turn->total = ki_sycl_less(turn->total + sycl->owed_added,
-				   sycl->owed_removed);
 }
 
 enum kiln_status ki_sycl_turn_begin(struct ki_sycl *sycl, uint64_t wait_ns,

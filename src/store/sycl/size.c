@@ -7,8 +7,11 @@
  *
  * The sum is kept where it is there already, or where there is a limit.  Who adds
  * takes its lock, reads, adds and writes: what DPC++ adds meanwhile is not lost.
- * If the lock is not to be had in time the change is owed, and comes with the
- * next one.  A sum that is missing or no number is counted anew under the
+ * If the lock is not to be had in time, or while somebody else evicts (the original
+ * writes then what it has read before), the change is owed: kiln.owed has what
+ * was added and removed, and whoever comes next pays.  Ours ends in a newline, of
+ * which the original takes no notice, and which it does not write: so all know who
+ * keeps the sum.  One that is missing or no number is counted anew under the
  * lock; one that cannot be true is put right by the difference.
  *
  * A count is of all files, as with DPC++, whose additions leave the times of access
@@ -24,13 +27,14 @@
 
 #include "base/status.h"
 
-#define TEXT_BYTES 24
+#define TEXT_BYTES 48
 #define SUM_MAX	   ((uint64_t)INT64_MAX)
 /* So long nobody waits again for a lock that was waited for in vain. */
 #define REFUSED_NS ((uint64_t)10 * 1000000000)
 
 /* The first line, as stoull() reads it: blanks before, anything after. */
-static int parse(const char *text, uint64_t *out_number)
+static int parse_first(const char *text, uint64_t *out_number,
+		       const char **out_end)
 {
 	uint64_t number = 0;
 	size_t n = 0;
@@ -44,27 +48,36 @@ static int parse(const char *text, uint64_t *out_number)
 		number = number * 10 + digit;
 	}
 	*out_number = number;
+	*out_end = text + n;
 	return n ? 0 : -EINVAL;
 }
 
-static int read_text(const struct ki_sys *sys, int fd, size_t *out_size,
-		     uint64_t *out_number)
+static int parse(const char *text, uint64_t *out_number)
 {
-	char text[TEXT_BYTES + 1] = "";
+	const char *end;
+
+	return parse_first(text, out_number, &end);
+}
+
+/* Half of a number is another number; more than 19 digits are none.  0, -errno. */
+static int read_text(const struct ki_sys *sys, int fd,
+		     char out_text[TEXT_BYTES + 1], size_t *out_size)
+{
 	size_t size = 0;
 	ssize_t n;
 
-	/* Half of a number is another number; more than 19 digits are none. */
 	do {
-		n = sys->pread(sys, fd, text + size, TEXT_BYTES - size, size);
+		n = sys->pread(sys, fd, out_text + size, TEXT_BYTES - size,
+			       size);
 		size += n > 0 ? (size_t)n : 0;
 	} while (n > 0 && size < KI_SYCL_USE_BYTES);
+	out_text[size] = '\0';
 	*out_size = size;
-	return n < 0 ? (int)n : parse(text, out_number);
+	return n < 0 ? (int)n : 0;
 }
 
-static int read_number(const struct ki_sys *sys, const char *path,
-		       uint64_t *out_number)
+static int read_file(const struct ki_sys *sys, const char *path,
+		     char out_text[TEXT_BYTES + 1])
 {
 	size_t size;
 	int err, fd = sys->open(
@@ -73,9 +86,18 @@ static int read_number(const struct ki_sys *sys, const char *path,
 
 	if (fd < 0)
 		return fd;
-	err = read_text(sys, fd, &size, out_number);
+	err = read_text(sys, fd, out_text, &size);
 	(void)sys->close(sys, fd);
 	return err;
+}
+
+static int read_number(const struct ki_sys *sys, const char *path,
+		       uint64_t *out_number)
+{
+	char text[TEXT_BYTES + 1];
+	int err = read_file(sys, path, text);
+
+	return err ? err : parse(text, out_number);
 }
 
 /* ---- The sum ---------------------------------------------------------------------- */
@@ -116,6 +138,52 @@ static int write_anew(const struct ki_sycl *sycl, const char *path,
 	return err;
 }
 
+/* ---- What is owed -------------------------------------------------------------- */
+
+void ki_sycl_read_owed(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	char path[KI_PATH_MAX], text[TEXT_BYTES + 1];
+	const char *end;
+
+	turn->owed_added = turn->owed_removed = 0;
+	turn->has_owed = !ki_sycl_path(sycl, "kiln.owed", path) &&
+			 !read_file(sycl->sys, path, text);
+	if (!turn->has_owed)
+		return;
+	if (parse_first(text, &turn->owed_added, &end) ||
+	    parse(end, &turn->owed_removed))
+		turn->owed_added = turn->owed_removed = 0;
+}
+
+static void note_owed(const struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+		      uint64_t added, uint64_t removed)
+{
+	char path[KI_PATH_MAX], text[TEXT_BYTES];
+	const size_t size = (size_t)snprintf(text, sizeof(text), "%llu %llu\n",
+					     (unsigned long long)added,
+					     (unsigned long long)removed);
+
+	if ((turn->has_owed && added == turn->owed_added &&
+	     removed == turn->owed_removed) ||
+	    ki_sycl_path(sycl, "kiln.owed", path))
+		return;
+	turn->has_owed = !write_anew(sycl, path, text, size) || turn->has_owed;
+	turn->owed_added = added;
+	turn->owed_removed = removed;
+}
+
+static void forget_owed(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+{
+	char path[KI_PATH_MAX];
+
+	if (turn->has_owed && !ki_sycl_path(sycl, "kiln.owed", path))
+		(void)sycl->sys->unlink(sycl->sys, path);
+	turn->has_owed = 0;
+	turn->owed_added = turn->owed_removed = 0;
+}
+
+/* ---- Changing the sum --------------------------------------------------------------- */
+
 static uint64_t new_sum(const struct ki_sycl_turn *turn, int err, uint64_t sum,
 			uint64_t added, uint64_t removed)
 {
@@ -129,17 +197,22 @@ static int change_sum(const struct ki_sycl *sycl,
 		      uint64_t removed, uint64_t *out_sum)
 {
 	const struct ki_sys *sys = sycl->sys;
-	char text[TEXT_BYTES];
+	char text[TEXT_BYTES + 1] = "";
 	size_t size = 0, old_size = 0;
 	uint64_t sum = 0;
-	int err, fd = sys->open(sys, sycl->size_path,
-				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
-				0);
+	int err, is_ours,
+		fd = sys->open(sys, sycl->size_path,
+			       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
+			       0);
 
-	err = fd < 0 ? fd : read_text(sys, fd, &old_size, &sum);
+	err = fd < 0 ? fd : read_text(sys, fd, text, &old_size);
+	is_ours = err ? err == -ENOENT : strchr(text, '\n') != NULL;
+	if (!err)
+		err = parse(text, &sum);
 	*out_sum = new_sum(turn, err, sum, added, removed);
-	size = (size_t)snprintf(text, sizeof(text), "%llu",
-				(unsigned long long)*out_sum);
+	size = (size_t)snprintf(text, sizeof(text), "%llu%s",
+				(unsigned long long)*out_sum,
+				is_ours ? "\n" : "");
 	if (!err)
 		err = size == old_size ? ki_pwrite_all(sys, fd, text, size, 0)
 				       : -EINVAL;
@@ -154,7 +227,7 @@ void ki_sycl_recount(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	if (turn->noted == UINT64_MAX) {
 		turn->total = counted;
 		turn->added = turn->removed = 0;
-		sycl->owed_added = sycl->owed_removed = 0;
+		turn->owed_added = turn->owed_removed = 0;
 	} else if (counted > turn->total) {
 		ki_sycl_add(turn, counted - turn->total);
 	} else {
@@ -171,26 +244,44 @@ void ki_sycl_read_sum_again(const struct ki_sycl *sycl,
 	if (turn->noted == UINT64_MAX || ki_sycl_read_sum(sycl, &sum))
 		return;
 	turn->noted = sum;
-	turn->total = ki_sycl_less(sum + sycl->owed_added + turn->added,
-				   sycl->owed_removed + turn->removed);
+	turn->total = ki_sycl_less(sum + turn->owed_added + turn->added,
+				   turn->owed_removed + turn->removed);
+}
+
+/* It has read the sum, and will write what it makes of that. */
+static int is_other_evicting(const struct ki_sycl *sycl,
+			     const struct ki_sycl_turn *turn)
+{
+	const struct ki_sys *sys = sycl->sys;
+	struct ki_file_info info;
+	char path[KI_PATH_MAX];
+
+	return snprintf(path, sizeof(path), "%s.lock", sycl->evict_path) <
+		       (int)sizeof(path) &&
+	       !sys->lstat(sys, path, &info) &&
+	       (info.inode != turn->held_inode ||
+		info.device != turn->held_device);
 }
 
 void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 {
-	const uint64_t added = turn->added + sycl->owed_added;
-	const uint64_t removed = turn->removed + sycl->owed_removed;
+	const uint64_t added = turn->added + turn->owed_added;
+	const uint64_t removed = turn->removed + turn->owed_removed;
 	const int is_new = turn->noted == UINT64_MAX && turn->is_sure;
 	uint64_t sum = 0;
 	int err, waits;
 
 	/* Who is in doubt leaves the next one in doubt. */
-	if (!turn->has_size || (!is_new && added == removed) ||
+	if (!turn->has_size ||
+	    (!is_new && added == removed && !turn->has_owed) ||
 	    (turn->noted == UINT64_MAX && !turn->is_sure))
 		return;
 	waits = !sycl->size_refused_ns ||
 		sycl->sys->monotonic_ns(sycl->sys) - sycl->size_refused_ns >
 			REFUSED_NS;
-	err = ki_sycl_lock(sycl, turn, sycl->size_path, waits);
+	err = is_other_evicting(sycl, turn)
+		      ? -EBUSY
+		      : ki_sycl_lock(sycl, turn, sycl->size_path, waits);
 	if (!err) {
 		err = change_sum(sycl, turn, added, removed, &sum);
 		ki_sycl_unlock(sycl, sycl->size_path);
@@ -198,8 +289,10 @@ void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 	turn->added = turn->removed = 0;
 	if (!err)
 		turn->noted = sum;
-	sycl->owed_added = err ? added : 0;
-	sycl->owed_removed = err ? removed : 0;
+	if (err)
+		note_owed(sycl, turn, added, removed);
+	else
+		forget_owed(sycl, turn);
 	if (err != -EAGAIN)
 		sycl->size_refused_ns = 0;
 	else if (waits)

@@ -150,7 +150,6 @@ struct ki_sycl {
 	struct ki_mutex writer;
 	struct ki_sycl_plan plan;
 	struct ki_sycl_sighting sightings[KI_SYCL_SIGHTINGS];
-	uint64_t owed_added, owed_removed; /* not yet in cache_size.txt */
 	uint64_t size_refused_ns; /* when its lock was not to be had; or 0 */
 	uint64_t random;
 	struct ki_mutex lister;
@@ -272,6 +271,9 @@ struct ki_sycl_turn {
 	uint64_t noted; /* what the file says; UINT64_MAX: nothing */
 	uint64_t total; /* with what follows */
 	uint64_t added, removed;
+	/* Not yet in cache_size.txt, by kiln.owed. */
+	uint64_t owed_added, owed_removed;
+	int has_owed; /* there is such a file */
 	int64_t now_ns;
 };
 
@@ -304,11 +306,10 @@ int ki_sycl_drop_dead_lock(const struct ki_sycl *sycl,
 
 /* ---- The sum (size.c) -------------------------------------------------------------- */
 
-/* Where there is no cache_size.txt, one is to be made: by kiln.sum all know that it
-   was not DPC++ who did. */
-void ki_sycl_keep_sum(const struct ki_sycl *sycl, struct ki_sycl_turn *turn);
 /* What cache_size.txt says: 0, -ENOENT, -EINVAL if it is no sum, -errno. */
 int ki_sycl_read_sum(const struct ki_sycl *sycl, uint64_t *out_sum);
+/* What earlier turns could not add to it. */
+void ki_sycl_read_owed(const struct ki_sycl *sycl, struct ki_sycl_turn *turn);
 /* In a turn: others may have changed it since that began. */
 void ki_sycl_read_sum_again(const struct ki_sycl *sycl,
 			    struct ki_sycl_turn *turn);

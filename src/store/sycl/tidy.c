@@ -390,8 +390,7 @@ static enum kiln_status begin_limit(struct cleaning *cleaning,
 	const uint64_t bytes_max = cleaning->goal.bytes_max;
 	enum kiln_status status;
 
-	if (!turn->has_size && bytes_max)
-		ki_sycl_keep_sum(sycl, turn);
+	turn->has_size |= bytes_max != 0;
 	status = use_look(sycl, turn, look, &cleaning->report);
 	if (!status && (sycl->flags & KILN_OPEN_REFUSE_FULL) &&
 	    !ki_sycl_would_fit(sycl, turn, bytes_max))
