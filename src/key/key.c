@@ -196,6 +196,15 @@ static uint32_t first_bytes(const char *label, size_t size)
 	return ki_get_u32(bytes);
 }
 
+/* ki_put_u64() that no compiler takes apart. */
+static void put_whole(uint8_t *p, uint64_t value)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	value = __builtin_bswap64(value);
+#endif
+	memcpy(p, &value, sizeof(value));
+}
+
 /*
  * A key of one field that is known to fit.  Its hash reads 8 bytes at a time:
  * what was just written in smaller pieces would keep it waiting, so with a label
@@ -209,9 +218,9 @@ static void begin_and_finish(struct kiln_key *key, const char *label,
 	uint8_t *record = key->inside;
 	uint8_t *bytes = record + KI_KEY_HEADER_BYTES + FIELD_HEADER_BYTES;
 
-	ki_put_u64(record, head | (uint64_t)kind << 32);
-	ki_put_u64(record + 8, size | (uint64_t)first_bytes(label, label_size)
-					       << 32);
+	put_whole(record, head | (uint64_t)kind << 32);
+	put_whole(record + 8, size | (uint64_t)first_bytes(label, label_size)
+					      << 32);
 	if (label_size > 4)
 		memcpy(bytes + 4, label + 4, label_size - 4);
 	if (size)
@@ -327,13 +336,13 @@ void kiln_key_free(struct kiln_key *key)
 		free(key);
 }
 
+/* Written out, it is one instruction. */
 static uint64_t big_endian(const uint8_t *b)
 {
-	uint64_t value = 0;
-
-	for (int i = 0; i < 8; i++)
-		value = value << 8 | b[i];
-	return value;
+	return (uint64_t)b[0] << 56 | (uint64_t)b[1] << 48 |
+	       (uint64_t)b[2] << 40 | (uint64_t)b[3] << 32 |
+	       (uint64_t)b[4] << 24 | (uint64_t)b[5] << 16 |
+	       (uint64_t)b[6] << 8 | b[7];
 }
 
 uint64_t ki_digest_low(const uint8_t digest[KILN_DIGEST_BYTES])

@@ -21,18 +21,12 @@
 #define CLEAR	    (unsigned)D3D12_SHADER_CACHE_CONTROL_FLAG_CLEAR
 #define CONTROL_ALL (DISABLE | ENABLE | CLEAR)
 
-static _Atomic unsigned disabled; /* kinds */
+_Atomic unsigned ki_d3d12_disabled;
 static _Atomic int developer_mode = -1;
-
-int ki_d3d12_is_disabled(void)
-{
-	return !!(atomic_load_explicit(&disabled, memory_order_relaxed) &
-		  D3D12_SHADER_CACHE_KIND_FLAG_APPLICATION_MANAGED);
-}
 
 D3D12_SHADER_CACHE_KIND_FLAGS kiln_d3d12_disabled_kinds(void)
 {
-	return (D3D12_SHADER_CACHE_KIND_FLAGS)atomic_load(&disabled);
+	return (D3D12_SHADER_CACHE_KIND_FLAGS)atomic_load(&ki_d3d12_disabled);
 }
 
 void kiln_d3d12_set_developer_mode(int is_on)
@@ -109,9 +103,9 @@ HRESULT kiln_d3d12_shader_cache_control(
 	    (kinds & D3D12_SHADER_CACHE_KIND_FLAG_APPLICATION_MANAGED))
 		ki_d3d12_cache_clear_all();
 	if (control & DISABLE)
-		atomic_fetch_or(&disabled, (unsigned)kinds);
+		atomic_fetch_or(&ki_d3d12_disabled, (unsigned)kinds);
 	else if (control & ENABLE)
-		atomic_fetch_and(&disabled, ~(unsigned)kinds);
+		atomic_fetch_and(&ki_d3d12_disabled, ~(unsigned)kinds);
 	if (kinds & D3D12_SHADER_CACHE_KIND_FLAG_IMPLICIT_DRIVER_MANAGED)
 		return pass_on(device, (unsigned)control);
 	return S_OK;

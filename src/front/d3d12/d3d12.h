@@ -108,7 +108,15 @@ extern _Atomic unsigned ki_d3d12_digest_bits
 
 /* ---- Control (control.c) ------------------------------------------------------ */
 
+/* The kinds that are. */
+extern _Atomic unsigned ki_d3d12_disabled __attribute__((visibility("hidden")));
+
 /* Whether sessions are disabled now. */
-int ki_d3d12_is_disabled(void);
+static inline int ki_d3d12_is_disabled(void)
+{
+	return !!(
+		atomic_load_explicit(&ki_d3d12_disabled, memory_order_relaxed) &
+		D3D12_SHADER_CACHE_KIND_FLAG_APPLICATION_MANAGED);
+}
 
 #endif /* KI_FRONT_D3D12_D3D12_H */
