@@ -226,6 +226,8 @@ enum kiln_status ki_log_get(struct kiln_tier *tier, const struct kiln_key *key,
 	ki_log_leave(log, stripe);
 	if (is_damaged)
 		tell_damage(log, key);
+	else if (status)
+		ki_log_tell_left(log);
 	return status;
 }
 

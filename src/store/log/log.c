@@ -71,6 +71,13 @@ void ki_log_tell_left(struct ki_log *log)
 	if (log->has_left && atomic_exchange(&log->has_left, 0))
 		ki_log_say(log, KILN_LOG_WARNING,
 			   "wiped, but not all files could be removed");
+	if (log->refused_why) {
+		const char *why = atomic_exchange(&log->refused_why, NULL);
+
+		if (why)
+			ki_log_say(log, KILN_LOG_WARNING, "the directory %s",
+				   why);
+	}
 }
 
 enum kiln_status ki_log_status(int err)
@@ -342,7 +349,7 @@ static enum kiln_status check_directory(struct ki_log *log)
 		log->checked_ns = log->sys->coarse_ns(log->sys) -
 				  2 * (uint64_t)LOOK_EVERY_NS;
 	if (why)
-		ki_log_say(log, KILN_LOG_WARNING, "the directory %s", why);
+		log->refused_why = why;
 	return status;
 }
 
@@ -471,6 +478,8 @@ enum kiln_status ki_log_change(struct ki_log *log, enum log_purpose purpose,
 						 : KILN_E_READONLY;
 	}
 	ki_log_leave(log, stripe);
+	if (status)
+		ki_log_tell_left(log);
 	return status == LOG_AGAIN ? KILN_E_TIMEOUT : status;
 }
 

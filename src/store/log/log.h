@@ -238,6 +238,7 @@ struct ki_log {
 	_Atomic int has_retired;       /* log->retired is not empty */
 	_Atomic int has_told_damage;   /* of an index that cannot be written */
 	_Atomic int has_left; /* a wipe, files: to be told without the lock */
+	_Atomic(const char *) refused_why; /* the directory: the same */
 	_Atomic int has_lost_session;  /* another store is there, perhaps with
 					  another lock file */
 	_Atomic int removes;	       /* when it closes, if it is the last */
@@ -307,7 +308,8 @@ enum kiln_status ki_log_change_locked(struct ki_log *log,
 				      enum log_purpose purpose,
 				      log_change_fn *change, void *arg);
 
-/* That a wipe has left files; nobody tells anything under a lock. */
+/* That a wipe has left files, or why the directory is refused; nobody tells
+   anything under a lock, the memory's neither. */
 void ki_log_tell_left(struct ki_log *log);
 void ki_log_say(struct ki_log *log, enum kiln_log_level level,
 		const char *format, ...) __attribute__((format(printf, 3, 4)));
