@@ -234,6 +234,8 @@ struct kiln_store_info {
 	   where there are none. */
 	uint64_t n_format_hits;
 	uint64_t n_format_misses;
+	uint64_t quota_bytes; /* of keys' fields and values; 0: none */
+	uint64_t quota_used;  /* of it, at most */
 };
 
 /* Strings are constants.  Errors: UNSUPPORTED (also without a store), FORKED, or

@@ -52,12 +52,16 @@ static unsigned n_there(struct store *store, unsigned n)
 static void what_comes_to_the_quota_fits_and_a_byte_more_does_not(void **state)
 {
 	struct store store = store_of(3 * ONE + 1);
+	struct kiln_store_info info;
 	unsigned i;
 
 	for (i = 0; i < 3; i++)
 		assert_int_equal(store_put(&store, i, SIZE, 0), KILN_OK);
 	assert_int_equal(store_put(&store, 3, SIZE, 0), KILN_E_FULL);
 	assert_int_equal(n_there(&store, 4), 3);
+	assert_int_equal(store.tier->ops->info(store.tier, &info), KILN_OK);
+	assert_int_equal(info.quota_bytes, 3 * ONE + 1);
+	assert_int_equal(info.quota_used, 3 * ONE);
 	store_free(&store);
 
 	store = store_of(3 * ONE);
