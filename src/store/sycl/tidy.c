@@ -183,6 +183,21 @@ static enum kiln_status look_at_all(struct ki_sycl *sycl,
 	return ki_status_from_errno(ki_sycl_plan_all(sycl, &out_look->plan));
 }
 
+/* Look, then take the turn in which use_look() judges what was seen. */
+static enum kiln_status look_then_begin(struct ki_sycl *sycl,
+					struct look *out_look,
+					struct ki_sycl_turn *turn)
+	KI_TRY_ACQUIRE(0, sycl->writer) KI_NO_ANALYSIS
+{
+	enum kiln_status status = look_at_all(sycl, out_look);
+
+	if (!status)
+		status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, turn);
+	if (status)
+		ki_sycl_plan_end(&out_look->plan);
+	return status;
+}
+
 /* Whether what was found is all that there is. */
 static int is_still(const struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
 		    const struct look *look)
@@ -217,14 +232,10 @@ enum kiln_status ki_sycl_count_anew(struct ki_sycl *sycl,
 	struct ki_sycl_report counted = { 0 };
 	struct ki_sycl_turn turn;
 	struct look look;
-	enum kiln_status status = look_at_all(sycl, &look);
+	enum kiln_status status = look_then_begin(sycl, &look, &turn);
 
-	if (!status)
-		status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
-	if (status) {
-		ki_sycl_plan_end(&look.plan);
+	if (status)
 		return status;
-	}
 	report->n_noted = ki_records_totals(sycl->records).n_living;
 	report->bytes_noted = turn.noted == UINT64_MAX ? 0 : turn.noted;
 	status = use_look(sycl, &turn, &look, &counted);
@@ -343,13 +354,9 @@ enum kiln_status ki_sycl_gc(struct kiln_tier *tier,
 
 	if (ki_sycl_is_readonly(sycl))
 		return KILN_E_READONLY;
-	status = look_at_all(sycl, &look);
-	if (!status)
-		status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
-	if (status) {
-		ki_sycl_plan_end(&look.plan);
+	status = look_then_begin(sycl, &look, &turn);
+	if (status)
 		return status;
-	}
 	set_goal(sycl, options, &cleaning.goal);
 	status = use_look(sycl, &turn, &look, &cleaning.report);
 	lay_aside(&cleaning, &turn);
@@ -414,13 +421,9 @@ enum kiln_status ki_sycl_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 
 	if (ki_sycl_is_readonly(sycl))
 		return KILN_E_READONLY;
-	status = look_at_all(sycl, &look);
-	if (!status)
-		status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
-	if (status) {
-		ki_sycl_plan_end(&look.plan);
+	status = look_then_begin(sycl, &look, &turn);
+	if (status)
 		return status;
-	}
 	status = begin_limit(&cleaning, &turn, &look);
 	(void)ki_sycl_turn_end(sycl, &turn);
 	if (!status)
