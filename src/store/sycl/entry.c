@@ -280,7 +280,7 @@ static enum kiln_status check_src(struct ki_sycl *sycl,
 				  const struct ki_record_found *found,
 				  const struct kiln_key *key)
 {
-	const enum kiln_status status = ki_sycl_check_key(sycl, found, key);
+	const enum kiln_status status = ki_sycl_check_src(sycl, found, key);
 
 	return status == KILN_MISS ? KILN_E_FORMAT : status;
 }

@@ -730,7 +730,7 @@ enum kiln_status ki_sycl_make_room(struct ki_sycl *sycl,
 	if (is_evicting < 0)
 		return fits(sycl, turn, need, limit) ? KILN_OK : KILN_E_TIMEOUT;
 	status = make_room(sycl, turn, need, limit, limit / 2, report);
-	if (is_evicting)
+	if (is_evicting > 0)
 		ki_sycl_unlock(sycl, sycl->evict_path);
 	count_evicted(sycl, report->n_evicted - before);
 	return status;
@@ -824,7 +824,7 @@ enum kiln_status ki_sycl_clean_some(struct ki_sycl *sycl,
 		ki_bytes_init(&removal.digests);
 		remove_oldest(sycl, turn, goal, n_max, &removal, report);
 		status = drop_records(sycl, &removal);
-		if (is_evicting)
+		if (is_evicting > 0)
 			ki_sycl_unlock(sycl, sycl->evict_path);
 		if (status || !is_reached(sycl, turn, goal))
 			return status;

@@ -196,16 +196,14 @@ static enum kiln_status judge_src(struct ki_sycl *sycl,
 	return status;
 }
 
-enum kiln_status ki_sycl_check_key(struct ki_sycl *sycl,
-				   const struct ki_record_found *found,
-				   const struct kiln_key *key)
+static enum kiln_status compare_src(struct ki_sycl *sycl,
+				    const struct ki_record_found *found,
+				    const struct kiln_key *key)
 {
 	char stem[KI_SYCL_NAME_BYTES], path[KI_PATH_MAX];
 	struct ki_sycl_fields fields;
 	int same;
 
-	if (!found->gaps.n)
-		return KILN_OK;
 	if (!ki_sycl_is_name(found->name))
 		return KILN_MISS;
 	ki_sycl_fields_of(key, &fields);
@@ -223,4 +221,19 @@ enum kiln_status ki_sycl_check_key(struct ki_sycl *sycl,
 		return ki_sycl_is_gone(same) ? KILN_MISS
 					     : ki_status_from_errno(same);
 	return judge_src(sycl, found, key);
+}
+
+enum kiln_status ki_sycl_check_key(struct ki_sycl *sycl,
+				   const struct ki_record_found *found,
+				   const struct kiln_key *key)
+{
+	return found->gaps.n ? compare_src(sycl, found, key) : KILN_OK;
+}
+
+enum kiln_status ki_sycl_check_src(struct ki_sycl *sycl,
+				   const struct ki_record_found *found,
+				   const struct kiln_key *key)
+{
+	return ki_sycl_is_own(found->name) ? KILN_OK
+					   : compare_src(sycl, found, key);
 }

@@ -17,8 +17,8 @@
  *
  * A lock file that is no link to kiln.held is somebody else's.  It has no
  * content, no owner and no age to go by (clocks jump), so it is watched: if the
- * same inode has stood for ten seconds of this process's monotonic clock,
- * whoever made it is gone.  Putting passes over such an entry, evicting too;
+ * same file (inode, and when it was made) has stood for ten seconds of this
+ * process's monotonic clock, whoever made it is gone.  Putting passes over such an entry, evicting too;
  * what has to wait waits no longer than that.
  *
  * Where there are no links the lock files are made as DPC++ makes them, and a dead
@@ -38,6 +38,7 @@
 #define TRIES_MAX    4
 #define REFUSED_NS   ((uint64_t)10 * 1000000000)
 #define RETRY_NS     ((uint64_t)5 * 1000000)
+#define THREADS_NS   ((uint64_t)50 * 1000)
 #define PAUSE_MIN_NS ((uint64_t)1000000)
 #define PAUSE_MAX_NS ((uint64_t)50 * 1000000)
 
@@ -136,17 +137,41 @@ static struct ki_sycl_sighting *sighting_of(struct ki_sycl *sycl, uint64_t path)
 	return oldest;
 }
 
-/* Whether this inode has stood there for long. */
-static int is_stale(struct ki_sycl *sycl, const char *lock_path, uint64_t inode)
+static int is_of(const struct ki_sycl_sighting *sighting,
+		 const struct ki_file_info *info)
+{
+	return sighting->device == info->device &&
+	       sighting->inode == info->inode &&
+	       sighting->mtime_ns == info->mtime_ns;
+}
+
+/* Whether this file has stood there for long. */
+static int is_stale(struct ki_sycl *sycl, const char *lock_path,
+		    const struct ki_file_info *info)
 {
 	const uint64_t path = ki_xxh3_64(lock_path, strlen(lock_path)) | 1;
 	const uint64_t now_ns = sycl->sys->monotonic_ns(sycl->sys);
 	struct ki_sycl_sighting *sighting = sighting_of(sycl, path);
 
-	if (sighting->path == path && sighting->inode == inode)
+	if (sighting->path == path && is_of(sighting, info))
 		return now_ns - sighting->first_ns >= sycl->stale_ns;
-	*sighting = (struct ki_sycl_sighting){ path, inode, now_ns };
+	*sighting = (struct ki_sycl_sighting){ path, info->device, info->inode,
+					       info->mtime_ns, now_ns };
 	return 0;
+}
+
+/* Where it cannot be renamed to: the one for evicting lies beside the directory,
+   which may be a file system of its own. */
+static int unlink_it(const struct ki_sycl *sycl, const char *lock_path,
+		     uint64_t inode)
+{
+	const struct ki_sys *sys = sycl->sys;
+	struct ki_file_info info;
+	int err = sys->lstat(sys, lock_path, &info);
+
+	if (!err && info.inode == inode)
+		err = sys->unlink(sys, lock_path);
+	return err == -ENOENT ? 0 : err;
 }
 
 /* It, and nothing that has come in its place meanwhile. */
@@ -160,8 +185,10 @@ int ki_sycl_take_away(const struct ki_sycl *sycl, const char *lock_path,
 
 	if (!err)
 		err = sys->rename(sys, lock_path, aside);
+	if (err && err != -ENOENT)
+		return unlink_it(sycl, lock_path, inode);
 	if (err)
-		return err == -ENOENT ? 0 : err;
+		return 0;
 	if (!sys->lstat(sys, aside, &info) && info.inode != inode)
 		(void)sys->rename_new(sys, aside, lock_path);
 	(void)sys->unlink(sys, aside);
@@ -170,7 +197,8 @@ int ki_sycl_take_away(const struct ki_sycl *sycl, const char *lock_path,
 	return 0;
 }
 
-/* What stands in the way goes, if it has no owner: 0, -EAGAIN. */
+/* What stands in the way goes, if it has no owner: 0, -EAGAIN, or why it cannot
+   be removed. */
 static int clear(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
 		 const char *lock_path)
 {
@@ -184,9 +212,9 @@ static int clear(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
 		err = sys->unlink(sys, lock_path);
 		return err == -ENOENT ? 0 : err;
 	}
-	if (!is_stale(sycl, lock_path, info.inode))
+	if (!is_stale(sycl, lock_path, &info))
 		return -EAGAIN;
-	return ki_sycl_take_away(sycl, lock_path, info.inode) ? -EAGAIN : 0;
+	return ki_sycl_take_away(sycl, lock_path, info.inode);
 }
 
 /* ---- Making one -------------------------------------------------------------------------- */
@@ -351,21 +379,42 @@ static void read_account(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 	turn->is_sure = !err && is_plausible(sycl, turn->total);
 }
 
+/* The same among threads: 1, 0. */
+static int lock_writer(struct ki_sycl *sycl,
+		       uint64_t deadline_ns) KI_NO_ANALYSIS
+{
+	const struct ki_sys *sys = sycl->sys;
+	uint64_t pause_ns = THREADS_NS;
+
+	while (!ki_mutex_try_lock(&sycl->writer)) {
+		if (sys->monotonic_ns(sys) >= deadline_ns)
+			return 0;
+		sys->sleep_ns(sys, pause_ns);
+		pause_ns = pause_ns * 2 < PAUSE_MIN_NS ? pause_ns * 2
+						       : PAUSE_MIN_NS;
+	}
+	return 1;
+}
+
 enum kiln_status ki_sycl_turn_begin(struct ki_sycl *sycl, uint64_t wait_ns,
 				    struct ki_sycl_turn *turn)
 {
 	const struct ki_sys *sys = sycl->sys;
 	const uint64_t begun_ns = sys->monotonic_ns(sys);
 	const uint64_t patience_ns = patience(sycl, begun_ns, wait_ns);
-	int err;
+	int err, is_late;
 
 	*turn = (struct ki_sycl_turn){ .lock = { .fd = -1 } };
-	/* Who comes late has used up its time here, and tries once. */
-	ki_mutex_lock(&sycl->writer);
+	if (!lock_writer(sycl, begun_ns + patience_ns))
+		return KILN_E_TIMEOUT;
+	is_late = sys->monotonic_ns(sys) - begun_ns > patience_ns / 2;
 	err = ki_lock_byte(&sycl->locks, TURN_BYTE, begun_ns + patience_ns,
 			   &turn->lock);
-	__atomic_store_n(&sycl->refused_ns, err == -ETIMEDOUT ? begun_ns : 0,
-			 __ATOMIC_RELAXED);
+	/* Who came late, or would not wait, says nothing of the holder. */
+	if (!err)
+		__atomic_store_n(&sycl->refused_ns, 0, __ATOMIC_RELAXED);
+	else if (err == -ETIMEDOUT && !is_late && patience_ns > RETRY_NS)
+		__atomic_store_n(&sycl->refused_ns, begun_ns, __ATOMIC_RELAXED);
 	if (!err) {
 		err = ki_records_begin(sycl->records);
 		ki_sycl_note_generation(sycl);

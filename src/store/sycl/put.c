@@ -128,8 +128,39 @@ static int remove_own_parts(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	return err;
 }
 
+/* Which .bin it was, or .src without one, when somebody decided that it has to go:
+   until we have its lock DPC++ may evict it and store another. */
+struct identity {
+	uint64_t inode;
+	int64_t mtime_ns;
+};
+
+/* 0 if there is nothing. */
+static int identify(const struct ki_sycl *sycl, const char *stem,
+		    struct identity *out)
+{
+	struct ki_file_info info;
+
+	if (ki_sycl_look(sycl, stem, ".bin", &info) &&
+	    ki_sycl_look(sycl, stem, ".src", &info))
+		return 0;
+	*out = (struct identity){ info.inode, info.mtime_ns };
+	return 1;
+}
+
+static int is_another(const struct ki_sycl *sycl, const char *stem,
+		      const struct identity *wanted)
+{
+	struct identity now;
+
+	return wanted && identify(sycl, stem, &now) &&
+	       (now.inode != wanted->inode || now.mtime_ns != wanted->mtime_ns);
+}
+
+/* `wanted` NULL: whichever is there. */
 static int remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
-			const char *stem, int waits)
+			const char *stem, const struct identity *wanted,
+			int waits)
 {
 	char path[KI_PATH_MAX];
 	int err;
@@ -143,7 +174,8 @@ static int remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 		err = ki_sycl_lock(sycl, turn, path, waits);
 	if (err)
 		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
-	err = remove_parts(sycl, turn, stem);
+	err = is_another(sycl, stem, wanted) ? -EAGAIN
+					     : remove_parts(sycl, turn, stem);
 	ki_sycl_unlock(sycl, path);
 	return err;
 }
@@ -151,15 +183,19 @@ static int remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 int ki_sycl_remove_file(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			const char *stem, const struct ki_sycl_file *file)
 {
-	return ki_sycl_is_own(stem) ? remove_own_parts(sycl, turn, stem,
-						       file->size + file->extra)
-				    : remove_entry(sycl, turn, stem, 0);
+	const struct identity wanted = { file->inode, file->mtime_ns };
+
+	return ki_sycl_is_own(stem)
+		       ? remove_own_parts(sycl, turn, stem,
+					  file->size + file->extra)
+		       : remove_entry(sycl, turn, stem,
+				      file->inode ? &wanted : NULL, 0);
 }
 
 int ki_sycl_remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			 const char *stem)
 {
-	return remove_entry(sycl, turn, stem, 0);
+	return remove_entry(sycl, turn, stem, NULL, 0);
 }
 
 static enum kiln_status status_of_lock(int err)
@@ -167,15 +203,23 @@ static enum kiln_status status_of_lock(int err)
 	return err == -EAGAIN ? KILN_E_TIMEOUT : ki_status_from_errno(err);
 }
 
-/* With the time of access, which kiln has added. */
+/*
+ * Of kiln's, with the time of access, which it has added.  Somebody else's lock does
+ * not keep it: as long as its .bin is there he can only be evicting it, or dead,
+ * and DPC++ is content with files that are gone.
+ */
 static enum kiln_status remove_with_use(struct ki_sycl *sycl,
 					struct ki_sycl_turn *turn,
-					const char *stem)
+					const char *stem,
+					const struct ki_record_found *found)
 {
+	const struct identity wanted = { found->inode, found->mtime_ns };
 	const uint64_t use_size =
 		ki_sycl_is_own(stem) ? 0 : size_of_part(sycl, stem, USE);
-	int err = ki_sycl_remove_entry(sycl, turn, stem);
+	int err = remove_entry(sycl, turn, stem, &wanted, 0);
 
+	if (err == -EAGAIN && !is_another(sycl, stem, &wanted))
+		err = remove_parts(sycl, turn, stem);
 	if (!err)
 		ki_sycl_take(turn, use_size);
 	return status_of_lock(err);
@@ -197,7 +241,7 @@ static enum kiln_status remove_recorded(struct ki_sycl *sycl,
 	if (status == KILN_OK || status == KILN_E_FORMAT ||
 	    (status == KILN_MISS && state == KI_SYCL_LOCKED)) {
 		ki_sycl_stem(found.name, stem);
-		status = remove_with_use(sycl, turn, stem);
+		status = remove_with_use(sycl, turn, stem, &found);
 		if (status)
 			return status;
 	}
@@ -208,15 +252,52 @@ static enum kiln_status remove_recorded(struct ki_sycl *sycl,
 
 /* ---- Is it there? -------------------------------------------------------------------------- */
 
+/* Nobody gets what was not used for so long, so somebody has to store it again. */
+static int is_too_old(const struct ki_sycl *sycl,
+		      const struct ki_record_found *found)
+{
+	char stem[KI_SYCL_NAME_BYTES];
+	struct ki_file_info info;
+
+	ki_sycl_stem(found->name, stem);
+	return !ki_sycl_look(sycl, found->name, "", &info) &&
+	       ki_sycl_is_expired(sycl, stem, &info);
+}
+
+/* Those that are too old go, as far as nobody else is at them. */
+static enum kiln_status judge_foreign(struct put *put)
+{
+	struct ki_sycl *sycl = put->sycl;
+
+	for (;;) {
+		struct kiln_blob *value = NULL;
+		struct ki_file_info info;
+		struct identity wanted;
+		enum kiln_status status = ki_sycl_find_foreign(
+			sycl, put->place, &put->fields, put->stem, &value);
+
+		kiln_blob_unref(value);
+		if (status)
+			return status;
+		if (ki_sycl_look(sycl, put->stem, ".bin", &info) ||
+		    !ki_sycl_is_expired(sycl, put->stem, &info))
+			return KILN_EXISTS;
+		wanted = (struct identity){ info.inode, info.mtime_ns };
+		if (remove_entry(sycl, put->turn, put->stem, &wanted, 0))
+			return KILN_MISS;
+	}
+}
+
 static enum kiln_status judge(struct put *put, unsigned flags)
 {
 	struct ki_sycl *sycl = put->sycl;
 	struct ki_record_found found;
 	enum ki_sycl_state state;
-	struct kiln_blob *value;
 	enum kiln_status status =
 		ki_sycl_find_present(sycl, put->key, &found, &state);
 
+	if (status == KILN_OK && is_too_old(sycl, &found))
+		status = KILN_E_FORMAT;
 	if (status == KILN_OK) {
 		if (!(flags & KILN_PUT_REPLACE))
 			return KILN_EXISTS;
@@ -226,21 +307,18 @@ static enum kiln_status judge(struct put *put, unsigned flags)
 		put->old_size = found.file_size;
 		return KILN_MISS;
 	}
-	/* Of which nobody can tell any more what it is; if it is in use it goes
-	   with the next eviction. */
-	if (status == KILN_E_FORMAT) {
+	/* Of which nobody can tell any more what it is, or which would come
+	   back when it is unlocked. */
+	if (status == KILN_E_FORMAT ||
+	    (status == KILN_MISS && state == KI_SYCL_LOCKED &&
+	     (flags & KILN_PUT_REPLACE))) {
 		(void)remove_recorded(sycl, put->turn, put->key);
 		status = KILN_MISS;
 	}
 	if (status != KILN_MISS || !put->fields.is_shared ||
 	    (flags & KILN_PUT_REPLACE))
 		return status;
-	status = ki_sycl_find_foreign(sycl, put->place, &put->fields, put->stem,
-				      &value);
-	if (status)
-		return status;
-	kiln_blob_unref(value);
-	return KILN_EXISTS;
+	return judge_foreign(put);
 }
 
 /* ---- Temporaries ------------------------------------------------------------------------------ */
@@ -509,13 +587,13 @@ static enum kiln_status store(struct put *put)
 	return status;
 }
 
-/* Of DPC++'s own entries that say the same: a replacement must not leave them to
-   those who come first to them. */
+/* All others that say the same, DPC++'s or older ones of this key: a replacement
+   must not leave them to those who come first to them.  `kept` may be NULL. */
 static void remove_foreign_twins(struct ki_sycl *sycl,
 				 struct ki_sycl_turn *turn,
 				 const struct kiln_key *key,
 				 const struct ki_sycl_fields *fields,
-				 uint64_t *n_removed)
+				 const char *kept, uint64_t *n_removed)
 {
 	char place[KI_SYCL_PLACE_BYTES], stem[KI_SYCL_NAME_BYTES];
 	struct ki_record_found found;
@@ -526,15 +604,24 @@ static void remove_foreign_twins(struct ki_sycl *sycl,
 	if (ki_sycl_read_place(sycl, place, &slots))
 		return;
 	for (size_t i = 0; i < slots.n; i++) {
-		if (!(slots.slots[i].has & KI_SYCL_SRC))
-			continue;
+		struct identity wanted;
+		int is_ours, err;
+
 		snprintf(stem, sizeof(stem), "%s/%u", place,
 			 (unsigned)slots.slots[i].n);
-		if (!ki_sycl_path_of(sycl, stem, ".src", path) &&
-		    ki_sycl_src_is(sycl->sys, path, fields) == 1 &&
-		    record_of(sycl, stem, &found) == KILN_MISS &&
-		    !ki_sycl_remove_entry(sycl, turn, stem))
-			++*n_removed;
+		if (!(slots.slots[i].has & KI_SYCL_SRC) ||
+		    (kept && !strcmp(stem, kept)) ||
+		    !identify(sycl, stem, &wanted) ||
+		    ki_sycl_path_of(sycl, stem, ".src", path) ||
+		    ki_sycl_src_is(sycl->sys, path, fields) != 1)
+			continue;
+		is_ours = record_of(sycl, stem, &found) == KILN_OK;
+		if (is_ours &&
+		    memcmp(found.digest, key->digest, KILN_DIGEST_BYTES) != 0)
+			continue;
+		err = is_ours ? (int)remove_with_use(sycl, turn, stem, &found)
+			      : remove_entry(sycl, turn, stem, &wanted, 0);
+		*n_removed += !err;
 	}
 	free(slots.slots);
 }
@@ -608,7 +695,8 @@ enum kiln_status ki_sycl_put(struct kiln_tier *tier, const struct kiln_key *key,
 		status = store(&put);
 		if (!status && put.fields.is_shared &&
 		    (flags & KILN_PUT_REPLACE))
-			remove_foreign_twins(sycl, &turn, key, &put.fields, &n);
+			remove_foreign_twins(sycl, &turn, key, &put.fields,
+					     put.stem, &n);
 	}
 	(void)ki_sycl_turn_end(sycl, &turn);
 	return status;
@@ -629,7 +717,7 @@ static enum kiln_status remove_all_of(struct ki_sycl *sycl,
 	if (is_own)
 		status = remove_recorded(sycl, turn, key);
 	if ((status == KILN_OK || status == KILN_MISS) && fields->is_shared)
-		remove_foreign_twins(sycl, turn, key, fields, &n);
+		remove_foreign_twins(sycl, turn, key, fields, NULL, &n);
 	return n && status == KILN_MISS ? KILN_OK : status;
 }
 
@@ -638,16 +726,19 @@ static enum kiln_status remove_foreign(struct ki_sycl *sycl,
 				       struct ki_sycl_turn *turn,
 				       const char *stem)
 {
-	if (!ki_sycl_is_foreign(sycl, stem))
+	struct identity wanted;
+
+	if (ki_sycl_is_elsewhere(sycl, stem) ||
+	    !identify(sycl, stem, &wanted) || !ki_sycl_is_foreign(sycl, stem))
 		return KILN_MISS;
-	return status_of_lock(ki_sycl_remove_entry(sycl, turn, stem));
+	return status_of_lock(remove_entry(sycl, turn, stem, &wanted, 0));
 }
 
 enum kiln_status ki_sycl_remove(struct kiln_tier *tier,
 				const struct kiln_key *key)
 {
 	struct ki_sycl *sycl = (struct ki_sycl *)tier;
-	char stem[KI_SYCL_NAME_BYTES];
+	char stem[KI_SYCL_NAME_BYTES], place[KI_SYCL_PLACE_BYTES];
 	struct ki_sycl_fields fields;
 	struct ki_record_found found;
 	struct ki_sycl_turn turn;
@@ -662,6 +753,10 @@ enum kiln_status ki_sycl_remove(struct kiln_tier *tier,
 			 KILN_MISS;
 	is_foreign = !is_own && ki_sycl_is_foreign_key(sycl, key, stem);
 	if (!is_own && !is_foreign && !fields.is_shared)
+		return KILN_MISS;
+	/* Behind a link lies what is somebody else's. */
+	ki_sycl_place(key, &fields, place);
+	if (!is_foreign && ki_sycl_is_elsewhere(sycl, place))
 		return KILN_MISS;
 	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
 	if (status)
@@ -712,9 +807,30 @@ enum kiln_status ki_sycl_remove_found(struct ki_sycl *sycl,
 	if (!status && now.serial != found->serial)
 		status = KILN_MISS;
 	if (!status)
-		status = remove_with_use(sycl, &turn, stem);
+		status = remove_with_use(sycl, &turn, stem, &now);
 	if (!status)
 		drop_digest(sycl, found->digest);
+	(void)ki_sycl_turn_end(sycl, &turn);
+	return status;
+}
+
+enum kiln_status ki_sycl_remove_damaged(struct ki_sycl *sycl, const char *stem)
+{
+	struct ki_sycl_turn turn;
+	struct identity wanted;
+	unsigned has;
+	enum kiln_status status =
+		ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+
+	if (status)
+		return status;
+	/* It may have been written on meanwhile, and be whole. */
+	status = KILN_MISS;
+	has = identify(sycl, stem, &wanted) ? ki_sycl_is_foreign(sycl, stem)
+					    : 0;
+	if (has && ki_sycl_check_form(sycl, stem, has) == KILN_E_FORMAT)
+		status = status_of_lock(
+			remove_entry(sycl, &turn, stem, &wanted, 0));
 	(void)ki_sycl_turn_end(sycl, &turn);
 	return status;
 }
@@ -726,17 +842,27 @@ struct wiping {
 	struct ki_sycl_turn *turn;
 	int err; /* the first */
 	int waits;
+	int has_own; /* something of kiln's could not be removed */
 };
 
 static int wipe_entry(void *arg, const char *stem, unsigned has)
 {
 	struct wiping *wiping = arg;
+	struct ki_record_found found;
 	int err;
 
 	/* Somebody is about to write it. */
 	if (!(has & (KI_SYCL_BIN | KI_SYCL_SRC | KI_SYCL_ACCESS)))
 		return 0;
-	err = remove_entry(wiping->sycl, wiping->turn, stem, wiping->waits);
+	err = remove_entry(wiping->sycl, wiping->turn, stem, NULL,
+			   wiping->waits);
+	if (err && !record_of(wiping->sycl, stem, &found)) {
+		err = (int)remove_with_use(wiping->sycl, wiping->turn, stem,
+					   &found)
+			      ? err
+			      : 0;
+		wiping->has_own |= err != 0;
+	}
 	if (err && !wiping->err)
 		wiping->err = err;
 	return 0;
@@ -760,7 +886,7 @@ enum kiln_status ki_sycl_wipe(struct kiln_tier *tier)
 {
 	struct ki_sycl *sycl = (struct ki_sycl *)tier;
 	struct ki_sycl_turn turn;
-	struct wiping wiping = { sycl, &turn, 0, 0 };
+	struct wiping wiping = { sycl, &turn, 0, 0, 0 };
 	struct ki_sycl_report report = { 0 };
 	enum kiln_status status;
 	int err;
@@ -777,13 +903,17 @@ enum kiln_status ki_sycl_wipe(struct kiln_tier *tier)
 	err = ki_sycl_walk(sycl, wipe_entry, &wiping);
 	if (!err && wiping.err == -EAGAIN) {
 		/* The second time until a lock file is gone, or stale. */
-		wiping = (struct wiping){ sycl, &turn, 0, 1 };
+		wiping = (struct wiping){ sycl, &turn, 0, 1, 0 };
 		err = ki_sycl_walk(sycl, wipe_entry, &wiping);
 	}
 	if (!err)
 		err = wiping.err;
-	status = reset_records(sycl,
-			       ki_records_settings(sycl->records).user_version);
+	/* Without its record what is left would be DPC++'s. */
+	status =
+		wiping.has_own
+			? ki_status_from_errno(err)
+			: reset_records(sycl, ki_records_settings(sycl->records)
+						      .user_version);
 	if (!status)
 		status = status_of_lock(err);
 	if (!status)
@@ -795,21 +925,28 @@ out:
 }
 
 /* Kiln's own: DPC++'s entries have nothing to do with our version. */
-static void remove_own(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
+static enum kiln_status remove_own(struct ki_sycl *sycl,
+				   struct ki_sycl_turn *turn)
 {
+	enum kiln_status status = KILN_OK;
 	struct ki_record_found found;
 	char stem[KI_SYCL_NAME_BYTES];
 	struct ki_file_info info;
 	enum ki_sycl_state state;
 	uint64_t serial = 0;
 
-	while (!ki_records_next(sycl->records, &serial, &found, NULL, NULL)) {
-		if (ki_sycl_state(sycl, &found, &state, &info) ||
-		    state != KI_SYCL_THERE)
+	while (!status &&
+	       !ki_records_next(sycl->records, &serial, &found, NULL, NULL)) {
+		int err = ki_sycl_state(sycl, &found, &state, &info);
+
+		if (err)
+			return ki_status_from_errno(err);
+		if (state != KI_SYCL_THERE && state != KI_SYCL_LOCKED)
 			continue;
 		ki_sycl_stem(found.name, stem);
-		(void)ki_sycl_remove_entry(sycl, turn, stem);
+		status = remove_with_use(sycl, turn, stem, &found);
 	}
+	return status;
 }
 
 enum kiln_status ki_sycl_adopt_user_version(struct ki_sycl *sycl)
@@ -825,8 +962,9 @@ enum kiln_status ki_sycl_adopt_user_version(struct ki_sycl *sycl)
 	if (status)
 		return status;
 	if (ki_sycl_is_other_version(sycl)) {
-		remove_own(sycl, &turn);
-		status = reset_records(sycl, sycl->user_version);
+		status = remove_own(sycl, &turn);
+		if (!status)
+			status = reset_records(sycl, sycl->user_version);
 	}
 	(void)ki_sycl_turn_end(sycl, &turn);
 	return status;

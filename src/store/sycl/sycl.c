@@ -108,8 +108,8 @@ static void follow_others(struct ki_sycl *sycl)
 
 /* ---- Get ----------------------------------------------------------------------------- */
 
-static int is_expired(const struct ki_sycl *sycl, const char *stem,
-		      const struct ki_file_info *info)
+int ki_sycl_is_expired(const struct ki_sycl *sycl, const char *stem,
+		       const struct ki_file_info *info)
 {
 	int64_t used_ns, age_ns;
 
@@ -182,7 +182,7 @@ static enum kiln_status load_by(struct ki_sycl *sycl,
 		status = ki_sycl_load(sycl, &found, out_state, &value, &info);
 	if (!status) {
 		ki_sycl_stem(found.name, stem);
-		if (is_expired(sycl, stem, &info)) {
+		if (ki_sycl_is_expired(sycl, stem, &info)) {
 			kiln_blob_unref(value);
 			status = KILN_MISS;
 		}
@@ -259,7 +259,7 @@ static enum kiln_status look_up_foreign(struct ki_sycl *sycl,
 	if (status)
 		return status;
 	if (ki_sycl_look(sycl, stem, ".bin", &info) ||
-	    is_expired(sycl, stem, &info))
+	    ki_sycl_is_expired(sycl, stem, &info))
 		status = KILN_MISS;
 	if (!status && out_metadata)
 		status = kiln_blob_copy("", 0, out_metadata);

@@ -113,7 +113,9 @@ struct ki_sycl_survey {
 #define KI_SYCL_SIGHTINGS 32
 struct ki_sycl_sighting {
 	uint64_t path; /* hash */
-	uint64_t inode;
+	/* Numbers are given again: with the time when it was made, none is. */
+	uint64_t device, inode;
+	int64_t mtime_ns;
 	uint64_t first_ns;
 };
 
@@ -431,6 +433,10 @@ void ki_sycl_leave_out(struct ki_record *record,
 enum kiln_status ki_sycl_check_key(struct ki_sycl *sycl,
 				   const struct ki_record_found *found,
 				   const struct kiln_key *key);
+/* The same of an entry that DPC++ has to find, too. */
+enum kiln_status ki_sycl_check_src(struct ki_sycl *sycl,
+				   const struct ki_record_found *found,
+				   const struct kiln_key *key);
 /* Put together what ki_records_next() gave.  The same, but COLLISION. */
 enum kiln_status ki_sycl_whole_record(const struct ki_sycl *sycl,
 				      const struct ki_record_found *found,
@@ -453,6 +459,11 @@ void ki_sycl_drop_unusable(struct ki_sycl *sycl, const struct kiln_key *key);
 /* Remove an entry whose key cannot be told any more. */
 enum kiln_status ki_sycl_remove_found(struct ki_sycl *sycl,
 				      const struct ki_record_found *found);
+/* The same of one that no record is about and that is not whole. */
+enum kiln_status ki_sycl_remove_damaged(struct ki_sycl *sycl, const char *stem);
+/* Whether it was not used for too long. */
+int ki_sycl_is_expired(const struct ki_sycl *sycl, const char *stem,
+		       const struct ki_file_info *bin);
 
 /*
  * Remove all files of an entry, in a turn, under its lock.  0 (also if there is
@@ -462,7 +473,7 @@ enum kiln_status ki_sycl_remove_found(struct ki_sycl *sycl,
 int ki_sycl_remove_entry(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			 const char *stem);
 
-/* The same of one that was looked at just now. */
+/* The same of one that was looked at before: -EAGAIN if it is another by now. */
 int ki_sycl_remove_file(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			const char *stem, const struct ki_sycl_file *file);
 

@@ -22,12 +22,12 @@ struct verification {
 };
 
 /* Name it; remove it if that is wanted and `is_sure`. */
-static void note_damaged(struct verification *verification, const char *name,
+static void note_damaged(struct verification *verification, const char *stem,
 			 const struct kiln_key *key, int is_sure)
 {
-	ki_verifying_damaged(&verification->base, key->digest, name);
+	ki_verifying_damaged(&verification->base, key->digest, stem);
 	if (verification->repair && is_sure &&
-	    !ki_sycl_remove(&verification->sycl->tier, key)) {
+	    !ki_sycl_remove_damaged(verification->sycl, stem)) {
 		verification->base.report.n_repaired++;
 		verification->base.report.n_dropped++;
 	}
