@@ -8,7 +8,9 @@
  * Every entry has a binary of 4096 bytes, an image of 16384 that nobody else has,
  * and so three directories of its own; kiln keeps its key in kiln.records besides, but
  * for the image.  Keys are finished beforehand, by which kiln knows their digest; the
- * hashes of the directories are everybody's own affair.  Both sides lie in one
+ * hashes of the directories are everybody's own affair.  So the time of a put leaves
+ * out the digest of kiln's key, which there is once for look-up and store; that of
+ * "with its key" has it.  Both sides lie in one
  * folder, of a file system in memory: ext4 spends nearly all the time on making
  * files, the more so where some were removed a moment ago.  Neither calls fsync; turns are interleaved, ratios are of one round,
  * medians count.  Groups by name: puts worst.
@@ -45,12 +47,13 @@ static uint8_t value[VALUE_BYTES], image[IMAGE_BYTES];
 
 /* ---- Both sides ---------------------------------------------------------------- */
 
-enum who { KILN, KILN_ALONE, ORIGINAL };
+enum who { KILN, KILN_ALONE, ORIGINAL, KILN_KEYED };
 
 static const char *const names[] = {
 	[KILN] = "kiln",
 	[KILN_ALONE] = "kiln, where DPC++ does not look",
 	[ORIGINAL] = "the original",
+	[KILN_KEYED] = "kiln, with its key",
 };
 
 struct side {
@@ -104,7 +107,7 @@ static struct kiln_key *make_key(enum who who)
 {
 	struct kiln_key *key = kiln_key_new();
 
-	if (who == KILN) {
+	if (who == KILN || who == KILN_KEYED) {
 		kiln_key_add(key, "sycl.device", device, sizeof(device) - 1);
 		kiln_key_add(key, "sycl.options", options, sizeof(options) - 1);
 		kiln_key_add(key, "sycl.spec", "", 0);
@@ -152,9 +155,11 @@ static double timed_put(struct side *side, uint64_t n)
 	double ns;
 
 	make_contents(n);
-	if (side->kiln)
+	if (side->kiln && side->who != KILN_KEYED)
 		key = make_key(side->who);
 	begin = bench_now_ns();
+	if (side->who == KILN_KEYED)
+		key = make_key(side->who);
 	if (side->kiln)
 		put_by_kiln(side, key);
 	else if (original_put(&original, &original_key, value, sizeof(value)))
@@ -225,15 +230,19 @@ static size_t check(const struct side *side, size_t n)
 
 /* ---- Rows ------------------------------------------------------------------------ */
 
+/* A bar of 0: none. */
 static void ratio_row(const char *name, const double *a, const double *b,
 		      size_t n_rounds, double bar)
 {
-	double ratios[ROUNDS_MAX];
+	double ratios[ROUNDS_MAX], ratio;
 
 	for (size_t r = 0; r < n_rounds; r++)
 		ratios[r] = a[r] / b[r];
-	bench_row_bar(&bench, name, bench_median(ratios, n_rounds), "", bar,
-		      BENCH_LOWER);
+	ratio = bench_median(ratios, n_rounds);
+	if (bar)
+		bench_row_bar(&bench, name, ratio, "", bar, BENCH_LOWER);
+	else
+		bench_row(&bench, name, ratio, "");
 }
 
 static void median_row(const char *what, const struct side *side,
@@ -261,7 +270,7 @@ static void tell(size_t r, size_t n_rounds)
  */
 static void put_group(void)
 {
-	enum { STEP = 20, STEPS_MAX = 20, SIDES = 3 };
+	enum { STEP = 20, STEPS_MAX = 20, SIDES = 4 };
 	const size_t before = bench.quick ? 20 : 100;
 	const size_t n_steps = bench.quick ? 3 : STEPS_MAX;
 	const size_t n_all = before + n_steps * STEP;
@@ -293,6 +302,8 @@ static void put_group(void)
 			   "us");
 	ratio_row("put of 4 KB : the original", sides[KILN].turns,
 		  sides[ORIGINAL].turns, n_rounds, 1.1);
+	ratio_row("put of 4 KB with its key : the original",
+		  sides[KILN_KEYED].turns, sides[ORIGINAL].turns, n_rounds, 0);
 }
 
 /* ---- The worst single put ------------------------------------------------------------ */
@@ -300,7 +311,9 @@ static void put_group(void)
 /*
  * Both stores are full at 10k entries and get half as much again in each round, so
  * that each round has one eviction.  Kiln's worst put of all these to the one in
- * which the original evicts.
+ * which the original evicts.  A store that is full to its limit for kiln, with its
+ * records, may have evicted a few of the first n: 2 in 100 of them may be missing,
+ * of the original's none.
  */
 static void worst_group(void)
 {

@@ -650,6 +650,33 @@ static void a_sycl_store_obeys_the_variables_of_sycl(void **state)
 		  0,
 		  0 },
 		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n",
+		    "SYCL_CACHE_MAX_SIZE=10000000000000",
+		    "SYCL_CACHE_DIALECT=dpcpp" },
+		  0,
+		  KILN_OK,
+		  "sycl:/n",
+		  10000000000000,
+		  0,
+		  0 },
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n",
+		    "SYCL_CACHE_MAX_SIZE=10000000000000",
+		    "SYCL_CACHE_DIALECT=seed" },
+		  0,
+		  KILN_E_INVALID,
+		  NULL,
+		  0,
+		  0,
+		  0 },
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n",
+		    "SYCL_CACHE_MAX_SIZE=99999999999999999999",
+		    "SYCL_CACHE_DIALECT=dpcpp" },
+		  0,
+		  KILN_E_INVALID,
+		  NULL,
+		  0,
+		  0,
+		  0 },
+		{ { "KILN_STORE=sycl:", "SYCL_CACHE_DIR=/n",
 		    "SYCL_CACHE_MAX_SIZE=1K" },
 		  1,
 		  KILN_OK,
@@ -707,6 +734,8 @@ static void a_sycl_store_obeys_the_variables_of_sycl(void **state)
 				 rows[i].status);
 		if (rows[i].status)
 			assert_memory_equal(message, "SYCL_CACHE_", 11);
+		if (rows[i].status && rows[i].environment[3])
+			assert_non_null(strstr(message, "too large"));
 		kiln_options_init(&options);
 		kiln_config_options(config, &options);
 		assert_int_equal(!options.store_url, !rows[i].url);

@@ -114,12 +114,19 @@ static void limits_of_sycls_environment_hold_in_its_dialect(void **state)
 	static const struct {
 		const char *dialect;
 		const char *max_size;
+		const char *disable; /* eviction */
 		uint64_t bytes_max;
 	} rows[] = {
-		{ "seed", "2", 2 << 20 },
-		{ "dpcpp", "30000", 30000 },
+		{ "seed", "2", NULL, 2 << 20 },
+		{ "dpcpp", "30000", NULL, 30000 },
+		/* Of which the seed's megabytes would be too many. */
+		{ "dpcpp", "10000000000000", NULL, 10000000000000 },
 		/* Then it is the options'. */
-		{ "dpcpp", NULL, (uint64_t)1 << 30 },
+		{ "dpcpp", NULL, NULL, (uint64_t)1 << 30 },
+		{ "dpcpp", NULL, "1", (uint64_t)1 << 30 },
+		/* Then there is none. */
+		{ "seed", NULL, "1", 0 },
+		{ "seed", "2", "1", 0 },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -128,6 +135,7 @@ static void limits_of_sycls_environment_hold_in_its_dialect(void **state)
 
 		set("SYCL_CACHE_DIALECT", rows[i].dialect);
 		set("SYCL_CACHE_MAX_SIZE", rows[i].max_size);
+		set("SYCL_CACHE_EVICTION_DISABLE", rows[i].disable);
 		kiln = open_named("sycl", "sycl:");
 		assert_int_equal(kiln_store_status(kiln), KILN_OK);
 		assert_int_equal(put(kiln, (unsigned)i, 100), KILN_OK);
@@ -138,6 +146,7 @@ static void limits_of_sycls_environment_hold_in_its_dialect(void **state)
 	}
 	set("SYCL_CACHE_DIALECT", NULL);
 	set("SYCL_CACHE_MAX_SIZE", NULL);
+	set("SYCL_CACHE_EVICTION_DISABLE", NULL);
 }
 
 /* What kiln keeps there itself does not make the directory DPC++'s. */

@@ -242,6 +242,7 @@ ASIDE static enum kiln_status set_sycl_place(struct kiln *kiln,
 {
 	struct ki_sycl_environment sycl;
 	enum kiln_status status;
+	int is_off;
 
 	ki_sycl_environment(&sycl);
 	for (size_t i = 0; i < sycl.n_lines; i++)
@@ -251,9 +252,10 @@ ASIDE static enum kiln_status set_sycl_place(struct kiln *kiln,
 	if (status)
 		return status;
 	memcpy(place->directory, sycl.directory, sizeof(sycl.directory));
-	if (sycl.is_given[KI_SYCL_MAX_SIZE])
+	is_off = !sycl.is_dpcpp && sycl.is_given[KI_SYCL_EVICTION_DISABLE];
+	if (sycl.is_given[KI_SYCL_MAX_SIZE] || is_off)
 		options->store_bytes_max = sycl.bytes_max;
-	if (sycl.is_given[KI_SYCL_THRESHOLD])
+	if (!sycl.is_dpcpp && (sycl.is_given[KI_SYCL_THRESHOLD] || is_off))
 		options->store_age_max_s = sycl.age_max_s;
 	return KILN_OK;
 }

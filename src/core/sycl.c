@@ -18,6 +18,7 @@
 
 #define DIRECTORY_BYTES_MAX (KI_PATH_MAX - 128)
 #define DAY_S		    86400
+#define MEGABYTES_MAX	    ((uint64_t)INT64_MAX >> 20)
 
 extern char **environ;
 
@@ -100,11 +101,18 @@ static int is_rooted(const char *path)
 	return *path == '/' && strlen(path) < DIRECTORY_BYTES_MAX;
 }
 
+static int has_digits(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789")];
+}
+
 static int is_number(const char *text, uint64_t max, uint64_t *out_number)
 {
-	return *text && !text[strspn(text, "0123456789")] &&
-	       !ki_parse_size(text, out_number) && *out_number <= max;
+	return has_digits(text) && !ki_parse_size(text, out_number) &&
+	       *out_number <= max;
 }
+
+static const char too_large[] = "a number of that kind: it is too large";
 
 /* NULL, or what would be right. */
 static const char *check(enum ki_sycl_variable variable, const char *text,
@@ -117,9 +125,10 @@ static const char *check(enum ki_sycl_variable variable, const char *text,
 		return is_number(text, 1, out_number) && !text[1] ? NULL
 								  : "0 or 1";
 	case KI_SYCL_NUMBER:
-		return is_number(text, table[variable].max, out_number)
-			       ? NULL
-			       : "a whole number, without a unit";
+		if (is_number(text, table[variable].max, out_number))
+			return NULL;
+		return has_digits(text) ? too_large
+					: "a whole number, without a unit";
 	case KI_SYCL_ROOTED:
 		return is_rooted(text) ? NULL : "a path from the root";
 	case KI_SYCL_CHOICE:
@@ -215,12 +224,22 @@ static int is_dpcpps(const char *directory)
 	return n <= 0 || text[n - 1] != '\n';
 }
 
+static uint64_t bytes_of(uint64_t max_size, int is_dpcpp)
+{
+	if (is_dpcpp)
+		return max_size;
+	return max_size > MEGABYTES_MAX ? INT64_MAX : max_size << 20;
+}
+
 void ki_sycl_environment_choose(struct ki_sycl_environment *environment,
 				const char *directory)
 {
 	const int is_chosen = environment->is_given[KI_SYCL_DIALECT];
 	int evicts;
 
+	/* It was of another directory. */
+	if (environment->is_too_large)
+		environment->is_too_large = environment->is_wrong = 0;
 	environment->is_dpcpp =
 		is_chosen ? environment->number[KI_SYCL_DIALECT] != 0
 			  : is_dpcpps(directory);
@@ -235,11 +254,17 @@ void ki_sycl_environment_choose(struct ki_sycl_environment *environment,
 				ki_sycl_variable_default(
 					environment, (enum ki_sycl_variable)i),
 				NULL, 10);
+	if (!environment->is_dpcpp && !environment->is_wrong &&
+	    environment->number[KI_SYCL_MAX_SIZE] > MEGABYTES_MAX) {
+		complain(environment, KI_SYCL_MAX_SIZE,
+			 "a number of megabytes: it is too large");
+		environment->is_too_large = 1;
+	}
 	evicts = environment->is_dpcpp ||
 		 !environment->is_given[KI_SYCL_EVICTION_DISABLE];
 	environment->bytes_max =
-		evicts ? environment->number[KI_SYCL_MAX_SIZE]
-				 << (environment->is_dpcpp ? 0 : 20)
+		evicts ? bytes_of(environment->number[KI_SYCL_MAX_SIZE],
+				  environment->is_dpcpp)
 		       : 0;
 	environment->age_max_s =
 		evicts ? environment->number[KI_SYCL_THRESHOLD] * DAY_S : 0;

@@ -34,8 +34,7 @@ enum ki_sycl_type {
 	X(PERSISTENT, "SYCL_CACHE_PERSISTENT", FLAG, 0, "0", "0")              \
 	X(IN_MEM, "SYCL_CACHE_IN_MEM", FLAG, 0, "1", "1")                      \
 	X(DIR, "SYCL_CACHE_DIR", ROOTED, 0, "", "")                            \
-	X(MAX_SIZE, "SYCL_CACHE_MAX_SIZE", NUMBER, INT64_MAX >> 20, "8192",    \
-	  "0")                                                                 \
+	X(MAX_SIZE, "SYCL_CACHE_MAX_SIZE", NUMBER, INT64_MAX, "8192", "0")     \
 	X(THRESHOLD, "SYCL_CACHE_THRESHOLD", NUMBER, 36500, "7", "")           \
 	X(EVICTION_DISABLE, "SYCL_CACHE_EVICTION_DISABLE", TEXT, 0, "", "")    \
 	X(IN_MEM_THRESHOLD, "SYCL_IN_MEM_CACHE_EVICTION_THRESHOLD", NUMBER,    \
@@ -79,6 +78,7 @@ struct ki_sycl_environment {
 	const char *why;
 	/* "NAME: ...": of wrong values, the first, and what is doubtful. */
 	int is_wrong;
+	int is_too_large; /* that is it, in this dialect */
 	char wrong[KI_SYCL_LINE_MAX];
 	char lines[KI_SYCL_LINES_MAX][KI_SYCL_LINE_MAX];
 	size_t n_lines;

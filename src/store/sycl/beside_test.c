@@ -295,6 +295,57 @@ static void nothing_is_added_while_the_original_evicts(void **state)
 	free(directory);
 }
 
+/* ---- A slash at the end ---------------------------------------------------------- */
+
+static char evict_name[300]; /* of the last lock file for evicting */
+
+static int noting_link(const struct ki_sys *sys, const char *from,
+		       const char *to)
+{
+	if (strstr(to, "_eviction_in_progress"))
+		snprintf(evict_name, sizeof(evict_name), "%s", to);
+	return real->link(real, from, to);
+}
+
+/* DPC++ puts the name behind what SYCL_CACHE_DIR says, slash or not: kiln does the
+   same, and looks at both. */
+static void the_lock_for_evicting_is_named_as_dpcxx_does(void **state)
+{
+	static const char *const slashes[] = { "", "/" };
+
+	for (size_t i = 0; i < 4; i++) {
+		char *directory = harness_directory(), *given, *ours, *theirs;
+		struct ki_sys sys = ki_sys_posix;
+		struct kiln_tier *tier;
+
+		INTERPOSE(&sys, noting, link);
+		if (asprintf(&given, "%s%s", directory, slashes[i % 2]) < 0 ||
+		    asprintf(&ours, "%s_eviction_in_progress.lock", given) <
+			    0 ||
+		    asprintf(&theirs, "%s%s_eviction_in_progress.lock",
+			     directory, slashes[i / 2]) < 0)
+			abort();
+		tier = open_by(&sys, given, 3500);
+		sycl_of(tier)->wait_max_ns = 1;
+		plant(directory, 1, 0, 2000, 30);
+		harness_write(theirs, "", 0);
+		assert_int_equal(put(tier, 2, 1000), KILN_E_TIMEOUT);
+		assert_true(exists(directory, 1, 0, ".bin"));
+		assert_int_equal(unlink(theirs), 0);
+		evict_name[0] = '\0';
+		assert_int_equal(put(tier, 2, 1000), KILN_OK);
+		assert_false(exists(directory, 1, 0, ".bin"));
+		assert_string_equal(evict_name, ours);
+		assert_int_equal(access(ours, F_OK), -1);
+		assert_int_equal(access(theirs, F_OK), -1);
+		tier->ops->close(tier);
+		free(given);
+		free(ours);
+		free(theirs);
+		free(directory);
+	}
+}
+
 /* ---- Backups that link --------------------------------------------------------- */
 
 /* A second name of kiln.held is not always that of a lock file. */
@@ -337,6 +388,7 @@ int main(void)
 		cmocka_unit_test(what_the_dead_owe_to_the_sum_is_paid),
 		cmocka_unit_test(what_is_owed_counts),
 		cmocka_unit_test(nothing_is_added_while_the_original_evicts),
+		cmocka_unit_test(the_lock_for_evicting_is_named_as_dpcxx_does),
 		cmocka_unit_test(
 			a_link_elsewhere_to_what_kiln_holds_costs_one_search),
 	};

@@ -581,8 +581,17 @@ static enum kiln_status match_records(struct ki_sycl *sycl,
 static int begin_evicting(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 			  int waits)
 {
-	int err = ki_sycl_lock(sycl, turn, sycl->evict_path, waits);
+	int err;
 
+	/* Who spells the directory otherwise has another one. */
+	if (ki_sycl_is_other_evicting(sycl)) {
+		err = ki_sycl_lock(sycl, turn, sycl->evict_other, waits);
+		if (err == -EAGAIN)
+			return err;
+		if (!err)
+			ki_sycl_unlock(sycl, sycl->evict_other);
+	}
+	err = ki_sycl_lock(sycl, turn, sycl->evict_path, waits);
 	if (!err)
 		ki_sycl_read_sum_again(sycl, turn);
 	return err == -EAGAIN ? err : !err;

@@ -107,17 +107,30 @@ int ki_sycl_drop_dead_lock(const struct ki_sycl *sycl,
 	       !sys->unlink(sys, lock_path);
 }
 
-int ki_sycl_is_locked(const struct ki_sycl *sycl, const char *stem)
+/* Whether PATH.lock stands, and no kiln made it. */
+static int is_others(const struct ki_sycl *sycl, const char *path)
 {
 	const struct ki_sys *sys = sycl->sys;
 	struct ki_file_info info, held;
-	char path[KI_PATH_MAX];
+	char lock_path[KI_PATH_MAX];
 
-	if (ki_sycl_path_of(sycl, stem, ".lock", path) ||
-	    sys->lstat(sys, path, &info))
+	if (lock_path_of(path, lock_path) || sys->lstat(sys, lock_path, &info))
 		return 0;
 	return sys->lstat(sys, sycl->held_path, &held) ||
 	       held.inode != info.inode || held.device != info.device;
+}
+
+int ki_sycl_is_locked(const struct ki_sycl *sycl, const char *stem)
+{
+	char path[KI_PATH_MAX];
+
+	return !ki_sycl_path(sycl, stem, path) && is_others(sycl, path);
+}
+
+int ki_sycl_is_other_evicting(const struct ki_sycl *sycl)
+{
+	return is_others(sycl, sycl->evict_path) ||
+	       is_others(sycl, sycl->evict_other);
 }
 
 /* ---- Somebody else's ------------------------------------------------------------------- */
@@ -333,6 +346,7 @@ static void recover(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 
 	(void)ki_sycl_drop_dead_lock(sycl, turn, sycl->size_path);
 	(void)ki_sycl_drop_dead_lock(sycl, turn, sycl->evict_path);
+	(void)ki_sycl_drop_dead_lock(sycl, turn, sycl->evict_other);
 	if (look_at_held(sycl, turn) <= 0)
 		return;
 	(void)ki_sycl_walk(sycl, drop_lock_of, &search);

@@ -248,21 +248,6 @@ void ki_sycl_read_sum_again(const struct ki_sycl *sycl,
 				   turn->owed_removed + turn->removed);
 }
 
-/* It has read the sum, and will write what it makes of that. */
-static int is_other_evicting(const struct ki_sycl *sycl,
-			     const struct ki_sycl_turn *turn)
-{
-	const struct ki_sys *sys = sycl->sys;
-	struct ki_file_info info;
-	char path[KI_PATH_MAX];
-
-	return snprintf(path, sizeof(path), "%s.lock", sycl->evict_path) <
-		       (int)sizeof(path) &&
-	       !sys->lstat(sys, path, &info) &&
-	       (info.inode != turn->held_inode ||
-		info.device != turn->held_device);
-}
-
 void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 {
 	const uint64_t added = turn->added + turn->owed_added;
@@ -279,7 +264,7 @@ void ki_sycl_settle(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 	waits = !sycl->size_refused_ns ||
 		sycl->sys->monotonic_ns(sycl->sys) - sycl->size_refused_ns >
 			REFUSED_NS;
-	err = is_other_evicting(sycl, turn)
+	err = ki_sycl_is_other_evicting(sycl)
 		      ? -EBUSY
 		      : ki_sycl_lock(sycl, turn, sycl->size_path, waits);
 	if (!err) {

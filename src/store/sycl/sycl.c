@@ -451,6 +451,7 @@ static void sycl_close(struct kiln_tier *tier)
 	free(sycl->directory);
 	free(sycl->size_path);
 	free(sycl->evict_path);
+	free(sycl->evict_other);
 	free(sycl->held_path);
 	free(sycl->lock_path);
 	free(sycl->stats_path);
@@ -484,18 +485,22 @@ static char *join(const char *directory, const char *name)
 	return ki_path_join(path, directory, name) ? NULL : strdup(path);
 }
 
-/* Beside the directory, not in it. */
-static char *evict_path_of(const char *directory)
+/* DPC++ puts it behind the directory's name as that was given: beside the directory,
+   or in it if there is a slash at the end. */
+static int set_evict_paths(struct ki_sycl *sycl, const char *directory)
 {
+	static const char name[] = "_eviction_in_progress";
 	size_t size = strlen(directory);
-	char *path;
+	const char *slash = size > 1 && directory[size - 1] == '/' ? "" : "/";
 
+	if (asprintf(&sycl->evict_path, "%s%s", directory, name) < 0)
+		sycl->evict_path = NULL;
 	while (size > 1 && directory[size - 1] == '/')
 		size--;
-	if (asprintf(&path, "%.*s_eviction_in_progress", (int)size, directory) <
-	    0)
-		return NULL;
-	return path;
+	if (asprintf(&sycl->evict_other, "%.*s%s%s", (int)size, directory,
+		     slash, name) < 0)
+		sycl->evict_other = NULL;
+	return sycl->evict_path && sycl->evict_other;
 }
 
 static struct ki_sycl *new_sycl(const struct ki_store_options *options)
@@ -524,12 +529,12 @@ static struct ki_sycl *new_sycl(const struct ki_store_options *options)
 	sycl->directory = strdup(options->directory);
 	sycl->directory_size = strlen(options->directory);
 	sycl->size_path = join(options->directory, "cache_size.txt");
-	sycl->evict_path = evict_path_of(options->directory);
 	sycl->held_path = join(options->directory, "kiln.held");
 	sycl->lock_path = join(options->directory, "kiln.lock");
 	sycl->stats_path = join(options->directory, "kiln.stats");
-	if (!sycl->directory || !sycl->size_path || !sycl->evict_path ||
-	    !sycl->held_path || !sycl->lock_path || !sycl->stats_path) {
+	if (!set_evict_paths(sycl, options->directory) || !sycl->directory ||
+	    !sycl->size_path || !sycl->held_path || !sycl->lock_path ||
+	    !sycl->stats_path) {
 		sycl_close(&sycl->tier);
 		return NULL;
 	}

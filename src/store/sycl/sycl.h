@@ -126,7 +126,8 @@ struct ki_sycl {
 	char *directory;
 	size_t directory_size;
 	char *size_path;
-	char *evict_path; /* "<directory>_eviction_in_progress" */
+	char *evict_path;  /* "<directory>_eviction_in_progress" */
+	char *evict_other; /* with a slash more, or none, at its end */
 	char *held_path;
 	char *lock_path;
 	char *stats_path;
@@ -312,6 +313,9 @@ int ki_sycl_drop_dead_lock(const struct ki_sycl *sycl,
 int ki_sycl_read_sum(const struct ki_sycl *sycl, uint64_t *out_sum);
 /* What earlier turns could not add to it. */
 void ki_sycl_read_owed(const struct ki_sycl *sycl, struct ki_sycl_turn *turn);
+/* Whether somebody else has a lock file for evicting: he has read the sum, and will
+   write what he makes of it. */
+int ki_sycl_is_other_evicting(const struct ki_sycl *sycl);
 /* In a turn: others may have changed it since that began. */
 void ki_sycl_read_sum_again(const struct ki_sycl *sycl,
 			    struct ki_sycl_turn *turn);

@@ -143,6 +143,7 @@ void ki_sycl_free_left(struct ki_sycl *sycl)
 
 	(void)watch(&watching, sycl->size_path, ".lock");
 	(void)watch(&watching, sycl->evict_path, ".lock");
+	(void)watch(&watching, sycl->evict_other, ".lock");
 	(void)ki_sycl_walk(sycl, watch_entry, &watching);
 	watch_for_long(&watching);
 	if (watching.n && !ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn)) {
@@ -202,14 +203,9 @@ static enum kiln_status look_then_begin(struct ki_sycl *sycl,
 static int is_still(const struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
 		    const struct look *look)
 {
-	struct ki_file_info info;
-	char path[KI_PATH_MAX];
-
 	return turn->noted == look->noted &&
 	       ki_records_n_changes(sycl->records) == look->n_changes &&
-	       snprintf(path, sizeof(path), "%s.lock", sycl->evict_path) <
-		       (int)sizeof(path) &&
-	       sycl->sys->lstat(sycl->sys, path, &info) == -ENOENT;
+	       !ki_sycl_is_other_evicting(sycl);
 }
 
 /* In a turn; the plan becomes sycl->plan. */
