@@ -37,6 +37,8 @@
 #define PREFETCH_BYTES 1024
 #define N_KEPT	       32
 
+#define PUT_TRIES 5 /* of 20 ms, where the store is busy */
+
 /* A value, and its blob's one reference. */
 struct found {
 	struct kiln_blob *blob; /* NULL: none */
@@ -60,7 +62,7 @@ struct ki_d3d12_cache {
 	UINT64 version;
 	uint64_t fork_generation;
 	struct kiln *kiln; /* since OPEN */
-	/* Under the registry's mutex. */
+	/* Under ki_d3d12_lock. */
 	struct ki_list link;
 	enum state state;
 	unsigned refs;
@@ -69,10 +71,9 @@ struct ki_d3d12_cache {
 	struct kept kept[N_KEPT];
 };
 
-static struct ki_mutex mutex = KI_MUTEX_INIT(FRONT);
-static struct ki_list caches = { &caches, &caches }; /* Under mutex. */
-static struct ki_cond changed;			     /* with mutex */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+struct ki_mutex ki_d3d12_lock = KI_MUTEX_INIT(FRONT);
+static struct ki_list caches = { &caches, &caches }; /* Under ki_d3d12_lock. */
+static struct ki_cond changed;			     /* with it */
 
 _Atomic unsigned ki_d3d12_digest_bits;
 
@@ -297,6 +298,19 @@ HRESULT ki_d3d12_cache_find(struct ki_d3d12_cache *cache, const void *key,
 	return result;
 }
 
+/* A store that makes room for another writer is busy for a moment. */
+static enum kiln_status put(struct kiln *kiln, const struct kiln_key *key,
+			    const void *value, UINT size)
+{
+	enum kiln_status status;
+	int tries = 0;
+
+	do
+		status = kiln_put(kiln, key, value, size, NULL, 0);
+	while (status == KILN_E_TIMEOUT && ++tries < PUT_TRIES);
+	return status;
+}
+
 HRESULT ki_d3d12_cache_store(struct ki_d3d12_cache *cache, const void *bytes,
 			     UINT key_size, const void *value, UINT size)
 {
@@ -306,7 +320,7 @@ HRESULT ki_d3d12_cache_store(struct ki_d3d12_cache *cache, const void *bytes,
 
 	status = make_key(&room, bytes, key_size, &key);
 	if (!status)
-		status = kiln_put(cache->kiln, key, value, size, NULL, 0);
+		status = put(cache->kiln, key, value, size);
 	kiln_key_free(key);
 	return answer_of_store(status);
 }
@@ -428,15 +442,15 @@ static HRESULT open_any(const struct ki_d3d12_namespace *space,
 
 static void before_fork(void)
 {
-	pthread_mutex_lock(&mutex.mutex);
+	pthread_mutex_lock(&ki_d3d12_lock.mutex);
 }
 
 static void after_fork(void)
 {
-	pthread_mutex_unlock(&mutex.mutex);
+	pthread_mutex_unlock(&ki_d3d12_lock.mutex);
 }
 
-static void install(void)
+__attribute__((constructor)) static void install(void)
 {
 	ki_cond_init(&changed);
 	/* Without a key, threads have no numbers. */
@@ -457,7 +471,7 @@ static int is_same(const struct ki_d3d12_namespace *a,
 }
 
 static struct ki_d3d12_cache *find_locked(
-	const struct ki_d3d12_namespace *space) KI_REQUIRES(&mutex)
+	const struct ki_d3d12_namespace *space) KI_REQUIRES(&ki_d3d12_lock)
 {
 	struct ki_list *link;
 
@@ -502,13 +516,13 @@ static HRESULT open_new(struct ki_d3d12_cache *cache,
 {
 	HRESULT result = open_any(&cache->space, desc, &cache->kiln);
 
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	if (FAILED(result))
 		ki_list_remove(&cache->link);
 	else
 		cache->state = OPEN;
 	ki_cond_signal_all(&changed);
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	if (FAILED(result))
 		free_cache(cache);
 	return result;
@@ -516,12 +530,12 @@ static HRESULT open_new(struct ki_d3d12_cache *cache,
 
 /* One that is open, or NULL when there is none and nobody is at it. */
 static struct ki_d3d12_cache *settled_locked(
-	const struct ki_d3d12_namespace *space) KI_REQUIRES(&mutex)
+	const struct ki_d3d12_namespace *space) KI_REQUIRES(&ki_d3d12_lock)
 {
 	struct ki_d3d12_cache *cache;
 
 	while ((cache = find_locked(space)) && cache->state != OPEN)
-		ki_cond_wait(&changed, &mutex);
+		ki_cond_wait(&changed, &ki_d3d12_lock);
 	return cache;
 }
 
@@ -532,11 +546,10 @@ HRESULT ki_d3d12_cache_open(const struct ki_d3d12_namespace *space,
 	struct ki_d3d12_cache *cache, *made;
 	HRESULT result = S_OK;
 
-	pthread_once(&once, install);
 	made = new_cache(space, desc->Version);
 	if (!made)
 		return E_OUTOFMEMORY;
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	cache = settled_locked(space);
 	if (!cache)
 		ki_list_append(&caches, &made->link);
@@ -544,7 +557,7 @@ HRESULT ki_d3d12_cache_open(const struct ki_d3d12_namespace *space,
 		result = DXGI_ERROR_ALREADY_EXISTS;
 	else
 		cache->refs++;
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	if (!cache)
 		result = open_new(made, desc);
 	else
@@ -558,19 +571,19 @@ void ki_d3d12_cache_close(struct ki_d3d12_cache *cache)
 {
 	int is_last;
 
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	is_last = !--cache->refs;
 	if (is_last)
 		cache->state = CLOSING;
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	if (!is_last)
 		return;
 	drop_kept(cache);
 	kiln_close(cache->kiln);
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	ki_list_remove(&cache->link);
 	ki_cond_signal_all(&changed);
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	cache->kiln = NULL;
 	free_cache(cache);
 }
@@ -584,7 +597,7 @@ static struct ki_d3d12_cache *next_open(struct ki_d3d12_cache *cache)
 	struct ki_d3d12_cache *next = NULL;
 	struct ki_list *link;
 
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	link = cache ? cache->link.next : caches.next;
 	for (; link != &caches && !next; link = link->next) {
 		next = ki_container(link, struct ki_d3d12_cache, link);
@@ -593,7 +606,7 @@ static struct ki_d3d12_cache *next_open(struct ki_d3d12_cache *cache)
 	}
 	if (next)
 		next->refs++;
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	if (cache)
 		ki_d3d12_cache_close(cache);
 	return next;

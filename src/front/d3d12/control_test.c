@@ -2,6 +2,8 @@
 
 /* ShaderCacheControl(): who may, what it does, and to what. */
 
+#include "harness/harness.h"
+
 #include "front/d3d12/testing.h"
 
 #include <stdio.h>

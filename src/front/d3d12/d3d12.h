@@ -26,6 +26,9 @@ static inline int ki_d3d12_is_guid(const GUID *a, const GUID *b)
 	return !memcmp(a, b, sizeof(*a));
 }
 
+/* Over everything here that is the process's; held over fork(). */
+extern struct ki_mutex ki_d3d12_lock __attribute__((visibility("hidden")));
+
 /* ---- Private data (object.c) ------------------------------------------------ */
 
 /* Data that callers hang on an object.  Zeros and then init. */

@@ -17,7 +17,6 @@ struct known {
 	struct kiln_d3d12_device what;
 };
 
-static struct ki_mutex mutex = KI_MUTEX_INIT(FRONT);
 static struct ki_list registered = { &registered, &registered };
 
 /* The pointer that all interfaces of an object lead to.  Its holder keeps it
@@ -34,7 +33,8 @@ static IUnknown *identity_of(IUnknown *device)
 	return identity;
 }
 
-static struct known *find_locked(const IUnknown *identity) KI_REQUIRES(&mutex)
+static struct known *find_locked(const IUnknown *identity)
+	KI_REQUIRES(&ki_d3d12_lock)
 {
 	struct ki_list *link;
 
@@ -78,12 +78,12 @@ HRESULT kiln_d3d12_register_device(IUnknown *device,
 	}
 	identity = identity_of(device);
 	made->identity = identity;
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	known = find_locked(identity);
 	if (known)
 		ki_list_remove(&known->link);
 	ki_list_append(&registered, &made->link);
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	free(known);
 	return S_OK;
 }
@@ -92,11 +92,11 @@ static void forget(const IUnknown *identity)
 {
 	struct known *known;
 
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	known = find_locked(identity);
 	if (known)
 		ki_list_remove(&known->link);
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	free(known);
 }
 
@@ -112,11 +112,11 @@ int ki_d3d12_device_find(IUnknown *device, struct kiln_d3d12_device *out)
 	struct known *known;
 
 	kiln_d3d12_device_init(out);
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	known = find_locked(identity);
 	if (known)
 		*out = known->what;
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	return !!known;
 }
 

@@ -5,6 +5,8 @@
  * becomes of them.  What several processes do at a time is in tests/.
  */
 
+#include "harness/harness.h"
+
 #include "front/d3d12/testing.h"
 
 #include <dirent.h>

@@ -2,6 +2,8 @@
 
 /* Private data and names, and the minimal device. */
 
+#include "harness/harness.h"
+
 #include "front/d3d12/testing.h"
 
 #include <stdio.h>

@@ -28,8 +28,7 @@
 
 /* ---- The program -------------------------------------------------------------- */
 
-static struct ki_mutex mutex = KI_MUTEX_INIT(FRONT);
-static char *shared_name; /* Under mutex. */
+static char *shared_name; /* Under ki_d3d12_lock. */
 
 HRESULT kiln_d3d12_share_caches(const char *name)
 {
@@ -37,10 +36,10 @@ HRESULT kiln_d3d12_share_caches(const char *name)
 
 	if (name && !copy)
 		return E_OUTOFMEMORY;
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	old = shared_name;
 	shared_name = copy;
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	free(old);
 	return S_OK;
 }
@@ -88,11 +87,11 @@ static int identify_program(char out[PROGRAM_BYTES])
 {
 	int is_shared;
 
-	ki_mutex_lock(&mutex);
+	ki_mutex_lock(&ki_d3d12_lock);
 	is_shared = !!shared_name;
 	if (is_shared)
 		identify("shared", shared_name, out);
-	ki_mutex_unlock(&mutex);
+	ki_mutex_unlock(&ki_d3d12_lock);
 	return is_shared || identify_executable(out);
 }
 

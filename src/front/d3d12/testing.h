@@ -4,8 +4,6 @@
 
 /* What the tests of sessions share: short words for long calls. */
 
-#include "harness/harness.h"
-
 #ifndef COBJMACROS
 #define COBJMACROS
 #endif
