@@ -248,6 +248,46 @@ static void who_looks_waits_for_nobody(void **state) KI_NO_ANALYSIS
 	end(tier);
 }
 
+static struct kiln_tier *told_of;
+static unsigned n_told;
+
+/* A user's function may ask the store. */
+static void look_and_store(void *arg, enum kiln_log_level level,
+			   const char *message)
+{
+	assert_int_equal(get(told_of, 7), KILN_OK);
+	assert_int_equal(put(told_of, 100 + n_told++, VALUE), KILN_OK);
+}
+
+static void nothing_is_told_with_the_turn(void **state)
+{
+	struct ki_sys sys = ki_sys_posix;
+	struct ki_store_options options = { .sys = &sys,
+					    .log = look_and_store };
+	struct kiln_tier *tier;
+	char *path;
+
+	begin();
+	INTERPOSE(&sys, moved, monotonic_ns);
+	INTERPOSE(&sys, moved, sleep_ns);
+	options.directory = directory;
+	assert_int_equal(ki_store_sycl_open(&options, &tier), KILN_OK);
+	told_of = tier;
+	n_told = 0;
+	assert_int_equal(put(tier, 7, VALUE), KILN_OK);
+	assert_int_equal(put(tier, 1, VALUE), KILN_OK);
+	change_a_byte(1);
+	assert_int_not_equal(get(tier, 1), KILN_OK);
+	assert_int_equal(n_told, 1);
+	path = path_of(directory, 7, 5, ".lock");
+	harness_write(path, "", 0);
+	assert_int_equal(tier->ops->set_limit(tier, 1 << 20), KILN_OK);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(n_told, 2);
+	free(path);
+	end(tier);
+}
+
 /* ---- Too old ------------------------------------------------------------------------- */
 
 /* S48: whoever comes every eight days compiles once and not each time. */
@@ -471,6 +511,7 @@ int main(void)
 			a_lock_file_made_anew_under_an_old_inode_is_new),
 		cmocka_unit_test(a_left_lock_for_evicting_ends_no_storing),
 		cmocka_unit_test(who_looks_waits_for_nobody),
+		cmocka_unit_test(nothing_is_told_with_the_turn),
 		cmocka_unit_test(what_is_too_old_is_stored_again),
 		cmocka_unit_test(what_came_in_its_place_stays),
 		cmocka_unit_test(

@@ -188,7 +188,7 @@ static int unlink_it(const struct ki_sycl *sycl, const char *lock_path,
 }
 
 /* It, and nothing that has come in its place meanwhile. */
-int ki_sycl_take_away(const struct ki_sycl *sycl, const char *lock_path,
+int ki_sycl_take_away(struct ki_sycl *sycl, const char *lock_path,
 		      uint64_t inode)
 {
 	const struct ki_sys *sys = sycl->sys;
@@ -205,8 +205,7 @@ int ki_sycl_take_away(const struct ki_sycl *sycl, const char *lock_path,
 	if (!sys->lstat(sys, aside, &info) && info.inode != inode)
 		(void)sys->rename_new(sys, aside, lock_path);
 	(void)sys->unlink(sys, aside);
-	ki_sycl_say(sycl, KILN_LOG_WARNING, lock_path,
-		    "left by somebody who is gone, removed");
+	ki_bytes_add(&sycl->taken, lock_path, strlen(lock_path) + 1);
 	return 0;
 }
 
@@ -450,13 +449,29 @@ begun:
 	return KILN_OK;
 }
 
+/* A user's function may call us again. */
+static void tell_taken(const struct ki_sycl *sycl, struct ki_bytes *taken)
+{
+	for (size_t at = 0; !taken->failed && at < taken->size;
+	     at += strlen((const char *)taken->data + at) + 1)
+		ki_sycl_say(sycl, KILN_LOG_WARNING,
+			    (const char *)taken->data + at,
+			    "left by somebody who is gone, removed");
+	ki_bytes_fini(taken);
+}
+
 enum kiln_status ki_sycl_turn_end(struct ki_sycl *sycl,
 				  struct ki_sycl_turn *turn)
 {
+	struct ki_bytes taken;
+
 	ki_sycl_settle(sycl, turn);
 	ki_records_end(sycl->records);
 	ki_unlock(sycl->sys, &turn->lock);
 	ki_sycl_note_generation(sycl);
+	taken = sycl->taken;
+	ki_bytes_init(&sycl->taken);
 	ki_mutex_unlock(&sycl->writer);
+	tell_taken(sycl, &taken);
 	return KILN_OK;
 }

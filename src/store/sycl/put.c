@@ -775,6 +775,7 @@ void ki_sycl_drop_unusable(struct ki_sycl *sycl, const struct kiln_key *key)
 	struct ki_file_info info;
 	enum ki_sycl_state state;
 	enum kiln_status status;
+	int is_removed;
 
 	if (ki_sycl_is_readonly(sycl) || ki_sycl_turn_begin(sycl, 0, &turn))
 		return;
@@ -783,11 +784,13 @@ void ki_sycl_drop_unusable(struct ki_sycl *sycl, const struct kiln_key *key)
 		drop_digest(sycl, key->digest);
 	if (status == KILN_OK)
 		status = ki_sycl_load(sycl, &found, &state, &value, &info);
-	if (status == KILN_E_FORMAT && !remove_recorded(sycl, &turn, key))
-		ki_sycl_say(sycl, KILN_LOG_ERROR, found.name,
-			    "damaged, removed");
+	is_removed =
+		status == KILN_E_FORMAT && !remove_recorded(sycl, &turn, key);
 	kiln_blob_unref(value);
 	(void)ki_sycl_turn_end(sycl, &turn);
+	if (is_removed)
+		ki_sycl_say(sycl, KILN_LOG_ERROR, found.name,
+			    "damaged, removed");
 }
 
 enum kiln_status ki_sycl_remove_found(struct ki_sycl *sycl,

@@ -445,6 +445,7 @@ static void sycl_close(struct kiln_tier *tier)
 
 	ki_records_close(sycl->records);
 	ki_sycl_plan_end(&sycl->plan);
+	ki_bytes_fini(&sycl->taken);
 	ki_sycl_survey_end(&sycl->survey);
 	ki_mutex_fini(&sycl->lister);
 	ki_mutex_fini(&sycl->writer);
@@ -524,6 +525,7 @@ static struct ki_sycl *new_sycl(const struct ki_store_options *options)
 	sycl->wait_max_ns = UINT64_MAX;
 	sycl->stale_ns = KI_SYCL_STALE_NS;
 	sycl->fork_generation = ki_fork_generation();
+	ki_bytes_init(&sycl->taken);
 	ki_mutex_init(&sycl->writer, KI_RANK_STORE);
 	ki_mutex_init(&sycl->lister, KI_RANK_STORE);
 	sycl->directory = strdup(options->directory);

@@ -153,6 +153,7 @@ struct ki_sycl {
 	struct ki_mutex writer;
 	struct ki_sycl_plan plan;
 	struct ki_sycl_sighting sightings[KI_SYCL_SIGHTINGS];
+	struct ki_bytes taken; /* lock files that went: to be told afterwards */
 	uint64_t size_refused_ns; /* when its lock was not to be had; or 0 */
 	uint64_t random;
 	struct ki_mutex lister;
@@ -164,6 +165,7 @@ static inline int ki_sycl_is_readonly(const struct ki_sycl *sycl)
 	return !!(sycl->flags & (KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER));
 }
 
+/* Never with the turn. */
 void ki_sycl_say(const struct ki_sycl *sycl, enum kiln_log_level level,
 		 const char *path, const char *what);
 
@@ -301,7 +303,7 @@ void ki_sycl_unlock(const struct ki_sycl *sycl, const char *path);
 /* Whether an entry's lock file is there and somebody else's: then he is at it. */
 int ki_sycl_is_locked(const struct ki_sycl *sycl, const char *stem);
 /* In a turn: a lock file of this inode, which has no owner.  0, -errno. */
-int ki_sycl_take_away(const struct ki_sycl *sycl, const char *lock_path,
+int ki_sycl_take_away(struct ki_sycl *sycl, const char *lock_path,
 		      uint64_t inode);
 /* Of lock files that kilns made, in a turn: it has no owner.  1 if it went. */
 int ki_sycl_drop_dead_lock(const struct ki_sycl *sycl,
