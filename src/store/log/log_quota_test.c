@@ -291,7 +291,7 @@ static void what_the_killed_were_at_does_not_count(void **state)
 	uint64_t seed = 5;
 	unsigned round;
 
-	for (round = 0; round < 30; round++) {
+	for (round = 0; round < 20; round++) {
 		struct crowd *crowd = crowd_of((uint64_t)N_FIT * ONE);
 		unsigned until = 1 + harness_random(&seed) % KEYS_EACH, i, n;
 		pid_t pid = fork();
@@ -321,7 +321,7 @@ static void the_others_fill_it_to_the_byte_all_the_same(void **state)
 	uint64_t seed = 11;
 	unsigned round, i, n;
 
-	for (round = 0; round < 12; round++) {
+	for (round = 0; round < 8; round++) {
 		struct crowd *crowd = crowd_of((uint64_t)N_FIT * ONE);
 		pid_t pids[N_AT_ONCE];
 
