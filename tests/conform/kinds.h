@@ -34,7 +34,7 @@ struct kind {
 	/* A format of kiln's own: it puts aside what is damaged, and refuses a
 	   limit below what it takes itself. */
 	int is_own;
-	int has_sessions; /* and a quota */
+	int has_sessions;    /* and a quota */
 	int has_files_clock; /* ages are by the file system's */
 	/* Wait for locks as briefly as can be.  NULL: it does. */
 	void (*hurry)(struct kiln_tier *tier);

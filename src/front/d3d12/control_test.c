@@ -4,7 +4,7 @@
 
 #include "harness/harness.h"
 
-#include "front/d3d12/testing.h"
+#include "front/d3d12/helpers_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

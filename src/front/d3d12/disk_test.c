@@ -7,7 +7,7 @@
 
 #include "harness/harness.h"
 
-#include "front/d3d12/testing.h"
+#include "front/d3d12/helpers_test.h"
 
 #include <dirent.h>
 #include <stdio.h>

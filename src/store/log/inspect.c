@@ -108,8 +108,8 @@ enum kiln_status ki_log_info(struct kiln_tier *tier,
 			.bytes_live = index->header->bytes_live,
 			.generation = index->header->generation,
 			.quota_bytes = limits.quota_bytes,
-			.quota_used = index->header->quota.used &
-				      ~LOG_QUOTA_CLOSED,
+			.quota_used =
+				index->header->quota.used & ~LOG_QUOTA_CLOSED,
 		};
 		ki_log_census_fini(&census);
 	}

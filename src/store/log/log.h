@@ -239,9 +239,9 @@ struct ki_log {
 	_Atomic int has_told_damage;   /* of an index that cannot be written */
 	_Atomic int has_left; /* a wipe, files: to be told without the lock */
 	_Atomic(const char *) refused_why; /* the directory: the same */
-	_Atomic int has_lost_session;  /* another store is there, perhaps with
+	_Atomic int has_lost_session; /* another store is there, perhaps with
 					  another lock file */
-	_Atomic int removes;	       /* when it closes, if it is the last */
+	_Atomic int removes;	      /* when it closes, if it is the last */
 	struct log_zeroed zeroed[LOG_ZEROED_FILES];
 	struct log_stripe stripes[LOG_STRIPES];
 

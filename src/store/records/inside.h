@@ -88,7 +88,7 @@ struct ki_records {
 	uint64_t device, inode; /* what the index is of; inode 0: nothing */
 	uint64_t size;
 	uint64_t seen;
-	int is_behind; /* what was appended could not be read back */
+	int is_behind;	  /* what was appended could not be read back */
 	int has_header;	  /* else it is to be written anew */
 	int has_settings; /* from the header or its copy */
 	int is_newer;

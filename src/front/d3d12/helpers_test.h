@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef KI_FRONT_D3D12_TESTING_H
-#define KI_FRONT_D3D12_TESTING_H
+#ifndef KI_FRONT_D3D12_HELPERS_TEST_H
+#define KI_FRONT_D3D12_HELPERS_TEST_H
 
 /* What the tests of sessions share: short words for long calls. */
 
@@ -66,4 +66,4 @@ static inline ULONG release(Session *session)
 	return ID3D12ShaderCacheSession_Release(session);
 }
 
-#endif /* KI_FRONT_D3D12_TESTING_H */
+#endif /* KI_FRONT_D3D12_HELPERS_TEST_H */
