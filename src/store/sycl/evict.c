@@ -421,6 +421,9 @@ static void remove_file(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 		return;
 	if (!ki_sycl_is_own(stem) && sycl->plan.is_counted)
 		ki_sycl_take(turn, now.extra);
+	if (now.has & KI_SYCL_SRC)
+		ki_sycl_trace_file(sycl, "File removed: ", stem, ".src");
+	ki_sycl_trace_file(sycl, "File removed: ", stem, ".bin");
 	note_record(sycl, turn, stem, file, removal);
 	removal->n++;
 }
@@ -716,6 +719,7 @@ enum kiln_status ki_sycl_make_room(struct ki_sycl *sycl,
 {
 	const uint64_t limit = ki_sycl_limit(sycl), before = report->n_evicted;
 	enum kiln_status status = KILN_OK;
+	char text[100];
 	int is_evicting;
 
 	if (!turn->is_sure && turn->has_size) {
@@ -735,12 +739,19 @@ enum kiln_status ki_sycl_make_room(struct ki_sycl *sycl,
 		return status;
 	}
 	is_evicting = begin_evicting(sycl, turn, 1);
+	ki_sycl_trace(sycl, is_evicting < 0 ? "Another process is evicting the "
+					      "cache. Returning."
+					    : "Cache eviction triggered.");
 	/* Somebody else is at it. */
 	if (is_evicting < 0)
 		return fits(sycl, turn, need, limit) ? KILN_OK : KILN_E_TIMEOUT;
 	status = make_room(sycl, turn, need, limit, limit / 2, report);
 	if (is_evicting > 0)
 		ki_sycl_unlock(sycl, sycl->evict_path);
+	snprintf(text, sizeof(text),
+		 "Updating the cache size file after eviction. New size: %llu",
+		 (unsigned long long)turn->total);
+	ki_sycl_trace(sycl, text);
 	count_evicted(sycl, report->n_evicted - before);
 	return status;
 }

@@ -518,6 +518,8 @@ static enum kiln_status publish(struct put *put)
 	if (put->replaces)
 		ki_sycl_take(put->turn, put->old_size);
 	(void)ki_sycl_write_use(sycl, put->stem, put->turn->now_ns);
+	ki_sycl_trace_file(sycl, "device binary has been cached: ", put->stem,
+			   ".bin");
 	return KILN_OK;
 }
 

@@ -192,6 +192,7 @@ static enum kiln_status load_by(struct ki_sycl *sycl,
 		return status;
 	}
 	note_use(sycl, &found, stem);
+	ki_sycl_trace_file(sycl, "using cached device binary: ", stem, ".bin;");
 	value->place = __atomic_load_n(&sycl->generation, __ATOMIC_ACQUIRE);
 	*out_value = value;
 	if (out_metadata)
@@ -267,6 +268,7 @@ static enum kiln_status look_up_foreign(struct ki_sycl *sycl,
 		kiln_blob_unref(value);
 		return status;
 	}
+	ki_sycl_trace_file(sycl, "using cached device binary: ", stem, ".bin;");
 	if (!ki_sycl_is_readonly(sycl))
 		(void)ki_sycl_write_use(
 			sycl, stem, (int64_t)sycl->sys->realtime_ns(sycl->sys));
@@ -623,6 +625,7 @@ enum kiln_status ki_store_sycl_open(const struct ki_store_options *options,
 		sycl_close(&sycl->tier);
 		return status;
 	}
+	ki_sycl_trace_begin(sycl);
 	free_the_dead(sycl);
 	*out_tier = &sycl->tier;
 	return KILN_OK;

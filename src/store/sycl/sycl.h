@@ -134,6 +134,7 @@ struct ki_sycl {
 	uint32_t flags;
 	uint64_t user_version;
 	uint64_t age_max_s;
+	unsigned traces;      /* SYCL_CACHE_TRACE */
 	size_t looks_max;     /* KI_SYCL_LOOKS; tests have small directories */
 	size_t step_max;      /* KI_SYCL_STEP */
 	uint64_t wait_max_ns; /* for a lock; tests are in a hurry */
@@ -528,6 +529,15 @@ void ki_sycl_count_evicted(const struct ki_sycl *sycl,
 /* Look at all entries and put them in order; nothing is changed.  0, -errno. */
 int ki_sycl_plan_all(const struct ki_sycl *sycl, struct ki_sycl_plan *plan);
 void ki_sycl_plan_end(struct ki_sycl_plan *plan);
+
+/* ---- Traces (trace.c) ---------------------------------------------------------- */
+
+unsigned ki_sycl_trace_mask(const char *text);
+void ki_sycl_trace_begin(struct ki_sycl *sycl);
+void ki_sycl_trace(const struct ki_sycl *sycl, const char *what);
+/* WHAT DIRECTORY/STEM SUFFIX */
+void ki_sycl_trace_file(const struct ki_sycl *sycl, const char *what,
+			const char *stem, const char *suffix);
 
 /* ---- What an entry is of (describe.c) -------------------------------------------- */
 
