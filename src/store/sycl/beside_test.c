@@ -346,6 +346,123 @@ static void the_lock_for_evicting_is_named_as_dpcxx_does(void **state)
 	}
 }
 
+/* ---- Between two calls ------------------------------------------------------------ */
+
+static const char *begun_at; /* by him who writes into a .bin that we open */
+
+static int late_open(const struct ki_sys *sys, const char *path, unsigned flags,
+		     unsigned mode)
+{
+	const char *lock = begun_at;
+
+	if (lock && strstr(path, "/0.bin")) {
+		begun_at = NULL;
+		harness_write(lock, "", 0);
+	}
+	return real->open(real, path, flags, mode);
+}
+
+/* Whose lock file was not there when we looked for it first. */
+static void what_is_written_while_it_is_read_is_a_miss(void **state)
+{
+	char *directory = harness_directory();
+	char *lock = path_of(directory, 1, 0, ".lock");
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_tier *tier;
+
+	INTERPOSE(&sys, late, open);
+	tier = open_by(&sys, directory, 0);
+	plant(directory, 1, 0, VALUE, 5);
+	begun_at = lock;
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	assert_null(begun_at);
+	assert_int_equal(unlink(lock), 0);
+	assert_int_equal(get_sized(tier, 1, VALUE), KILN_OK);
+	tier->ops->close(tier);
+	free(lock);
+	free(directory);
+}
+
+static unsigned n_without_src; /* .bin files that went last */
+
+static int ordered_unlink(const struct ki_sys *sys, const char *path)
+{
+	const size_t size = strlen(path);
+	struct stat info;
+	char src[600];
+
+	if (size > 6 && !strcmp(path + size - 6, "/0.bin")) {
+		snprintf(src, sizeof(src), "%.*s.src", (int)size - 4, path);
+		n_without_src += stat(src, &info) != 0;
+	}
+	return real->unlink(real, path);
+}
+
+/* Or who looks in between finds what it is of, and an empty binary: for good. */
+static void src_goes_before_its_bin(void **state)
+{
+	char *directory = harness_directory();
+	struct kiln_gc_options options = { 64, 0, 0 };
+	struct kiln_gc_report report;
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_tier *tier;
+
+	INTERPOSE(&sys, ordered, unlink);
+	tier = open_by(&sys, directory, 0);
+	plant(directory, 1, 0, VALUE, 5);
+	assert_int_equal(put(tier, 2, VALUE), KILN_OK);
+	n_without_src = 0;
+	assert_int_equal(tier->ops->gc(tier, &options, NULL, NULL, &report),
+			 KILN_OK);
+	assert_int_equal(n_names(directory, ".bin"), 0);
+	assert_int_equal(n_without_src, 2);
+	tier->ops->close(tier);
+	free(directory);
+}
+
+static char *taken_path; /* a left lock file that somebody makes anew */
+
+static int late_rename(const struct ki_sys *sys, const char *from,
+		       const char *to)
+{
+	char *path;
+
+	if (taken_path && !strcmp(from, taken_path)) {
+		if (asprintf(&path, "%s.new", from) < 0)
+			abort();
+		harness_write(path, "", 0);
+		if (rename(path, from))
+			abort();
+		free(path);
+	}
+	return real->rename(real, from, to);
+}
+
+/* S20: its owner has gone, and another come, when it is taken away. */
+static void a_lock_file_that_came_in_its_place_is_put_back(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_tier *tier;
+
+	INTERPOSE(&sys, moved, monotonic_ns);
+	INTERPOSE(&sys, moved, sleep_ns);
+	INTERPOSE(&sys, late, rename);
+	tier = open_by(&sys, directory, 0);
+	plant(directory, 1, 0, VALUE, 5);
+	taken_path = path_of(directory, 1, 0, ".lock");
+	harness_write(taken_path, "", 0);
+	clean(tier);
+	assert_int_equal(access(taken_path, F_OK), 0);
+	assert_true(exists(directory, 1, 0, ".bin"));
+	free(taken_path);
+	taken_path = NULL;
+	clean(tier);
+	assert_false(exists(directory, 1, 0, ".bin"));
+	tier->ops->close(tier);
+	free(directory);
+}
+
 /* ---- Backups that link --------------------------------------------------------- */
 
 /* A second name of kiln.held is not always that of a lock file. */
@@ -389,6 +506,10 @@ int main(void)
 		cmocka_unit_test(what_is_owed_counts),
 		cmocka_unit_test(nothing_is_added_while_the_original_evicts),
 		cmocka_unit_test(the_lock_for_evicting_is_named_as_dpcxx_does),
+		cmocka_unit_test(what_is_written_while_it_is_read_is_a_miss),
+		cmocka_unit_test(src_goes_before_its_bin),
+		cmocka_unit_test(
+			a_lock_file_that_came_in_its_place_is_put_back),
 		cmocka_unit_test(
 			a_link_elsewhere_to_what_kiln_holds_costs_one_search),
 	};
