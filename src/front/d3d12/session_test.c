@@ -638,6 +638,53 @@ static void threads_open_and_close_as_they_like(void **state)
 	assert_int_equal(refs_of(device), before);
 }
 
+/* More than there are places between two calls, and twice, so that places of
+   threads that are gone are had again. */
+#define N_MANY_THREADS 40
+
+static int find_often(unsigned index, void *arg)
+{
+	ID3D12ShaderCacheSession *session = arg;
+	uint32_t value[3];
+	UINT size = 0;
+
+	for (int i = 0; i < 50; i++) {
+		uint32_t key = (index + (uint32_t)i) % 4;
+
+		if (ID3D12ShaderCacheSession_FindValue(
+			    session, &key, sizeof(key), NULL, &size) ||
+		    size != sizeof(value) ||
+		    ID3D12ShaderCacheSession_FindValue(
+			    session, &key, sizeof(key), value, &size) ||
+		    value[2] != key)
+			return 1;
+	}
+	/* The last one is left there. */
+	return ID3D12ShaderCacheSession_FindValue(session, &index, 4, NULL,
+						  &size) != S_OK &&
+	       index < 4;
+}
+
+static void threads_without_a_place_find_all_the_same(void **state)
+{
+	D3D12_SHADER_CACHE_SESSION_DESC desc = memory_desc();
+	ID3D12ShaderCacheSession *session = open_session(&desc);
+
+	for (uint32_t key = 0; key < 4; key++) {
+		const uint32_t value[] = { key, key, key };
+
+		assert_int_equal(ID3D12ShaderCacheSession_StoreValue(
+					 session, &key, sizeof(key), value,
+					 sizeof(value)),
+				 S_OK);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(
+			harness_threads(N_MANY_THREADS, find_often, session),
+			0);
+	assert_int_equal(ID3D12ShaderCacheSession_Release(session), 0);
+}
+
 #define N_KEYS	      10000
 #define KEY_BYTES_MAX 300
 
@@ -694,6 +741,7 @@ static const struct CMUnitTest others[] = {
 	cmocka_unit_test(memory_and_disk_are_different_caches),
 	cmocka_unit_test(of_threads_that_store_one_key_one_succeeds),
 	cmocka_unit_test(threads_open_and_close_as_they_like),
+	cmocka_unit_test(threads_without_a_place_find_all_the_same),
 	cmocka_unit_test(ten_thousand_keys_are_told_apart),
 };
 
