@@ -15,7 +15,7 @@
 
 #include "testing.h"
 
-static const char *program;
+static char *program;
 static char *directory; /* KILN_DIR */
 static ID3D12Device9 *device;
 
@@ -305,9 +305,10 @@ int main(int argc, char **argv)
 	};
 	int status;
 
-	if (argc < 2)
+	/* The test changes its directory. */
+	program = argc == 2 ? realpath(argv[1], NULL) : NULL;
+	if (!program)
 		return 2;
-	program = argv[1];
 	directory = harness_directory();
 	setenv("KILN_DIR", directory, 1);
 	if (kiln_d3d12_create_device(NULL, &IID_ID3D12Device9,
@@ -316,5 +317,6 @@ int main(int argc, char **argv)
 	status = cmocka_run_group_tests(tests, NULL, NULL);
 	ID3D12Device9_Release(device);
 	free(directory);
+	free(program);
 	return status;
 }
