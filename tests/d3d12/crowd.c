@@ -245,6 +245,12 @@ static int look(struct looks *looks, uint32_t key)
 	return (size != told && !looks->is_wiped) || !is_whole(value, size);
 }
 
+/* What a store answers to who comes in the midst of wipes again and again. */
+static int is_busy(HRESULT result)
+{
+	return result == DXGI_ERROR_NOT_CURRENTLY_AVAILABLE;
+}
+
 static int store_or_look(unsigned index, void *arg)
 {
 	struct looks *looks = arg;
@@ -263,7 +269,8 @@ static int store_or_look(unsigned index, void *arg)
 				store(looks->session, key, value, size);
 
 			wrong += result != S_OK &&
-				 result != DXGI_ERROR_ALREADY_EXISTS;
+				 result != DXGI_ERROR_ALREADY_EXISTS &&
+				 !(looks->is_wiped && is_busy(result));
 		}
 	}
 	return (int)wrong;

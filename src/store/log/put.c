@@ -938,8 +938,9 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	enum kiln_status status = ki_log_current(log, LOG_WRITE, &index);
 	int refuse;
 
+	/* Wiped a moment ago: there will be another. */
 	if (status)
-		return status;
+		return status == KILN_MISS ? LOG_AGAIN : status;
 	ki_log_segments_sweep(log, index);
 	if (!index->writable)
 		return KILN_E_READONLY;
