@@ -299,6 +299,46 @@ static void kilns_and_originals_share_a_directory(void **state)
 	free(directory);
 }
 
+/* ---- What the original does by itself ---------------------------------------------- */
+
+/* Of the same directory, each with the answer that kiln gives. */
+static void originals_fail_where_kiln_does_not(void **state)
+{
+	char *directory = harness_directory(), *path;
+	char place[ORIGINAL_PATH_BYTES];
+	struct user users[2];
+	struct fields fields;
+	enum writer writer;
+
+	assert_int_equal(
+		open_user(&users[KILN], directory, KILN, 0, &ki_sys_posix),
+		KILN_OK);
+	open_user(&users[ORIGINAL], directory, ORIGINAL, 0, NULL);
+	make_fields(1, &fields);
+	original_place(&users[ORIGINAL].original, &fields.key, place);
+	/* A hole hides what is above it. */
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(put(&users[ORIGINAL], 1, 101), 0);
+	path = harness_path(place, "0.bin");
+	assert_int_equal(unlink(path), 0);
+	free(path);
+	path = harness_path(place, "0.src");
+	assert_int_equal(unlink(path), 0);
+	free(path);
+	assert_int_equal(get(&users[ORIGINAL], 1, &writer), KILN_MISS);
+	assert_int_equal(get(&users[KILN], 1, &writer), KILN_OK);
+	/* The same item is stored again and again. */
+	assert_int_equal(put(&users[KILN], 1, 100), KILN_OK);
+	path = harness_path(place, "2.bin");
+	assert_int_equal(access(path, F_OK), -1);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(put(&users[ORIGINAL], 1, 101), 0);
+	assert_int_equal(access(path, F_OK), 0);
+	free(path);
+	close_user(&users[KILN]);
+	free(directory);
+}
+
 /* ---- Between two steps of kiln's --------------------------------------------------- */
 
 static const struct original *evictor; /* NULL: it has done so */
@@ -424,6 +464,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_finds_what_the_other_wrote),
+		cmocka_unit_test(originals_fail_where_kiln_does_not),
 		cmocka_unit_test(kilns_and_originals_share_a_directory),
 		cmocka_unit_test(
 			an_eviction_before_kilns_is_not_taken_off_twice),

@@ -203,6 +203,51 @@ static void a_left_lock_for_evicting_ends_no_storing(void **state)
 	}
 }
 
+/* ---- Without hard links ------------------------------------------------------------- */
+
+static int link_err;
+
+static int refused_link(const struct ki_sys *sys, const char *from,
+			const char *to)
+{
+	return link_err;
+}
+
+/* Lock files are made as DPC++ makes them. */
+static void where_there_are_no_links_all_is_as_elsewhere(void **state)
+{
+	static const int errs[] = { -EPERM, -EOPNOTSUPP, -ENOSYS, -EMLINK };
+
+	for (size_t i = 0; i < sizeof(errs) / sizeof(errs[0]); i++) {
+		struct ki_sys sys = ki_sys_posix;
+		struct kiln_tier *tier;
+		struct kiln_key *key = key_of(3);
+
+		begin();
+		link_err = errs[i];
+		INTERPOSE(&sys, refused, link);
+		tier = open_between(&sys);
+		assert_int_equal(tier->ops->set_limit(tier, 4000), KILN_OK);
+		for (unsigned n = 0; n < 20; n++) {
+			assert_int_equal(put(tier, n, VALUE), KILN_OK);
+			assert_int_equal(get_sized(tier, n, VALUE), KILN_OK);
+		}
+		assert_in_range(bytes_on_disk(directory), VALUE, 4000);
+		assert_int_equal(put(tier, 3, VALUE) == KILN_OK ||
+					 get(tier, 3) == KILN_OK,
+				 1);
+		assert_int_equal(
+			put_flags(tier, 3, VALUE + 1, KILN_PUT_REPLACE),
+			KILN_OK);
+		assert_int_equal(get_sized(tier, 3, VALUE + 1), KILN_OK);
+		assert_int_equal(tier->ops->remove(tier, key), KILN_OK);
+		/* None is left but kiln.lock. */
+		assert_int_equal(n_names(directory, ".lock"), 1);
+		kiln_key_free(key);
+		end(tier);
+	}
+}
+
 /* ---- Beside a thread that has the turn ---------------------------------------------- */
 
 static void change_a_byte(unsigned n)
@@ -510,6 +555,7 @@ int main(void)
 		cmocka_unit_test(
 			a_lock_file_made_anew_under_an_old_inode_is_new),
 		cmocka_unit_test(a_left_lock_for_evicting_ends_no_storing),
+		cmocka_unit_test(where_there_are_no_links_all_is_as_elsewhere),
 		cmocka_unit_test(who_looks_waits_for_nobody),
 		cmocka_unit_test(nothing_is_told_with_the_turn),
 		cmocka_unit_test(what_is_too_old_is_stored_again),
