@@ -186,6 +186,168 @@ static void each_finds_what_the_other_wrote(void **state)
 	free(directory);
 }
 
+/* ---- Defects of the original's, which kiln has not ------------------------------ */
+
+/* An original that has stored key 0 `n_stored` times, and a kiln beside it. */
+struct pair {
+	char *directory;
+	struct user original, kiln;
+};
+
+static void begin_pair(struct pair *pair, unsigned n_stored)
+{
+	pair->directory = harness_directory();
+	open_user(&pair->original, pair->directory, ORIGINAL, 0, NULL);
+	assert_int_equal(
+		open_user(&pair->kiln, pair->directory, KILN, 0, &ki_sys_posix),
+		KILN_OK);
+	while (n_stored--)
+		assert_int_equal(put(&pair->original, 0, 100), 0);
+}
+
+static void end_pair(struct pair *pair)
+{
+	close_user(&pair->kiln);
+	free(pair->directory);
+}
+
+/* "PLACE/<n><suffix>" of a key. */
+static char *file_of(const struct pair *pair, unsigned key, unsigned n,
+		     const char *suffix)
+{
+	char place[ORIGINAL_PATH_BYTES], *path;
+	struct fields fields;
+
+	make_fields(key, &fields);
+	original_place(&pair->original.original, &fields.key, place);
+	if (asprintf(&path, "%s/%u%s", place, n, suffix) < 0)
+		abort();
+	return path;
+}
+
+static void remove_of(const struct pair *pair, unsigned n, const char *suffix)
+{
+	char *path = file_of(pair, 0, n, suffix);
+
+	assert_int_equal(unlink(path), 0);
+	free(path);
+}
+
+static void assert_only_kiln_finds(const struct pair *pair)
+{
+	enum writer writer;
+
+	assert_int_equal(get(&pair->original, 0, &writer), KILN_MISS);
+	assert_int_equal(get(&pair->kiln, 0, &writer), KILN_OK);
+}
+
+static int is_stored_as(const struct pair *pair, unsigned n)
+{
+	char *path = file_of(pair, 0, n, ".bin");
+	const int result = !access(path, F_OK);
+
+	free(path);
+	return result;
+}
+
+static void the_original_loses_what_is_above_a_hole(void **state)
+{
+	struct pair pair;
+
+	begin_pair(&pair, 2);
+	remove_of(&pair, 0, ".src");
+	remove_of(&pair, 0, ".bin");
+	assert_only_kiln_finds(&pair);
+	end_pair(&pair);
+}
+
+static void the_original_ends_at_a_short_binary_and_stores_another(void **state)
+{
+	struct pair pair;
+	char *path;
+
+	begin_pair(&pair, 2);
+	path = file_of(&pair, 0, 0, ".bin");
+	assert_int_equal(truncate(path, 20), 0);
+	free(path);
+	assert_only_kiln_finds(&pair);
+	assert_int_equal(put(&pair.kiln, 0, 100), KILN_OK);
+	assert_false(is_stored_as(&pair, 2));
+	assert_int_equal(put(&pair.original, 0, 100), 0);
+	assert_true(is_stored_as(&pair, 2));
+	end_pair(&pair);
+}
+
+/* S20: of who died before he wrote anything. */
+static void the_original_misses_for_ever_behind_a_lone_lock_file(void **state)
+{
+	struct pair pair;
+	char *path;
+
+	begin_pair(&pair, 1);
+	remove_of(&pair, 0, ".src");
+	remove_of(&pair, 0, ".bin");
+	path = file_of(&pair, 0, 0, ".lock");
+	harness_write(path, "", 0);
+	free(path);
+	assert_int_equal(put(&pair.original, 0, 100), 0);
+	assert_true(is_stored_as(&pair, 1));
+	assert_only_kiln_finds(&pair);
+	end_pair(&pair);
+}
+
+static void the_original_stores_the_same_again_and_again(void **state)
+{
+	struct pair pair;
+
+	begin_pair(&pair, 3);
+	assert_true(is_stored_as(&pair, 2));
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(put(&pair.kiln, 0, 100), KILN_OK);
+	assert_false(is_stored_as(&pair, 3));
+	end_pair(&pair);
+}
+
+/* What kiln stored has a checksum; to the original a .bin is a .bin. */
+static void the_original_runs_the_binary_of_another(void **state)
+{
+	enum writer writer;
+	struct pair pair;
+	char *from, *to;
+
+	begin_pair(&pair, 0);
+	assert_int_equal(put(&pair.kiln, 0, 100), KILN_OK);
+	assert_int_equal(put(&pair.kiln, 1, 100), KILN_OK);
+	from = file_of(&pair, 1, 0, ".bin");
+	to = file_of(&pair, 0, 0, ".bin");
+	assert_int_equal(rename(from, to), 0);
+	assert_int_equal(get(&pair.original, 0, &writer), WRONG_BYTES);
+	assert_int_equal(get(&pair.kiln, 1, &writer), KILN_MISS);
+	free(from);
+	free(to);
+	end_pair(&pair);
+}
+
+/* Of a version before there were times of access. */
+static void the_original_never_evicts_what_has_no_time_of_access(void **state)
+{
+	struct kiln_gc_options options = { 64, 0, 0 };
+	struct kiln_gc_report report;
+	struct pair pair;
+
+	begin_pair(&pair, 1);
+	remove_of(&pair, 0, "_access_time.txt");
+	pair.original.original.bytes_max = 300;
+	assert_int_equal(put(&pair.original, 3, 100), 0);
+	assert_true(original_sum(pair.directory) > 0);
+	assert_true(is_stored_as(&pair, 0));
+	assert_int_equal(pair.kiln.tier->ops->gc(pair.kiln.tier, &options, NULL,
+						 NULL, &report),
+			 KILN_OK);
+	assert_false(is_stored_as(&pair, 0));
+	end_pair(&pair);
+}
+
 /* ---- At once ---------------------------------------------------------------------- */
 
 struct meeting {
@@ -296,46 +458,6 @@ static void kilns_and_originals_share_a_directory(void **state)
 			original_noted(directory) + meeting->lost);
 	assert_int_equal(count_locks(directory), 0);
 	munmap(meeting, sizeof(*meeting));
-	free(directory);
-}
-
-/* ---- What the original does by itself ---------------------------------------------- */
-
-/* Of the same directory, each with the answer that kiln gives. */
-static void originals_fail_where_kiln_does_not(void **state)
-{
-	char *directory = harness_directory(), *path;
-	char place[ORIGINAL_PATH_BYTES];
-	struct user users[2];
-	struct fields fields;
-	enum writer writer;
-
-	assert_int_equal(
-		open_user(&users[KILN], directory, KILN, 0, &ki_sys_posix),
-		KILN_OK);
-	open_user(&users[ORIGINAL], directory, ORIGINAL, 0, NULL);
-	make_fields(1, &fields);
-	original_place(&users[ORIGINAL].original, &fields.key, place);
-	/* A hole hides what is above it. */
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(put(&users[ORIGINAL], 1, 101), 0);
-	path = harness_path(place, "0.bin");
-	assert_int_equal(unlink(path), 0);
-	free(path);
-	path = harness_path(place, "0.src");
-	assert_int_equal(unlink(path), 0);
-	free(path);
-	assert_int_equal(get(&users[ORIGINAL], 1, &writer), KILN_MISS);
-	assert_int_equal(get(&users[KILN], 1, &writer), KILN_OK);
-	/* The same item is stored again and again. */
-	assert_int_equal(put(&users[KILN], 1, 100), KILN_OK);
-	path = harness_path(place, "2.bin");
-	assert_int_equal(access(path, F_OK), -1);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(put(&users[ORIGINAL], 1, 101), 0);
-	assert_int_equal(access(path, F_OK), 0);
-	free(path);
-	close_user(&users[KILN]);
 	free(directory);
 }
 
@@ -464,7 +586,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_finds_what_the_other_wrote),
-		cmocka_unit_test(originals_fail_where_kiln_does_not),
+		cmocka_unit_test(the_original_loses_what_is_above_a_hole),
+		cmocka_unit_test(
+			the_original_ends_at_a_short_binary_and_stores_another),
+		cmocka_unit_test(
+			the_original_misses_for_ever_behind_a_lone_lock_file),
+		cmocka_unit_test(the_original_stores_the_same_again_and_again),
+		cmocka_unit_test(the_original_runs_the_binary_of_another),
+		cmocka_unit_test(
+			the_original_never_evicts_what_has_no_time_of_access),
 		cmocka_unit_test(kilns_and_originals_share_a_directory),
 		cmocka_unit_test(
 			an_eviction_before_kilns_is_not_taken_off_twice),
