@@ -333,11 +333,12 @@ static void write_sum(const struct original *original, uint64_t before,
 	sum_path(original, path);
 	while (lock(path))
 		;
-	if (original->lost) {
+	if (original->lost && original->gained) {
 		now = read_number(path);
-		if (now > before)
-			__atomic_fetch_add(original->lost, now - before,
-					   __ATOMIC_RELAXED);
+		__atomic_fetch_add(now > before ? original->lost
+						: original->gained,
+				   now > before ? now - before : before - now,
+				   __ATOMIC_RELAXED);
 	}
 	write_number(path, after);
 	unlock(path);

@@ -19,6 +19,8 @@ struct original {
 	/* NULL; or where an eviction adds what its sum says less than the one it
 	   writes over should have said, atomically. */
 	uint64_t *lost;
+	/* The same of what it says more. */
+	uint64_t *gained;
 };
 
 struct original_bytes {
