@@ -420,6 +420,9 @@ static int take_lowest_number(struct put *put)
 	size_t i = 0;
 	int err = ki_sycl_read_place(put->sycl, put->place, &slots);
 
+	/* Most have a place of their own, which is not there yet. */
+	if (!err && !slots.n)
+		err = ki_sycl_make_place(put->sycl, put->place);
 	if (err)
 		return err;
 	err = -EAGAIN;
