@@ -127,7 +127,7 @@ static void bad_values_are_errors_that_name_the_variable(void **state)
 		  "a unit" },
 		{ "SYCL_CACHE_MAX_SIZE=99999999999999999999",
 		  "SYCL_CACHE_MAX_SIZE: \"99999999999999999999\" is not a "
-		  "whole number, without a unit" },
+		  "number of that kind: it is too large" },
 		{ "SYCL_IN_MEM_CACHE_EVICTION_THRESHOLD=a",
 		  "SYCL_IN_MEM_CACHE_EVICTION_THRESHOLD: \"a\" is not a whole "
 		  "number, without a unit" },
