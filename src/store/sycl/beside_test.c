@@ -180,6 +180,45 @@ static void tools_remove_all_lock_files_that_are_left(void **state)
 	}
 }
 
+static unsigned n_told;
+
+static void note_line(void *arg, enum kiln_log_level level, const char *line)
+{
+	n_told += level == KILN_LOG_WARNING && strstr(line, ".lock: ") != NULL;
+}
+
+static uint64_t later_realtime_ns(const struct ki_sys *sys)
+{
+	return real->realtime_ns(real) + (uint64_t)20 * 1000000000;
+}
+
+/* Who only looks says so, and neither waits nor removes any. */
+static void verify_names_lock_files_that_are_left(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys = ki_sys_posix;
+	const struct ki_store_options options = { .sys = &sys,
+						  .directory = directory,
+						  .log = note_line };
+	struct kiln_verify_report report;
+	struct kiln_tier *tier;
+
+	plant(directory, 1, 0, VALUE, 5);
+	write_at(directory, 1, 0, ".lock", "", 0);
+	assert_int_equal(ki_store_sycl_open(&options, &tier), KILN_OK);
+	for (unsigned i = 0; i < 2; i++) {
+		n_told = 0;
+		assert_int_equal(
+			tier->ops->verify(tier, 0, NULL, NULL, &report),
+			KILN_OK);
+		assert_int_equal(n_told, i);
+		INTERPOSE(&sys, later, realtime_ns);
+	}
+	assert_true(exists(directory, 1, 0, ".lock"));
+	tier->ops->close(tier);
+	free(directory);
+}
+
 static char *busy_path; /* whose owner makes it again and again */
 
 static void busy_sleep_ns(const struct ki_sys *sys, uint64_t ns)
@@ -501,6 +540,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(others_store_while_one_looks_at_all),
 		cmocka_unit_test(tools_remove_all_lock_files_that_are_left),
+		cmocka_unit_test(verify_names_lock_files_that_are_left),
 		cmocka_unit_test(a_lock_file_that_is_made_anew_is_left_alone),
 		cmocka_unit_test(what_the_dead_owe_to_the_sum_is_paid),
 		cmocka_unit_test(what_is_owed_counts),

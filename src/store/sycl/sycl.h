@@ -557,6 +557,8 @@ int ki_sycl_describe(const struct ki_sycl *sycl, const char *stem,
 /* Remove all lock files of somebody else's that stand while we wait for them, ten
    seconds at most for all together. */
 void ki_sycl_free_left(struct ki_sycl *sycl);
+/* Tell of those that have stood for as long by the file system's clock. */
+void ki_sycl_name_left(const struct ki_sycl *sycl);
 enum kiln_status ki_sycl_count_anew(struct ki_sycl *sycl,
 				    struct kiln_verify_report *report);
 

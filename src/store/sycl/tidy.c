@@ -97,6 +97,16 @@ static int watch_entry(void *arg, const char *stem, unsigned has)
 	return err;
 }
 
+static void watch_all(struct watching *watching)
+{
+	const struct ki_sycl *sycl = watching->sycl;
+
+	(void)watch(watching, sycl->size_path, ".lock");
+	(void)watch(watching, sycl->evict_path, ".lock");
+	(void)watch(watching, sycl->evict_other, ".lock");
+	(void)ki_sycl_walk(sycl, watch_entry, watching);
+}
+
 static int is_standing(const struct ki_sys *sys,
 		       const struct standing *standing)
 {
@@ -141,10 +151,7 @@ void ki_sycl_free_left(struct ki_sycl *sycl)
 	struct watching watching = { .sycl = sycl };
 	struct ki_sycl_turn turn;
 
-	(void)watch(&watching, sycl->size_path, ".lock");
-	(void)watch(&watching, sycl->evict_path, ".lock");
-	(void)watch(&watching, sycl->evict_other, ".lock");
-	(void)ki_sycl_walk(sycl, watch_entry, &watching);
+	watch_all(&watching);
 	watch_for_long(&watching);
 	if (watching.n && !ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn)) {
 		for (size_t i = 0; i < watching.n; i++)
@@ -156,6 +163,23 @@ void ki_sycl_free_left(struct ki_sycl *sycl)
 	}
 	for (size_t i = 0; i < watching.n; i++)
 		free(watching.of[i].lock_path);
+	free(watching.of);
+}
+
+void ki_sycl_name_left(const struct ki_sycl *sycl)
+{
+	struct watching watching = { .sycl = sycl };
+	const int64_t now_ns = (int64_t)sycl->sys->realtime_ns(sycl->sys);
+
+	watch_all(&watching);
+	for (size_t i = 0; i < watching.n; i++) {
+		if (now_ns - watching.of[i].ctime_ns >= (int64_t)sycl->stale_ns)
+			ki_sycl_say(sycl, KILN_LOG_WARNING,
+				    watching.of[i].lock_path,
+				    "has stood for long; gc removes it if "
+				    "nobody does");
+		free(watching.of[i].lock_path);
+	}
 	free(watching.of);
 }
 

@@ -237,6 +237,8 @@ enum kiln_status ki_sycl_verify(struct kiln_tier *tier, unsigned flags,
 		return KILN_E_READONLY;
 	if (verification.repair)
 		ki_sycl_free_left(sycl);
+	else if (!flags)
+		ki_sycl_name_left(sycl);
 	err = ki_sycl_refresh(sycl);
 	if (err < 0)
 		return ki_status_from_errno(err);
