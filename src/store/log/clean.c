@@ -147,8 +147,8 @@ static enum kiln_status begin(struct cleaning *cleaning)
 	enum kiln_status status;
 
 	ki_log_limits_get(cleaning->log, cleaning->index, limits);
-	segment_bytes = limits->segment_bytes ? limits->segment_bytes
-					      : LOG_SEGMENT_BYTES_FIRST;
+	segment_bytes =
+		ki_log_next_segment_bytes(limits, &(struct log_census){ 0 });
 	if (options->bytes_max &&
 	    cleaning->index->size + 2 * segment_bytes + ki_log_other_bytes() >
 		    options->bytes_max)

@@ -36,10 +36,12 @@
 #define LOG_SEGMENT_BYTES_MAX	((uint64_t)1 << 28)
 #define LOG_SEGMENT_BYTES_SMALL ((uint64_t)8 << 20) /* a 32nd below that */
 #define LOG_SEGMENT_BYTES_FIRST ((uint64_t)1 << 24) /* without a bound */
+#define LOG_SEGMENT_BYTES_QUOTA ((uint64_t)1 << 18) /* with a quota alone */
 #define LOG_LARGE_BYTES		((uint64_t)1 << 20)
 #define LOG_FILES_MAX		512 /* segment files of a bounded store */
 #define LOG_SPAN_MAX		((uint32_t)1 << 17) /* of live segment numbers */
 #define LOG_SLOTS_UNBOUNDED	65536
+#define LOG_SLOTS_QUOTA		512 /* at least, with a quota alone */
 #define LOG_BUILDERS		64
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -73,7 +75,8 @@ struct log_fixed {
 struct log_limits {
 	_Atomic uint64_t bytes_max;	/* 0: no bound */
 	_Atomic uint64_t age_max_s;	/* 0: none */
-	_Atomic uint64_t segment_bytes; /* of the next one; 0: by number */
+	_Atomic uint64_t segment_bytes; /* of the next one; 0: by number
+					   and quota */
 	_Atomic uint64_t policy;
 	_Atomic uint64_t quota_bytes; /* of keys' fields and values; 0: none */
 	_Atomic uint64_t reserved[2];

@@ -33,11 +33,16 @@ uint64_t ki_log_index_bytes(uint64_t n_buckets)
 }
 
 /* A load of 0.6 when the store is full of entries of the guessed size. */
-uint64_t ki_log_buckets_for(uint64_t bytes_max)
+uint64_t ki_log_buckets_for(uint64_t bytes_max, uint64_t quota_bytes)
 {
-	uint64_t slots = bytes_max ? bytes_max / BYTES_OF_ENTRY / 6 * 10
-				   : LOG_SLOTS_UNBOUNDED;
-	uint64_t n_buckets = (slots + LOG_WORDS - 1) / LOG_WORDS;
+	uint64_t bytes = bytes_max ? bytes_max : quota_bytes, n_buckets;
+	uint64_t slots = bytes / BYTES_OF_ENTRY / 6 * 10;
+
+	if (!bytes || (!bytes_max && slots > LOG_SLOTS_UNBOUNDED))
+		slots = LOG_SLOTS_UNBOUNDED;
+	if (!bytes_max && slots < LOG_SLOTS_QUOTA)
+		slots = LOG_SLOTS_QUOTA;
+	n_buckets = (slots + LOG_WORDS - 1) / LOG_WORDS;
 
 	return n_buckets < 8 ? 8 : n_buckets;
 }

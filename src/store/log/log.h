@@ -391,7 +391,7 @@ int ki_log_is_other_version(const struct ki_log *log,
 /* ---- index.c --------------------------------------------------------- */
 
 uint64_t ki_log_index_bytes(uint64_t n_buckets);
-uint64_t ki_log_buckets_for(uint64_t bytes_max);
+uint64_t ki_log_buckets_for(uint64_t bytes_max, uint64_t quota_bytes);
 
 /* What the header says of the index's size, or NULL if neither copy is
    sound. */
@@ -715,6 +715,7 @@ struct log_census {
 	uint32_t oldest_source;
 	uint64_t oldest_source_bytes;
 	uint64_t quarantine_bytes;
+	uint64_t wanted_bytes;	  /* a new tail holds, at least */
 	uint64_t n_cleaned;	  /* files left unfinished, now gone */
 	uint64_t copy_bytes_left; /* of this operation */
 	uint64_t move_bytes_left; /* the same, of large files */

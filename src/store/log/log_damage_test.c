@@ -229,7 +229,7 @@ static void an_index_made_anew_has_the_size_it_needs(void **state)
 			assert_int_equal(store_put(&store, n, 10, 0), KILN_OK);
 		n_before = newest_found(&store, n);
 		assert_true(n_before >
-			    ki_log_buckets_for(bounds[i]) * LOG_WORDS);
+			    ki_log_buckets_for(bounds[i], 0) * LOG_WORDS);
 		store_close(&store);
 		assert_int_equal(unlink(path), 0);
 		store_open(&store);

@@ -126,6 +126,72 @@ static void large_values_count_too(void **state)
 	store_free(&store);
 }
 
+/* ---- On disk ----------------------------------------------------------------- */
+
+static uint64_t bytes_on_disk(struct store *store)
+{
+	struct log_census census;
+	uint64_t bytes;
+
+	assert_int_equal(
+		ki_log_census_take((struct ki_log *)store->tier, 0, &census),
+		KILN_OK);
+	bytes = census.bytes - KI_COUNTERS_BYTES - KI_LOCKS_BYTES;
+	ki_log_census_fini(&census);
+	return bytes;
+}
+
+/* Not the 33 MB of a store that has neither bound nor quota. */
+static void a_small_quota_takes_little_disk(void **state)
+{
+	static const struct {
+		uint64_t quota, empty, with_one;
+	} cases[] = {
+		{ 1, 16 << 10, 16 << 10 },
+		{ ONE, 16 << 10, 20 << 10 },
+		{ 64 << 10, 16 << 10, 32 << 10 },
+		{ 1 << 20, 16 << 10, 272 << 10 },
+		{ 128 << 20, 608 << 10, 864 << 10 },
+		{ 1 << 30, 608 << 10, 864 << 10 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct store store = store_of(cases[i].quota);
+
+		assert_in_range(bytes_on_disk(&store), 1, cases[i].empty);
+		assert_int_equal(store_put(&store, 0, SIZE, 0),
+				 i ? KILN_OK : KILN_E_FULL);
+		assert_in_range(bytes_on_disk(&store), 1, cases[i].with_one);
+		store_free(&store);
+	}
+}
+
+/* Segments double while there are few, whatever the values' sizes. */
+static void what_is_set_aside_follows_what_is_there(void **state)
+{
+	static const size_t sizes[] = { 4000, 60000, 500000, 1000000 };
+	const uint64_t quota = 48 << 20;
+	struct store store = store_of(quota);
+	uint64_t used = 0;
+	unsigned i;
+
+	for (i = 0;; i++) {
+		size_t size = sizes[i % 4];
+
+		if (used + KEY_BYTES + size > quota)
+			break;
+		assert_int_equal(store_put(&store, i, size, 0), KILN_OK);
+		used += KEY_BYTES + size;
+		assert_in_range(bytes_on_disk(&store), used,
+				(2 << 20) + 3 * used);
+	}
+	assert_int_equal(store_put(&store, i, sizes[i % 4], 0), KILN_E_FULL);
+	assert_int_equal(n_there(&store, i), i);
+	store_reopen(&store);
+	assert_int_equal(n_there(&store, i), i);
+	store_free(&store);
+}
+
 /* ---- Opening ---------------------------------------------------------------- */
 
 static void the_first_session_says_how_much(void **state)
@@ -502,6 +568,8 @@ int main(void)
 		cmocka_unit_test(a_refused_duplicate_costs_nothing),
 		cmocka_unit_test(what_is_removed_is_given_back),
 		cmocka_unit_test(large_values_count_too),
+		cmocka_unit_test(a_small_quota_takes_little_disk),
+		cmocka_unit_test(what_is_set_aside_follows_what_is_there),
 		cmocka_unit_test(the_first_session_says_how_much),
 		cmocka_unit_test(an_index_made_anew_counts_what_is_there),
 		cmocka_unit_test(a_larger_index_counts_on),

@@ -159,7 +159,7 @@ static enum kiln_status begin_numbers(struct ki_log *log, uint32_t *out_number)
 static uint64_t wanted_buckets(struct ki_log *log, struct log_census *census,
 			       uint64_t bytes_max, uint64_t n_entries)
 {
-	uint64_t n_buckets = ki_log_buckets_for(bytes_max);
+	uint64_t n_buckets = ki_log_buckets_for(bytes_max, log->quota_bytes);
 
 	while (ki_log_is_loaded(n_entries, n_buckets)) {
 		uint64_t bytes = ki_log_index_bytes(n_buckets * 2);
@@ -177,7 +177,7 @@ static uint64_t wanted_buckets(struct ki_log *log, struct log_census *census,
 static enum kiln_status draft_for(struct ki_log *log, uint64_t n_buckets,
 				  struct draft *draft)
 {
-	uint64_t n_least = ki_log_buckets_for(log->bytes_max);
+	uint64_t n_least = ki_log_buckets_for(log->bytes_max, log->quota_bytes);
 	enum kiln_status status = draft_begin(log, n_buckets, draft);
 
 	while (status == KILN_E_FULL && n_buckets > n_least) {
@@ -199,7 +199,7 @@ static enum kiln_status make_locked(struct ki_log *log)
 
 	wanted_limits(log, &limits);
 	if (limits.bytes_max &&
-	    ki_log_index_bytes(ki_log_buckets_for(limits.bytes_max)) +
+	    ki_log_index_bytes(ki_log_buckets_for(limits.bytes_max, 0)) +
 			    2 * limits.segment_bytes + ki_log_other_bytes() >
 		    limits.bytes_max)
 		return KILN_E_FULL;

@@ -189,14 +189,37 @@ int ki_log_take_number(struct ki_log *log, struct log_index *index,
 
 /* ---- Rolling --------------------------------------------------------- */
 
+static int is_by_quota(const struct log_limit_values *limits)
+{
+	return !limits->segment_bytes && limits->quota_bytes;
+}
+
+/* A small store's are small; where there is little, small ones are enough. */
+static uint64_t bytes_by_quota(const struct log_limit_values *limits,
+			       size_t n_files)
+{
+	uint64_t part = (limits->quota_bytes / 4 + 4095) & ~(uint64_t)4095;
+	uint64_t bytes = LOG_SEGMENT_BYTES_QUOTA << (n_files < 6 ? n_files : 6);
+
+	if (part < bytes)
+		bytes = part;
+	return bytes ? bytes : 4096;
+}
+
 uint64_t ki_log_next_segment_bytes(const struct log_limit_values *limits,
 				   const struct log_census *census)
 {
 	size_t doublings = census->n_files / 64;
+	uint64_t bytes;
 
 	if (limits->segment_bytes)
 		return limits->segment_bytes;
-	return LOG_SEGMENT_BYTES_FIRST << (doublings < 4 ? doublings : 4);
+	bytes = is_by_quota(limits) ? bytes_by_quota(limits, census->n_files)
+				    : LOG_SEGMENT_BYTES_FIRST;
+	bytes <<= doublings < 4 ? doublings : 4;
+	if (bytes < census->wanted_bytes)
+		bytes = (census->wanted_bytes + 4095) & ~(uint64_t)4095;
+	return bytes;
 }
 
 static void set_tail(struct ki_log *log, struct log_index *index,
@@ -357,7 +380,9 @@ static void make_spare(struct ki_log *log, struct log_index *index,
 
 	ki_log_limits_get(log, index, &limits);
 	size = ki_log_next_segment_bytes(&limits, census);
-	if (census->has_spare)
+	/* Evicting takes one; of a small store it would be the better part. */
+	if (census->has_spare ||
+	    (is_by_quota(&limits) && size < LOG_SEGMENT_BYTES_FIRST))
 		return;
 	if (!ki_log_make_room(log, index, census, size))
 		(void)make_file(log, log->spare_path, size, zeroed, NULL);
@@ -408,6 +433,7 @@ static enum kiln_status roll_locked(struct ki_log *log, struct log_index *index,
 	status = ki_log_census_take(log, 1, &census);
 	if (status)
 		return status;
+	census.wanted_bytes = bytes;
 	ki_log_repair_numbers(index, &census);
 	tail = index->header->tail;
 	is_same = log_tail_is_sound(seen_tail) &&
