@@ -59,7 +59,8 @@ static int parse(const char *text, uint64_t *out_number)
 	return parse_first(text, out_number, &end);
 }
 
-/* Half of a number is another number; more than 19 digits are none.  0, -errno. */
+/* Half of a number is another number, but a newline ends it; more than 19 digits are
+   none.  0, -errno. */
 static int read_text(const struct ki_sys *sys, int fd,
 		     char out_text[TEXT_BYTES + 1], size_t *out_size)
 {
@@ -70,7 +71,8 @@ static int read_text(const struct ki_sys *sys, int fd,
 		n = sys->pread(sys, fd, out_text + size, TEXT_BYTES - size,
 			       size);
 		size += n > 0 ? (size_t)n : 0;
-	} while (n > 0 && size < KI_SYCL_USE_BYTES);
+	} while (n > 0 && size < KI_SYCL_USE_BYTES &&
+		 out_text[size - 1] != '\n');
 	out_text[size] = '\0';
 	*out_size = size;
 	return n < 0 ? (int)n : 0;
