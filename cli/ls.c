@@ -91,7 +91,7 @@ static int fill_shared(struct row *row, const struct ki_entry_view *view,
 	struct ki_bytes line;
 	int err;
 
-	ki_sycl_device_name(what->sycl.device, device);
+	ki_sycl_device_name(what->sycl.source.device_text, device);
 	ki_bytes_init(&line);
 	ki_what_line(what, &line);
 	if (!line.size)
@@ -111,7 +111,7 @@ static int fill_shared(struct row *row, const struct ki_entry_view *view,
 			ki_format_size(view->value_size, size, sizeof(size)),
 			ki_format_age(view->used_age_s, age, sizeof(age)),
 			turn,
-			what->is_sycl ? what->sycl.options
+			what->is_sycl ? what->sycl.source.options_text
 				      : ki_last_name(view->file),
 			(const char *)line.data,
 		};

@@ -63,26 +63,12 @@ static void number(struct ki_bytes *out, const char *words, uint64_t value)
 	line(out, words, value ? text : "");
 }
 
-static void size(struct ki_bytes *out, const char *words, uint64_t value)
-{
-	char text[32];
-
-	line(out, words, ki_format_size(value, text, sizeof(text)));
-}
-
 static void print_sycl(struct ki_bytes *out, const struct ki_sycl_parts *parts)
 {
-	line(out, "SYCL device", parts->device);
-	line(out, "SYCL options", parts->options);
-	if (parts->has_src && !parts->is_damaged) {
-		size(out, "constants", parts->spec_size);
-		size(out, "images", parts->image_size);
+	if (parts->has_src && !parts->is_damaged)
 		line(out, "image form", kiln_neo_form_name(parts->image_form));
-	}
-	if (parts->n_binaries)
-		size(out, "binary", parts->binary_size);
-	if (parts->n_binaries > 1)
-		number(out, "binaries", parts->n_binaries);
+	if (parts->binary.n > 1)
+		number(out, "binaries", parts->binary.n);
 	if (parts->is_kernel_compiler)
 		line(out, "source",
 		     "kernel_compiler's: what it is of, the files do not say");
@@ -130,7 +116,7 @@ static void print_file(struct ki_bytes *out, const struct ki_entry_view *view,
 
 static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 		       const struct ki_entry_view *view,
-		       const struct ki_what *what)
+		       const struct ki_what *what, int is_told)
 {
 	struct kiln_field field;
 	size_t position = 0;
@@ -140,7 +126,8 @@ static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 	line(out, "front", view->front);
 	line(out, "application", view->application);
 	line(out, "directory", view->directory);
-	line(out, "options", view->options);
+	if (!what->is_sycl || !what->sycl.has_src)
+		line(out, "options", view->options);
 	line(out, "namespace", view->name_space);
 	if (view->created)
 		line(out, "made",
@@ -154,6 +141,9 @@ static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 		line(out, "stage", text);
 	if (*view->file)
 		print_file(out, view, what);
+	/* Of what has no .src, the record has the file's name alone. */
+	if (view->is_foreign && what->is_sycl && !is_told)
+		return;
 	ki_bytes_add_string(out, "fields of the key:\n");
 	while (kiln_record_next(kiln_blob_data(entry->record),
 				kiln_blob_size(entry->record), &position,
@@ -162,21 +152,23 @@ static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 }
 
 static int show(const struct ki_command *command,
-		const struct ki_settings *settings,
-		const struct kiln_entry *entry)
+		const struct ki_settings *settings, struct kiln_entry *entry)
 {
 	struct ki_what what;
 	struct ki_entry_view view;
 	struct ki_bytes out;
+	int is_told = 0;
 
 	ki_bytes_init(&out);
 	ki_what_look(settings, entry, &what);
+	if (what.is_sycl && entry->is_foreign)
+		is_told = ki_sycl_tell_key(settings->directory, entry);
 	if (ki_entry_view_init(&view, entry))
 		out.failed = -1;
 	else if (ki_given(command, KI_OPTION_JSON))
 		print_json(&out, entry, &view, &what);
 	else
-		print_text(&out, entry, &view, &what);
+		print_text(&out, entry, &view, &what, is_told);
 	ki_entry_view_fini(&view);
 	return ki_out_write(&out, KI_EXIT_OK);
 }

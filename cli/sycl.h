@@ -7,6 +7,7 @@
 
 #include <kiln/inspect.h>
 #include <kiln/neo.h>
+#include <kiln/sycl.h>
 
 #define KI_SYCL_TEXT_BYTES 256
 
@@ -14,14 +15,8 @@ struct ki_sycl_parts {
 	int has_bin, has_src;
 	int is_kernel_compiler; /* no .src by design: below its own directory */
 	int is_damaged;		/* sizes in a file are not those of the file */
-	char device[KI_SYCL_TEXT_BYTES]; /* cut to what fits */
-	char options[KI_SYCL_TEXT_BYTES];
-	uint64_t spec_size;
-	uint64_t image_size;
-	uint64_t bin_size; /* of the files */
-	uint64_t src_size;
-	uint64_t binary_size; /* of the first binary in .bin */
-	uint64_t n_binaries;
+	struct kiln_sycl_source source;
+	struct kiln_sycl_binary binary;
 	enum kiln_neo_form image_form; /* of the first image */
 };
 

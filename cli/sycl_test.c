@@ -324,6 +324,14 @@ static void ls_tells_what_each_entry_is(void **state)
 	free(directory);
 }
 
+static void says_once(const char *text, const char *words)
+{
+	const char *first = strstr(text, words);
+
+	assert_non_null(first);
+	assert_null(strstr(first + 1, words));
+}
+
 static void show_finds_an_entry_of_dpcpps_by_its_beginning(void **state)
 {
 	char *directory = filled(), prefix[13];
@@ -338,6 +346,10 @@ static void show_finds_an_entry_of_dpcpps_by_its_beginning(void **state)
 	assert_non_null(strstr(ended.out, DEVICE));
 	assert_non_null(strstr(ended.out, "-cl-fast"));
 	assert_non_null(strstr(ended.out, PLACE "/0.bin"));
+	says_once(ended.out, PLACE);
+	says_once(ended.out, DEVICE);
+	says_once(ended.out, "-cl-fast");
+	says_once(ended.out, "  sycl.image = ");
 	ended_free(&ended);
 	shown = ask_json("show", directory, prefix, 0);
 	assert_non_null(json_object_get(
@@ -348,6 +360,7 @@ static void show_finds_an_entry_of_dpcpps_by_its_beginning(void **state)
 		 text_of(entry_of(json, EXT), "key"));
 	ended = ask("show", directory, prefix, NULL);
 	assert_non_null(strstr(ended.out, "the files do not say"));
+	says_once(ended.out, EXT);
 	ended_free(&ended);
 	json_decref(json);
 	free(directory);

@@ -109,14 +109,14 @@ static void add_parts(const struct ki_sycl_parts *parts, struct ki_json *json)
 	ki_json_bool(json, "damaged", parts->is_damaged);
 	ki_json_bool(json, "has_bin", parts->has_bin);
 	ki_json_bool(json, "has_src", parts->has_src);
-	ki_json_number(json, "bin_bytes", parts->bin_size);
-	ki_json_number(json, "src_bytes", parts->src_size);
-	ki_json_number(json, "binary_bytes", parts->binary_size);
-	ki_json_number(json, "binaries", parts->n_binaries);
-	ki_json_string(json, "device", parts->device);
-	ki_json_string(json, "options", parts->options);
-	ki_json_number(json, "spec_bytes", parts->spec_size);
-	ki_json_number(json, "image_bytes", parts->image_size);
+	ki_json_number(json, "bin_bytes", parts->binary.file_size);
+	ki_json_number(json, "src_bytes", parts->source.file_size);
+	ki_json_number(json, "binary_bytes", parts->binary.first.size);
+	ki_json_number(json, "binaries", parts->binary.n);
+	ki_json_string(json, "device", parts->source.device_text);
+	ki_json_string(json, "options", parts->source.options_text);
+	ki_json_number(json, "spec_bytes", parts->source.constants.size);
+	ki_json_number(json, "image_bytes", parts->source.images.size);
 	ki_json_string(json, "image_form",
 		       kiln_neo_form_name(parts->image_form));
 	ki_json_end(json);

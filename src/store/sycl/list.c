@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kiln/sycl.h>
+
 #include "base/blob.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -228,20 +230,31 @@ static void add_size(struct kiln_key *key, const char *name, uint64_t size)
 	add_text(key, name, text);
 }
 
+/* Of what has a .src. */
+static enum kiln_status describe(const struct ki_sycl *sycl, const char *stem,
+				 struct kiln_sycl_source *out_source)
+{
+	char path[KI_PATH_MAX];
+
+	if (is_ext(stem) || ki_sycl_path_of(sycl, stem, ".src", path))
+		return KILN_MISS;
+	return ki_sycl_describe(sycl->sys, path, out_source);
+}
+
 enum kiln_status ki_sycl_foreign_key(const struct ki_sycl *sycl,
 				     const char *stem,
 				     struct kiln_key **out_key)
 {
 	struct kiln_key *key = kiln_key_new();
-	struct ki_sycl_description is;
+	struct kiln_sycl_source is;
 	enum kiln_status status;
 
 	add_text(key, is_ext(stem) ? ext_label : label, stem);
-	if (!is_ext(stem) && !ki_sycl_describe(sycl, stem, &is)) {
-		add_text(key, "device", is.device);
-		add_text(key, "options", is.options);
-		add_size(key, "bytes of constants", is.spec_size);
-		add_size(key, "bytes of images", is.image_size);
+	if (!describe(sycl, stem, &is)) {
+		add_text(key, "device", is.device_text);
+		add_text(key, "options", is.options_text);
+		add_size(key, "bytes of constants", is.constants.size);
+		add_size(key, "bytes of images", is.images.size);
 	}
 	status = kiln_key_finish(key);
 	if (status)
@@ -294,16 +307,16 @@ static enum kiln_status make_metadata(const struct ki_sycl *sycl,
 				      struct kiln_entry *entry)
 {
 	struct kiln_metadata *metadata = kiln_metadata_new();
-	struct ki_sycl_description is;
+	struct kiln_sycl_source is;
 	enum kiln_status status;
 	const void *bytes;
 	size_t size;
 
 	kiln_metadata_add_string(metadata, KILN_META_FRONT,
 				 is_ext(stem) ? "kernel_compiler" : "sycl");
-	if (!is_ext(stem) && !ki_sycl_describe(sycl, stem, &is))
+	if (!describe(sycl, stem, &is))
 		kiln_metadata_add_string(metadata, KILN_META_OPTIONS,
-					 is.options);
+					 is.options_text);
 	if (mtime_ns > 0)
 		kiln_metadata_add_u64(metadata, KILN_META_CREATED,
 				      (uint64_t)(mtime_ns / SECOND_NS));

@@ -541,16 +541,10 @@ void ki_sycl_trace_file(const struct ki_sycl *sycl, const char *what,
 
 /* ---- What an entry is of (describe.c) -------------------------------------------- */
 
-struct ki_sycl_description {
-	char device[256]; /* cut if it is longer, as the next */
-	char options[1024];
-	uint64_t spec_size;
-	uint64_t image_size;
-};
-
-/* 0, or why nothing can be told: -ENOENT, -EINVAL, -errno. */
-int ki_sycl_describe(const struct ki_sycl *sycl, const char *stem,
-		     struct ki_sycl_description *out_description);
+/* <kiln/sycl.h> */
+struct kiln_sycl_source;
+enum kiln_status ki_sycl_describe(const struct ki_sys *sys, const char *path,
+				  struct kiln_sycl_source *out_source);
 
 /* ---- Over all of it, with the turn for moments only (tidy.c) ----------------------- */
 
