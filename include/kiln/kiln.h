@@ -327,6 +327,14 @@ enum kiln_failure_policy {
  * all are closed.  With "log:" only, and none of READONLY, ANY_OWNER and GUEST.
  */
 #define KILN_OPEN_SESSION (1u << 9)
+/*
+ * The directory may be anybody's, and writable by anybody: each file is looked at
+ * when it is opened.  What is a link, belongs to another user, even root, has a
+ * second name or can be written by others is refused (OWNER).  Who can write there
+ * can take files away, or change their names; never what is in them.  With "log:"
+ * only, and none of SHARED and ANY_OWNER.
+ */
+#define KILN_OPEN_OWN_FILES (1u << 10)
 
 /* Which value goes when there is no room for another in memory. */
 enum kiln_memory_order {

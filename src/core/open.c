@@ -82,7 +82,7 @@ static int is_tier(const struct kiln_tier *tier)
 
 static const char *find_fault(const struct kiln_options *options)
 {
-	const uint32_t known = KILN_OPEN_SESSION * 2 - 1;
+	const uint32_t known = KILN_OPEN_OWN_FILES * 2 - 1;
 	const uint32_t lookers =
 		KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER | KILN_OPEN_GUEST;
 
@@ -90,7 +90,10 @@ static const char *find_fault(const struct kiln_options *options)
 		return "flags: unknown bits";
 	if ((options->flags & KILN_OPEN_SESSION) && (options->flags & lookers))
 		return "flags: a session writes, and keeps a descriptor";
-	if (((options->flags & KILN_OPEN_SESSION) ||
+	if ((options->flags & KILN_OPEN_OWN_FILES) &&
+	    (options->flags & (KILN_OPEN_SHARED | KILN_OPEN_ANY_OWNER)))
+		return "flags: own files, or those of others";
+	if (((options->flags & (KILN_OPEN_SESSION | KILN_OPEN_OWN_FILES)) ||
 	     options->store_quota_bytes) &&
 	    (!options->store_url || strncmp(options->store_url, "log:", 4)))
 		return "flags, store_quota_bytes: of a log: store only";
@@ -291,7 +294,8 @@ static enum kiln_status open_store(struct kiln *kiln,
 		kind->needs_local && is_local(store.sys, place->directory);
 	if (kind->needs_local && !store.is_local) {
 		kind = find_kind("file:");
-		if (!kind || (store.flags & KILN_OPEN_SESSION) ||
+		if (!kind ||
+		    (store.flags & (KILN_OPEN_SESSION | KILN_OPEN_OWN_FILES)) ||
 		    store.quota_bytes)
 			return KILN_E_UNSUPPORTED;
 		ki_kiln_log(kiln, KILN_LOG_NOTE,

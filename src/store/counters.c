@@ -160,7 +160,7 @@ static int open_locked(const struct ki_sys *sys, const char *path,
 	const unsigned mode = flags & KILN_OPEN_SHARED ? 0660 : 0600;
 	int err, fd = sys->open(sys, path,
 				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
-					KI_OPEN_NOFOLLOW,
+					ki_open_flags(flags),
 				mode);
 
 	if (fd < 0)

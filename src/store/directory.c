@@ -5,7 +5,8 @@
  * this process will run, so whoever can write there can be this user: refused
  * are symbolic links, other owners than this user and root, and places where
  * the world or a group of several people may write, here or (without the
- * sticky bit) one level up.
+ * sticky bit) one level up.  With KILN_OPEN_OWN_FILES each file is looked at
+ * instead, whenever it is opened.
  */
 
 #include "store/store.h"
@@ -122,6 +123,8 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
 		*out_why = "is not a directory";
 		return KILN_E_IO;
 	}
+	if ((flags & KILN_OPEN_OWN_FILES) && S_ISDIR(info.mode))
+		return KILN_OK;
 	if (S_ISLNK(info.mode))
 		why = "is a symbolic link";
 	else if (!S_ISDIR(info.mode))

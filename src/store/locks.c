@@ -73,6 +73,16 @@ static void drop(const struct ki_sys *sys, struct ki_lock *lock)
 	lock->fd = -1;
 }
 
+/* Whether it is because of a file that another user has put there. */
+static int is_of_another(const struct ki_lock_file *file, int err)
+{
+	struct ki_file_info info;
+
+	return err == -EACCES && (file->flags & KILN_OPEN_OWN_FILES) &&
+	       !file->sys->lstat(file->sys, file->path, &info) &&
+	       info.uid != ki_user_id();
+}
+
 static int lock_byte(const struct ki_lock_file *file, enum ki_lock_kind kind,
 		     uint64_t offset, uint64_t deadline_ns,
 		     struct ki_lock *lock)
@@ -86,7 +96,8 @@ static int lock_byte(const struct ki_lock_file *file, enum ki_lock_kind kind,
 	for (tries = 0; tries < N_TRIES && err == -ESTALE; tries++) {
 		lock->fd = sys->open(sys, file->path,
 				     KI_OPEN_READ | KI_OPEN_WRITE |
-					     KI_OPEN_CREATE | KI_OPEN_NOFOLLOW,
+					     KI_OPEN_CREATE |
+					     ki_open_flags(file->flags),
 				     mode);
 		/* Someone removed the whole directory. */
 		if (lock->fd == -ENOENT && !tries && file->directory &&
@@ -96,7 +107,9 @@ static int lock_byte(const struct ki_lock_file *file, enum ki_lock_kind kind,
 			continue;
 		}
 		if (lock->fd < 0)
-			return or_no_locks(lock->fd);
+			return is_of_another(file, lock->fd)
+				       ? -ELOOP
+				       : or_no_locks(lock->fd);
 		ki_fork_close_add(&lock->place, lock->fd);
 		/* Whatever the umask; where it is another's, he has done it. */
 		if (file->flags & KILN_OPEN_SHARED)
@@ -154,7 +167,7 @@ static int holder_is_dead(struct ki_lock_file *file, const struct kiln_key *key)
 	const struct ki_sys *sys = file->sys;
 	struct holder holder;
 	int err, fd = sys->open(sys, file->path,
-				KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+				KI_OPEN_READ | ki_open_flags(file->flags), 0);
 
 	if (fd < 0)
 		return 0;

@@ -85,10 +85,17 @@ int ki_temporary_is_abandoned(const struct ki_sys *sys,
 			      const struct ki_writer *self, const char *name,
 			      int64_t mtime_ns, int64_t now_ns, int at_once);
 
+/* Of each file of a store, by the flags that it is opened with. */
+static inline unsigned ki_open_flags(unsigned flags)
+{
+	return flags & KILN_OPEN_OWN_FILES ? KI_OPEN_NOFOLLOW | KI_OPEN_OWN
+					   : KI_OPEN_NOFOLLOW;
+}
+
 /*
  * Whether a directory is ours to trust (made, 0700, if missing and `make`):
  * KILN_OK, KILN_E_OWNER, KILN_E_IO, KILN_E_READONLY, KILN_MISS (not there, not
- * made).  flags: KILN_OPEN_SHARED, KILN_OPEN_ANY_OWNER.  *out_why is a static
+ * made).  flags: KILN_OPEN_SHARED, _ANY_OWNER, _OWN_FILES.  *out_why is a static
  * half sentence, "is a symbolic link".
  */
 enum kiln_status ki_directory_check(const struct ki_sys *sys,

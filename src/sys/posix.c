@@ -62,6 +62,18 @@ static int above_standard(int fd)
 	return higher < 0 ? -err : higher;
 }
 
+/* What others put there is as good as a link of theirs.  One that is only read
+   may be about to have another name. */
+static int is_own(int fd, unsigned flags)
+{
+	struct stat info;
+
+	return !fstat(fd, &info) && S_ISREG(info.st_mode) &&
+	       info.st_uid == geteuid() &&
+	       !(info.st_mode & (S_IWGRP | S_IWOTH)) &&
+	       (!(flags & KI_OPEN_WRITE) || info.st_nlink <= 1);
+}
+
 static int open_in(int directory, const char *name, unsigned flags,
 		   unsigned mode)
 {
@@ -73,7 +85,13 @@ static int open_in(int directory, const char *name, unsigned flags,
 	if (fd < 0 && errno == EPERM && (flags & KI_OPEN_NO_ATIME))
 		return open_in(directory, name, flags & ~KI_OPEN_NO_ATIME,
 			       mode);
-	return fd < 0 ? -errno : above_standard(fd);
+	if (fd < 0)
+		return -errno;
+	if ((flags & KI_OPEN_OWN) && !is_own(fd, flags)) {
+		close(fd);
+		return -ELOOP;
+	}
+	return above_standard(fd);
 }
 
 static int posix_open(const struct ki_sys *sys, const char *path,

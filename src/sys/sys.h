@@ -47,6 +47,7 @@ struct ki_dir;
 #define KI_OPEN_EXCLUSIVE 8u
 #define KI_OPEN_NOFOLLOW  16u /* a symlink as last part: -ELOOP */
 #define KI_OPEN_APPEND	  32u
+#define KI_OPEN_OWN	  128u /* not this user's own file, by its one name: -ELOOP */
 #define KI_OPEN_NO_ATIME  64u /* reading it leaves no trace, if it is ours */
 /* Always set: O_CLOEXEC, O_NOCTTY, O_NONBLOCK (a FIFO never blocks us). */
 

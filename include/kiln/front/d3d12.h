@@ -628,7 +628,8 @@ KILN_API void kiln_d3d12_unregister_device(IUnknown *device);
  *   DXGI_ERROR_ALREADY_EXISTS  another session, here or in another process, has
  *		     this cache open with another version
  *   DXGI_ERROR_NOT_CURRENTLY_AVAILABLE  caches are disabled
- *   E_ACCESSDENIED  the directory is not ours to trust
+ *   E_ACCESSDENIED  the directory is not ours to trust or, with USE_WORKING_DIR,
+ *                   a file in it
  *   DXGI_ERROR_CACHE_CORRUPT  the files can be neither used nor replaced
  *   E_OUTOFMEMORY
  * A disk cache for which there is no place (no home, no permission, KILN_DISABLE)

@@ -354,6 +354,8 @@ static enum kiln_status open_kiln(const struct ki_d3d12_namespace *space,
 		options.user_version = desc->Version;
 		options.flags = KILN_OPEN_SESSION | KILN_OPEN_REFUSE_FULL |
 				KILN_OPEN_NO_BUILD_LOCK;
+		if (space->is_in_working_directory)
+			options.flags |= KILN_OPEN_OWN_FILES;
 	}
 	return kiln_open(&options, out_kiln);
 }

@@ -368,6 +368,134 @@ static void a_cache_may_lie_in_the_working_directory(void **state)
 	free(work);
 }
 
+/* What a cache's name leads to, put there by someone. */
+enum trap { LINK, OTHERS_FILE, SECOND_NAME, OPEN_TO_ALL, N_TRAPS };
+
+static void set_trap(enum trap trap, const char *path, const char *aim)
+{
+	if (trap == LINK)
+		assert_int_equal(symlink(aim, path), 0);
+	else if (trap == SECOND_NAME)
+		assert_int_equal(link(aim, path), 0);
+	else
+		harness_write(path, "bait", 4);
+	if (trap == OTHERS_FILE)
+		assert_int_equal(chown(path, 12345, 12345), 0);
+	if (trap == OPEN_TO_ALL)
+		assert_int_equal(chmod(path, 0666), 0);
+}
+
+static void expect_access_denied_in(const char *work)
+{
+	D3D12_SHADER_CACHE_SESSION_DESC desc = desc_of(DISK, 1);
+	Session *session = NULL;
+
+	desc.Flags = D3D12_SHADER_CACHE_FLAG_USE_WORKING_DIR;
+	assert_int_equal(chdir(work), 0);
+	assert_int_equal(create_session(device, &desc, &session),
+			 E_ACCESSDENIED);
+	assert_null(session);
+	assert_int_equal(chdir(home), 0);
+}
+
+/* Anybody's directory, as /tmp is: files are looked at, one by one. */
+static void a_working_directory_may_be_open_to_all(void **state)
+{
+	static const mode_t modes[] = { 01777, 0777, 0775, 02770 };
+	D3D12_SHADER_CACHE_SESSION_DESC desc = desc_of(DISK, 1);
+	char *work = harness_path(home, "open to all"), *file;
+	struct stat info;
+	Session *session;
+
+	desc.Flags = D3D12_SHADER_CACHE_FLAG_USE_WORKING_DIR;
+	file = harness_path(work, CACHE_NAME ".idx");
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		assert_int_equal(mkdir(work, 0700), 0);
+		assert_int_equal(chmod(work, modes[i]), 0);
+		if (!geteuid())
+			assert_int_equal(chown(work, 12345, 12345), 0);
+		for (int time = 0; time < 2; time++) {
+			assert_int_equal(chdir(work), 0);
+			assert_int_equal(
+				create_session(device, &desc, &session), S_OK);
+			assert_int_equal(chdir(home), 0);
+			assert_int_equal(store_string(session, "key", "value"),
+					 time ? DXGI_ERROR_ALREADY_EXISTS
+					      : S_OK);
+			assert_int_equal(find_string(session, "key", "value"),
+					 S_OK);
+			assert_int_equal(release(session), 0);
+		}
+		assert_int_equal(stat(file, &info), 0);
+		assert_int_equal(info.st_mode & 07777, 0600);
+		harness_remove(work);
+	}
+	free(file);
+	free(work);
+}
+
+static void what_others_put_into_a_working_directory_is_refused(void **state)
+{
+	static const char *const ends[] = { ".idx", ".lock" };
+	char *work = harness_path(home, "trapped"), *aim, *path;
+	char name[sizeof(CACHE_NAME) + 8];
+	struct stat info;
+
+	aim = harness_path(home, "precious");
+	for (size_t i = 0; i < 2 * N_TRAPS; i++) {
+		enum trap trap = (enum trap)(i % N_TRAPS);
+
+		if (trap == OTHERS_FILE && geteuid())
+			continue;
+		snprintf(name, sizeof(name), "%s%s", CACHE_NAME,
+			 ends[i / N_TRAPS]);
+		assert_int_equal(mkdir(work, 0700), 0);
+		assert_int_equal(chmod(work, 01777), 0);
+		harness_write(aim, "precious", 8);
+		path = harness_path(work, name);
+		set_trap(trap, path, aim);
+		expect_access_denied_in(work);
+		assert_int_equal(lstat(path, &info), 0);
+		assert_int_equal(stat(aim, &info), 0);
+		assert_int_equal(info.st_size, 8);
+		free(path);
+		harness_remove(work);
+	}
+	free(aim);
+	free(work);
+}
+
+/* A folder of ours, and it leads to another. */
+static void a_wipe_follows_no_link_of_others(void **state)
+{
+	D3D12_SHADER_CACHE_SESSION_DESC desc = desc_of(DISK, 1);
+	char *work = harness_path(home, "linked"), *aim, *path, *file;
+	Session *session;
+
+	desc.Flags = D3D12_SHADER_CACHE_FLAG_USE_WORKING_DIR;
+	aim = harness_path(home, "precious files");
+	file = harness_path(aim, "one");
+	path = harness_path(work, CACHE_NAME ".quarantine");
+	assert_int_equal(mkdir(work, 0700), 0);
+	assert_int_equal(chmod(work, 01777), 0);
+	assert_int_equal(mkdir(aim, 0700), 0);
+	harness_write(file, "precious", 8);
+	assert_int_equal(symlink(aim, path), 0);
+	assert_int_equal(chdir(work), 0);
+	assert_int_equal(create_session(device, &desc, &session), S_OK);
+	assert_int_equal(chdir(home), 0);
+	assert_int_equal(store_string(session, "key", "value"), S_OK);
+	ID3D12ShaderCacheSession_SetDeleteOnDestroy(session);
+	assert_int_equal(release(session), 0);
+	assert_int_equal(access(file, F_OK), 0);
+	harness_remove(work);
+	harness_remove(aim);
+	free(file);
+	free(path);
+	free(aim);
+	free(work);
+}
+
 static void programs_share_under_a_name(void **state)
 {
 	Session *own = open_disk(1), *shared, *other;
@@ -635,6 +763,9 @@ int main(void)
 		TEST(a_cache_is_named_by_identifier_adapter_and_driver),
 		TEST(nobody_knows_the_driver_of_an_unknown_device),
 		TEST(a_cache_may_lie_in_the_working_directory),
+		TEST(a_working_directory_may_be_open_to_all),
+		TEST(what_others_put_into_a_working_directory_is_refused),
+		TEST(a_wipe_follows_no_link_of_others),
 		TEST(programs_share_under_a_name),
 		TEST(settings_that_forbid_files_leave_memory),
 		TEST(a_directory_that_is_a_link_is_refused),

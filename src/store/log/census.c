@@ -122,7 +122,8 @@ static int take(struct ki_log *log, struct ki_dir *dir, const char *name,
 	err = sys->lstat_in(sys, dir, name, &info);
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode)) {
+	if (!strcmp(rest, "quarantine") && S_ISDIR(info.mode) &&
+	    !(log->flags & KILN_OPEN_OWN_FILES)) {
 		err = ki_path_join(path, log->directory, name);
 		if (!err)
 			err = count_inside(sys, path,

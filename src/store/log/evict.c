@@ -227,7 +227,8 @@ static int emptying_begin(struct emptying *emptying)
 		ki_log_segment_path(log, number, path)
 			? -ENAMETOOLONG
 			: log->sys->open(log->sys, path,
-					 KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+					 KI_OPEN_READ | ki_log_open_flags(log),
+					 0);
 	if (ki_log_is_shortage(emptying->fd))
 		return emptying->fd;
 	emptying->is_large =

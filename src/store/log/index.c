@@ -147,12 +147,13 @@ static int open_file(struct ki_log *log, int *out_writable)
 	*out_writable = !log->readonly;
 	if (*out_writable)
 		fd = sys->open(sys, log->index_path,
-			       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
+			       KI_OPEN_READ | KI_OPEN_WRITE |
+				       ki_log_open_flags(log),
 			       0);
 	if (fd == -EROFS || fd == -EACCES || fd == -EPERM) {
 		*out_writable = 0;
 		fd = sys->open(sys, log->index_path,
-			       KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+			       KI_OPEN_READ | ki_log_open_flags(log), 0);
 	}
 	return fd;
 }

@@ -244,7 +244,8 @@ static enum kiln_status carry(struct lowering *lowering,
 	int fd = ki_log_segment_path(log, list->number, path)
 			 ? -ENAMETOOLONG
 			 : log->sys->open(log->sys, path,
-					  KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+					  KI_OPEN_READ | ki_log_open_flags(log),
+					  0);
 
 	if (fd < 0)
 		return fd == -ENOENT ? KILN_OK : ki_log_status(fd);

@@ -84,6 +84,8 @@ enum kiln_status ki_log_status(int err)
 {
 	if (err >= 0)
 		return KILN_OK;
+	if (err == -ELOOP)
+		return KILN_E_OWNER;
 	return err == -ENOLCK ? KILN_E_UNSUPPORTED : ki_status_from_errno(err);
 }
 

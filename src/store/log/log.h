@@ -315,6 +315,12 @@ void ki_log_say(struct ki_log *log, enum kiln_log_level level,
 		const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum kiln_status ki_log_status(int err);
 unsigned ki_log_mode(const struct ki_log *log);
+
+/* Of every file: no links, or nothing that is not this user's own. */
+static inline unsigned ki_log_open_flags(const struct ki_log *log)
+{
+	return ki_open_flags(log->flags);
+}
 /* Of the boot that runs now; zeros if nobody says, or cannot at the moment. */
 void ki_log_boot_id(struct ki_log *log, uint64_t out_id[2]);
 int ki_log_segment_path(const struct ki_log *log, uint32_t number,

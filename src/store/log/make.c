@@ -248,8 +248,9 @@ static void drop_damaged(struct ki_log *log)
 	const struct ki_sys *sys = log->sys;
 	uint64_t retired = LOG_RETIRED_GROWN;
 	struct ki_file_info info;
-	int fd = sys->open(sys, log->index_path,
-			   KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW, 0);
+	int fd = sys->open(
+		sys, log->index_path,
+		KI_OPEN_READ | KI_OPEN_WRITE | ki_log_open_flags(log), 0);
 
 	if (fd < 0)
 		return;
@@ -577,7 +578,8 @@ static int remove_others(struct ki_log *log)
 			continue;
 		if (ki_log_is_source(rest, &number))
 			note(&err, sys->unlink(sys, path));
-		else if (!strcmp(rest, "quarantine"))
+		else if (!strcmp(rest, "quarantine") &&
+			 !(log->flags & KILN_OPEN_OWN_FILES))
 			note(&err, remove_inside(sys, path));
 	}
 	note(&err, n);

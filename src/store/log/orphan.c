@@ -130,8 +130,8 @@ static int drop(struct ki_log *log, struct log_index *index, uint32_t number)
 	int dropped = 0;
 	int fd = ki_log_segment_path(log, number, path)
 			 ? -1
-			 : sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW,
-				     0);
+			 : sys->open(sys, path,
+				     KI_OPEN_READ | ki_log_open_flags(log), 0);
 
 	if (fd < 0)
 		return 0;

@@ -21,6 +21,9 @@ static int directory_path(const struct ki_log *log, char out[KI_PATH_MAX])
 	int n = snprintf(out, KI_PATH_MAX, "%s/%s.quarantine", log->directory,
 			 log->name);
 
+	/* There, others could have it lead anywhere. */
+	if (log->flags & KILN_OPEN_OWN_FILES)
+		return -1;
 	return n < 0 || n >= KI_PATH_MAX ? -1 : 0;
 }
 
@@ -36,7 +39,8 @@ static enum kiln_status keep_bytes(struct ki_log *log, const char *from,
 
 	if (!data)
 		return KILN_E_NO_MEMORY;
-	err = in = sys->open(sys, from, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	err = in =
+		sys->open(sys, from, KI_OPEN_READ | ki_log_open_flags(log), 0);
 	while (in >= 0 && done < bytes) {
 		ssize_t n = sys->pread(sys, in, data + done,
 				       (size_t)(bytes - done), offset + done);

@@ -121,7 +121,8 @@ static int open_segment(struct ki_log *log, const char *path)
 	int tries, fd = -ENOENT;
 
 	for (tries = 0; tries < 2; tries++) {
-		fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+		fd = sys->open(sys, path, KI_OPEN_READ | ki_log_open_flags(log),
+			       0);
 		if (fd >= 0 || fd == -ENOENT)
 			break;
 	}

@@ -185,7 +185,8 @@ static enum kiln_status view_alone(struct ki_log *log, struct log_view *view,
 	enum kiln_status status;
 	int err = ki_log_segment_path(log, view->number, path);
 	int fd = err ? err
-		     : sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+		     : sys->open(sys, path,
+				 KI_OPEN_READ | ki_log_open_flags(log), 0);
 
 	if (fd < 0)
 		return fd == -ENOENT ? KILN_MISS : ki_log_status(fd);
@@ -267,7 +268,8 @@ static enum kiln_status header_read(struct ki_log *log, uint32_t number,
 	char path[KI_PATH_MAX];
 	int err = ki_log_segment_path(log, number, path);
 	int fd = err ? err
-		     : sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+		     : sys->open(sys, path,
+				 KI_OPEN_READ | ki_log_open_flags(log), 0);
 
 	if (fd < 0)
 		return fd == -ENOENT ? KILN_MISS : ki_log_status(fd);

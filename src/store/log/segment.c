@@ -219,11 +219,12 @@ static enum kiln_status open_segment(struct ki_log *log,
 
 	err = ki_log_segment_path(log, number, path);
 	if (!err)
-		err = fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW,
-				     0);
+		err = fd = sys->open(sys, path,
+				     KI_OPEN_READ | ki_log_open_flags(log), 0);
 	if (fd >= 0)
 		err = sys->fstat(sys, fd, &info);
-	if (err == -ENOENT || (!err && (!S_ISREG(info.mode) || !info.size))) {
+	if (err == -ENOENT || err == -ELOOP ||
+	    (!err && (!S_ISREG(info.mode) || !info.size))) {
 		status = KILN_MISS;
 		goto out;
 	}
@@ -325,14 +326,14 @@ int ki_log_segment_open_to_write(struct ki_log *log, uint32_t number,
 	const struct ki_sys *sys = log->sys;
 	char path[KI_PATH_MAX];
 	int err = ki_log_segment_path(log, number, path);
-	int fd =
-		err ? err
-		    : sys->open(sys, path,
-				KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW,
-				0);
+	int fd = err ? err
+		     : sys->open(sys, path,
+				 KI_OPEN_READ | KI_OPEN_WRITE |
+					 ki_log_open_flags(log),
+				 0);
 
 	if (fd < 0)
-		return fd;
+		return fd == -ELOOP ? -ENOENT : fd;
 	err = sys->fstat(sys, fd, out_info);
 	if (!err && !S_ISREG(out_info->mode))
 		err = -ENOENT;

@@ -75,7 +75,8 @@ int ki_log_temporary(struct ki_log *log, uint64_t size,
 	do {
 		fd = sys->open(sys, out_path,
 			       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
-				       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
+				       KI_OPEN_EXCLUSIVE |
+				       ki_log_open_flags(log),
 			       ki_log_mode(log));
 	} while (fd == -EEXIST && !sys->unlink(sys, out_path));
 	if (fd < 0)

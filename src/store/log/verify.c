@@ -187,7 +187,8 @@ static void check_segment(struct check *check, const struct log_file *file)
 
 	if (ki_log_segment_path(check->log, file->number, path))
 		return;
-	fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW, 0);
+	fd = sys->open(sys, path, KI_OPEN_READ | ki_log_open_flags(check->log),
+		       0);
 	if (fd < 0)
 		return;
 	window->fd = fd;
