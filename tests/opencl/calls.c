@@ -1228,6 +1228,7 @@ static const struct script {
 	{ "vendors-late", vendors_late },
 	{ "unknown-late", unknown_late },
 	{ "some-devices", some_devices },
+	{ "no-options", no_options },
 	{ "some-fail", some_fail },
 	{ "header-changed", header_changed },
 	{ "header-changed-between", header_changed_between },

@@ -101,6 +101,7 @@ void vendors(void);
 void vendors_late(void);
 void unknown_late(void);
 void some_devices(void);
+void no_options(void);
 void some_fail(void);
 void header_changed_between(void);
 void one_of_two(void);

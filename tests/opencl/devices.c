@@ -325,6 +325,25 @@ void some_devices(void)
 	end();
 }
 
+/* One text with no options and with empty ones, which to PoCL are two things. */
+void no_options(void)
+{
+	static const char *const given[] = { NULL, "", "", NULL };
+	size_t i;
+
+	for (i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+		cl_program program = make(source);
+		cl_kernel kernel;
+
+		build(program, given[i]);
+		kernel = make_kernel(program, "scale");
+		show_kernel(kernel, program);
+		clReleaseKernel(kernel);
+		say("release", clReleaseProgram(program));
+	}
+	end();
+}
+
 /* What fails leaves the others alone, or does not. */
 void some_fail(void)
 {

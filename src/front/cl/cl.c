@@ -42,7 +42,6 @@ static enum kiln_status get(struct ki_cl_order *order,
 	struct kiln_program_request request;
 	struct kiln_program_key *key;
 	enum kiln_status status;
-	unsigned char has_options;
 
 	kiln_program_image_init(&image);
 	image.user = order;
@@ -53,11 +52,7 @@ static enum kiln_status get(struct ki_cl_order *order,
 		order->is_kept = 0;
 	if (!order->is_kept)
 		image.origin = KILN_PROGRAM_INTEROP;
-	/* No options are not "" to all drivers, but to a key they are. */
-	has_options = order->build.options != NULL;
 	kiln_program_request_init(&request);
-	request.constants = &has_options;
-	request.constants_size = sizeof(has_options);
 	request.image = &image;
 	request.devices = (void *const *)order->devices;
 	request.n_devices = order->n_devices;

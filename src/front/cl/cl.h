@@ -92,7 +92,6 @@ struct ki_cl_built {
 	struct kiln_key *key;
 	uint64_t stamp;
 	struct ki_cl_recipe *recipe;
-	int has_options; /* given as NULL they are "" in the recipe */
 	cl_device_id *devices;
 	cl_uint n_devices;
 	uint64_t created, build_ns;

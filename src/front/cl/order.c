@@ -144,8 +144,10 @@ static struct kiln_key *key_of_given(const struct kiln_cl_build *build)
 	struct kiln_key *key = kiln_key_new();
 
 	kiln_key_add_string(key, "kind", KIND_GIVEN);
-	kiln_key_add_string(key, "options",
-			    build->options ? build->options : "");
+	if (build->options)
+		kiln_key_add_string(key, "options", build->options);
+	else
+		kiln_key_add_absent(key, "options");
 	kiln_key_add_digest(key, "binary", build->binary, build->binary_size);
 	if (!kiln_key_finish(key))
 		return key;

@@ -62,9 +62,8 @@ static int find_kernels(const void *metadata, size_t size, const void **out,
 				   out_size);
 }
 
-/* Whether its kernels tell what those tell that were built from source.  They may
-   tell more: kiln-worker has no options to give where a program gave NULL, of
-   which PoCL thinks otherwise than of "". */
+/* Whether its kernels tell what those tell that were built from source.  More
+   does no harm. */
 static int tells_all(const struct kiln_cl *cl, cl_program program,
 		     const cl_device_id *devices, cl_uint n_devices,
 		     const void *wanted, size_t wanted_size)
@@ -197,7 +196,6 @@ static struct ki_cl_built *built_new(const struct ki_cl_order *order,
 	built->key = kiln_key_ref(order->key);
 	built->stamp = order->stamp;
 	built->recipe = ki_cl_recipe_ref(order->recipe);
-	built->has_options = order->build.options != NULL;
 	built->n_devices = order->n_devices;
 	built->created = ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u;
 	built->build_ns = build_ns;
@@ -268,8 +266,8 @@ static int is_good(const struct kiln_cl *cl, const struct ki_cl_built *built,
 	if (kiln_metadata_bytes(metadata, &bytes, &size))
 		return 0;
 	program = make(cl, built->devices, built->n_devices,
-		       built->has_options ? built->recipe->options : NULL,
-		       value->data, value->size, bytes, size, &unused);
+		       ki_cl_recipe_options(built->recipe), value->data,
+		       value->size, bytes, size, &unused);
 	if (program)
 		clReleaseProgram(program);
 	return program != NULL;

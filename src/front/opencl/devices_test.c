@@ -32,6 +32,7 @@ static const struct row rows[] = {
 	{ "some of the devices", "some-devices", "-DK=2", "DEVICES=2", 8, 2 },
 	{ "some of the devices, which answer for all", "some-devices", "-DK=2",
 	  "DEVICES=2 WHOLE_BUILDS=1", 8, 2 },
+	{ "no options, and empty ones", "no-options", "", NULL, 0, 4 },
 	{ "some fail", "some-fail", "-DK=2", "DEVICES=2", 4, 1 },
 	{ "some fail, for all", "some-fail", "-DK=2",
 	  "DEVICES=2 WHOLE_BUILDS=1", 4, 1 },
@@ -143,6 +144,7 @@ static void a_header_that_changes_later_changes_nothing(void **state)
 
 static const struct row pocl_rows[] = {
 	{ "PoCL: some of the devices", "some-devices", "-DK=2", NULL, 8, 2 },
+	{ "PoCL: no options, and empty ones", "no-options", "", NULL, 0, 4 },
 	{ "PoCL: one of two devices", "one-of-two", "-DK=2", NULL, 0, 3 },
 	/* Its programs have the whole; a build for a part is all its own. */
 	{ "PoCL: two equal parts", "equal-parts", "-DK=2", "pthread", 0, 1 },

@@ -96,7 +96,7 @@ static struct ki_cl_recipe *binary_of(int keeps)
 					    (const unsigned char *)"" };
 	const size_t sizes[] = { 3, 0 };
 
-	return keep(ki_cl_recipe_binary(binaries, sizes, 2, keeps, "-DB"));
+	return keep(ki_cl_recipe_binary(binaries, sizes, 2, keeps, ""));
 }
 
 /* Something of every kind. */
@@ -105,7 +105,7 @@ static struct ki_cl_recipe *rich_recipe(void)
 	struct ki_cl_recipe *library =
 		link_of(object_of(), il_of(KI_CL_COMPILE), "-create-library");
 
-	return link_of(library, binary_of(1), "");
+	return link_of(library, binary_of(1), NULL);
 }
 
 static int free_recipes(void **state)
@@ -217,6 +217,7 @@ static void assert_equal_recipes(const struct ki_cl_recipe *a,
 
 	assert_int_equal(a->kind, b->kind);
 	assert_string_equal(a->options, b->options);
+	assert_int_equal(a->has_options, b->has_options);
 	assert_int_equal(!a->source, !b->source);
 	if (a->source)
 		assert_equal_sources(a->source, b->source);

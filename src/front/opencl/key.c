@@ -306,6 +306,16 @@ static enum kiln_status find_source(const void *record, size_t size,
 		      : status;
 }
 
+/* No options are a field too: to PoCL they are not empty ones. */
+static void options_to_key(const struct ki_cl_recipe *recipe, const char *label,
+			   struct kiln_key *key)
+{
+	if (recipe->has_options)
+		kiln_key_add_string(key, label, recipe->options);
+	else
+		kiln_key_add_absent(key, label);
+}
+
 static void input_key_to_key(const struct kiln_key *input, cl_uint n,
 			     struct kiln_key *key, struct ki_bytes *sources)
 {
@@ -317,8 +327,12 @@ static void input_key_to_key(const struct kiln_key *input, cl_uint n,
 	if (!find_source(record, size, &field))
 		ki_bytes_add(sources, field.data, field.size);
 	snprintf(label, sizeof(label), "options of input %u", n);
-	if (!kiln_record_find(record, size, "options", &field))
-		kiln_key_add(key, label, field.data, field.size);
+	if (!kiln_record_find(record, size, "options", &field)) {
+		if (field.kind == KILN_FIELD_ABSENT)
+			kiln_key_add_absent(key, label);
+		else
+			kiln_key_add(key, label, field.data, field.size);
+	}
 	snprintf(label, sizeof(label), "input %u", n);
 	kiln_key_add_digest(key, label, record, size);
 }
@@ -330,7 +344,7 @@ static void binary_to_key(const struct ki_cl_recipe *input, cl_uint n,
 	cl_uint i;
 
 	snprintf(label, sizeof(label), "options of input %u", n);
-	kiln_key_add_string(key, label, input->options);
+	options_to_key(input, label, key);
 	for (i = 0; i < input->n_binaries; i++) {
 		const struct ki_cl_binary *binary = &input->binaries[i];
 
@@ -413,7 +427,7 @@ static enum kiln_status fill(struct ki_cl_identities *identities,
 	if (recipe->kind == KI_CL_BINARY)
 		return refuse(KILN_COUNT_MISS_UNSUPPORTED, out_reason);
 	kiln_key_add_string(key, "kind", kinds[recipe->kind]);
-	kiln_key_add_string(key, "options", recipe->options);
+	options_to_key(recipe, "options", key);
 	return (recipe->kind == KI_CL_LINK
 			? fill_from_inputs
 			: fill_from_source)(identities, build, key, out_reason);

@@ -344,6 +344,8 @@ static struct kiln_key *key_made_of(const struct made_of *of)
 static const struct made_of object_a = COMPILE(.text = "a");
 static const struct made_of object_b = COMPILE(.text = "b");
 static const struct made_of object_a_x = COMPILE(.text = "a", .options = "-DX");
+static const struct made_of object_a_empty =
+	COMPILE(.text = "a", .options = "");
 static const struct made_of object_a_h =
 	COMPILE(.text = "a", .headers = { "h", "1" });
 static const struct made_of object_il = COMPILE(.text = "!a");
@@ -366,8 +368,10 @@ static const struct {
 } RECIPES[] = {
 	{ "a compilation is no build", BUILD(.text = "a"), COMPILE(.text = "a"),
 	  KILN_COUNT_MISS_NEW },
-	{ "no options are empty ones", COMPILE(.text = "a"),
-	  COMPILE(.text = "a", .options = ""), EQUAL },
+	{ "no options are not empty ones", BUILD(.text = "a"),
+	  BUILD(.text = "a", .options = ""), KILN_COUNT_MISS_OPTIONS },
+	{ "nor are those of a compilation", COMPILE(.text = "a"),
+	  COMPILE(.text = "a", .options = ""), KILN_COUNT_MISS_OPTIONS },
 	{ "options of a compilation", COMPILE(.text = "a"),
 	  COMPILE(.text = "a", .options = "-DX"), KILN_COUNT_MISS_OPTIONS },
 	{ "IL is not a source of the same bytes", BUILD(.text = "a"),
@@ -421,6 +425,8 @@ static const struct {
 	  KILN_COUNT_MISS_OPTIONS },
 	{ "options of an input", LINK(.inputs = { &object_a }),
 	  LINK(.inputs = { &object_a_x }), KILN_COUNT_MISS_OPTIONS },
+	{ "no options of an input", LINK(.inputs = { &object_a }),
+	  LINK(.inputs = { &object_a_empty }), KILN_COUNT_MISS_OPTIONS },
 	{ "a header of an input", LINK(.inputs = { &object_a }),
 	  LINK(.inputs = { &object_a_h }), KILN_COUNT_MISS_INCLUDE },
 	{ "an input from IL", LINK(.inputs = { &object_a }),
@@ -506,7 +512,7 @@ static void an_input_counts_as_it_was_when_it_was_made(void **state)
 	input.key = key_of(&build);
 	before = key_made_of(&linked);
 	harness_write("x.h", "a", 1);
-	build = build_of_recipe(keep(ki_cl_recipe_link(&input, 1, "")));
+	build = build_of_recipe(keep(ki_cl_recipe_link(&input, 1, NULL)));
 	assert_true(same(key_of(&build), kiln_key_ref(before)));
 	assert_false(same(before, key_made_of(&linked)));
 	kiln_key_free(input.key);

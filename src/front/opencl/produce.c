@@ -101,7 +101,7 @@ static cl_int compile(const struct maker *maker,
 	if (!result)
 		result = maker->calls->clCompileProgram(
 			program, maker->n_devices, maker->devices,
-			recipe->options, n, n ? headers : NULL,
+			ki_cl_recipe_options(recipe), n, n ? headers : NULL,
 			n ? names : NULL, NULL, NULL);
 	release_all(maker, headers, n);
 	free(names);
@@ -122,7 +122,7 @@ static cl_program make_from_source(const struct maker *maker,
 	else if (!*out_result)
 		*out_result = maker->calls->clBuildProgram(
 			program, maker->n_devices, maker->devices,
-			recipe->options, NULL, NULL);
+			ki_cl_recipe_options(recipe), NULL, NULL);
 	return program;
 }
 
@@ -176,8 +176,8 @@ static cl_program link_inputs(const struct maker *maker,
 	if (!*out_result) {
 		program = maker->calls->clLinkProgram(
 			maker->context, maker->n_devices, maker->devices,
-			recipe->options, recipe->n_inputs, inputs, NULL, NULL,
-			out_result);
+			ki_cl_recipe_options(recipe), recipe->n_inputs, inputs,
+			NULL, NULL, out_result);
 	} else if (inputs && i) {
 		program = inputs[i - 1];
 		inputs[i - 1] = NULL;

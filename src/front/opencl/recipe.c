@@ -143,6 +143,7 @@ static struct ki_cl_recipe *recipe_new(enum ki_cl_recipe_kind kind, size_t size,
 	recipe->kind = kind;
 	recipe->depth = 1;
 	recipe->n_nodes = 1;
+	recipe->has_options = options != NULL;
 	recipe->options =
 		carve_copy(out_at, options ? options : "", options_size);
 	return recipe;

@@ -107,6 +107,7 @@ struct ki_cl_recipe {
 	unsigned depth;	     /* 1: no inputs */
 	unsigned n_nodes;    /* of the tree */
 	const char *options; /* "" if none; BINARY: of its build, if any */
+	int has_options;     /* 0: NULL, which to PoCL is not "" */
 	/* BUILD, COMPILE */
 	const struct ki_cl_source *source;
 	const struct ki_cl_constant *constants; /* of IL, sorted by id */
@@ -144,6 +145,13 @@ struct ki_cl_recipe *ki_cl_recipe_binary(const unsigned char *const *binaries,
 /* Both take NULL. */
 struct ki_cl_recipe *ki_cl_recipe_ref(const struct ki_cl_recipe *recipe);
 void ki_cl_recipe_unref(const struct ki_cl_recipe *recipe);
+
+/* As they were given: or NULL. */
+static inline const char *ki_cl_recipe_options(
+	const struct ki_cl_recipe *recipe)
+{
+	return recipe->has_options ? recipe->options : NULL;
+}
 
 /* Whether a job can carry it: all bytes are there. */
 int ki_cl_recipe_is_whole(const struct ki_cl_recipe *recipe);

@@ -69,7 +69,8 @@ void ki_cl_recipe_write(const struct ki_cl_recipe *recipe,
 	cl_uint i;
 
 	ki_cl_tag_add_number(bytes, TAG_KIND, recipe->kind);
-	ki_cl_tag_add_text(bytes, TAG_OPTIONS, recipe->options);
+	if (recipe->has_options)
+		ki_cl_tag_add_text(bytes, TAG_OPTIONS, recipe->options);
 	if (recipe->source)
 		write_source(bytes, recipe->source);
 	for (i = 0; i < recipe->n_constants; i++)
@@ -92,7 +93,7 @@ void ki_cl_recipe_write(const struct ki_cl_recipe *recipe,
 /* What a recipe is made of, as it is collected. */
 struct parts {
 	uint64_t kind;
-	const char *options;
+	const char *options; /* NULL: none were given */
 	const char *name;
 	cl_uint counts[N_TAGS];
 	const char **strings;
@@ -311,8 +312,6 @@ static int fits(const struct parts *parts)
 {
 	const cl_uint *n = parts->counts;
 
-	if (!parts->options)
-		return 0;
 	switch (parts->kind) {
 	case KI_CL_BUILD:
 	case KI_CL_COMPILE:

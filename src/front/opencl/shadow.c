@@ -155,7 +155,7 @@ static struct ki_cl_made *without_source(struct ki_cl_made *made)
 		source = ki_cl_source_new(1, &nothing, NULL);
 	if (source)
 		recipe = ki_cl_recipe_build(source, NULL, 0,
-					    made->recipe->options);
+					    ki_cl_recipe_options(made->recipe));
 	if (recipe)
 		slim = ki_cl_made_new(recipe, made->key, made->stamp,
 				      made->targets);
@@ -176,7 +176,7 @@ struct ki_cl_made *ki_cl_shadow_made(struct ki_cl_program *program,
 	source = ki_cl_program_source(program);
 	if (source)
 		recipe = ki_cl_recipe_build(source, NULL, 0,
-					    slim->recipe->options);
+					    ki_cl_recipe_options(slim->recipe));
 	if (recipe)
 		made = ki_cl_made_new(recipe, slim->key, slim->stamp,
 				      slim->targets);
