@@ -37,18 +37,23 @@ static int parent_of(const char *path, char out[KI_PATH_MAX])
 	return 0;
 }
 
-static const char *why_not(const struct ki_file_info *info, int shared)
+/* *out_err: why it cannot be said. */
+static const char *why_not(const struct ki_file_info *info, int shared,
+			   int *out_err)
 {
 	uint32_t user = ki_user_id();
+	int is_private;
 
 	if (info->uid != user && info->uid != 0 && (!shared || user == 0))
 		return "belongs to someone else";
 	if (info->mode & S_IWOTH)
 		return "can be written by everyone";
-	if ((info->mode & S_IWGRP) && !shared &&
-	    !ki_group_is_private(info->gid))
-		return "can be written by a group";
-	return NULL;
+	if (!(info->mode & S_IWGRP) || shared)
+		return NULL;
+	is_private = ki_group_is_private(info->gid);
+	if (is_private < 0)
+		*out_err = is_private;
+	return is_private ? NULL : "can be written by a group";
 }
 
 static const char *why_not_parent(const struct ki_sys *sys, const char *path)
@@ -130,9 +135,13 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
 	else if (!S_ISDIR(info.mode))
 		why = "is not a directory";
 	else
-		why = why_not(&info, !!(flags & KILN_OPEN_SHARED));
+		why = why_not(&info, !!(flags & KILN_OPEN_SHARED), &err);
 	if (!why)
 		why = why_not_parent(sys, directory);
+	if (!why && err) {
+		*out_why = "cannot be looked at";
+		return ki_status_from_errno(err);
+	}
 	if (!why)
 		return KILN_OK;
 	*out_why = why;
@@ -155,6 +164,7 @@ enum kiln_status ki_directory_watch(const struct ki_sys *sys,
 {
 	const uint64_t now = sys->coarse_ns(sys);
 	uint64_t then = __atomic_load_n(&watch->looked_ns, __ATOMIC_RELAXED);
+	enum kiln_status status;
 	const char *why = NULL;
 	int is_refused;
 
@@ -163,9 +173,11 @@ enum kiln_status ki_directory_watch(const struct ki_sys *sys,
 	    !__atomic_compare_exchange_n(&watch->looked_ns, &then, now, 0,
 					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return ki_directory_is_refused(watch) ? KILN_E_OWNER : KILN_OK;
-	/* That it is gone, or cannot be looked at, whoever needs it finds out. */
-	is_refused = ki_directory_check(sys, directory, flags, 0, &why) ==
-		     KILN_E_OWNER;
+	/* That it is gone, or cannot be looked at, whoever needs it finds out: the
+	   latter says nothing new of whose it is. */
+	status = ki_directory_check(sys, directory, flags, 0, &why);
+	is_refused = status == KILN_E_OWNER ||
+		     (status < 0 && ki_directory_is_refused(watch));
 	if (!__atomic_exchange_n(&watch->is_refused, is_refused,
 				 __ATOMIC_RELAXED) &&
 	    is_refused)

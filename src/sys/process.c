@@ -78,11 +78,14 @@ int ki_group_is_private(uint32_t gid)
 	char *text, *line, *rest;
 	void *data;
 	size_t size;
-	int is_private = 0;
+	int err, is_private = 0;
 
-	if (gid != getegid() ||
-	    ki_read_file(&ki_sys_posix, "/etc/group", 1 << 20, &data, &size))
+	if (gid != getegid())
 		return 0;
+	err = ki_read_file(&ki_sys_posix, "/etc/group", 1 << 20, &data, &size);
+	if (err)
+		return err == -EMFILE || err == -ENFILE || err == -ENOMEM ? err
+									  : 0;
 	text = data;
 	for (line = strtok_r(text, "\n", &rest); line;
 	     line = strtok_r(NULL, "\n", &rest)) {

@@ -251,7 +251,7 @@ int ki_process_is_dead(const struct ki_sys *sys, struct ki_process *self,
 
 uint32_t ki_user_id(void);
 uint32_t ki_group_id(void);
-/* Whether `gid` is a group of which only this user is a member. */
+/* Whether only this user is in the group `gid`.  -errno: not to be known now. */
 int ki_group_is_private(uint32_t gid);
 /* Set-uid, set-gid or with file capabilities: the environment is not ours. */
 int ki_process_is_secure(void);

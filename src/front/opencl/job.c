@@ -441,7 +441,7 @@ static enum kiln_status check_spool(const struct ki_sys *sys, const char *spool)
 		return err == -ENOENT ? KILN_MISS : ki_status_from_errno(err);
 	if (!S_ISDIR(info.mode) || info.uid != ki_user_id() ||
 	    (info.mode & 002) ||
-	    ((info.mode & 020) && !ki_group_is_private(info.gid)))
+	    ((info.mode & 020) && ki_group_is_private(info.gid) <= 0))
 		return KILN_E_OWNER;
 	return KILN_OK;
 }
