@@ -34,17 +34,16 @@ static int count_opendir(const struct ki_sys *sys, const char *path,
 }
 
 /* Somebody else makes config.file just before we would. */
-static int count_open(const struct ki_sys *sys, const char *path,
-		      unsigned flags, unsigned mode)
+static int late_rename_new(const struct ki_sys *sys, const char *from,
+			   const char *to)
 {
 	static const uint8_t sum[8] = { SUM & 255, SUM >> 8 & 255, SUM >> 16 };
 
-	if (is_late && (flags & KI_OPEN_EXCLUSIVE) &&
-	    !strcmp(path, to_be_made)) {
+	if (is_late && !strcmp(to, to_be_made)) {
 		harness_write(to_be_made, sum, sizeof(sum));
 		is_late = 0;
 	}
-	return real->open(real, path, flags, mode);
+	return real->rename_new(real, from, to);
 }
 
 static struct ki_sys counting(void)
@@ -52,7 +51,7 @@ static struct ki_sys counting(void)
 	struct ki_sys sys = ki_sys_posix;
 
 	INTERPOSE(&sys, count, opendir);
-	INTERPOSE(&sys, count, open);
+	INTERPOSE(&sys, late, rename_new);
 	n_opened = 0;
 	is_late = is_refused = 0;
 	return sys;
@@ -424,16 +423,15 @@ static void prepare_config(const char *directory, const char *config,
 		set_sum(directory, sum_there(directory));
 }
 
-/* In the state of before: none, short, right.  Where only writing fails one is made,
-   and is seen to be short. */
+/* In the state of before: none, short, right. */
 static void check_config(const char *directory, const char *config,
-			 unsigned state, int is_made, const struct stat *before,
+			 unsigned state, const struct stat *before,
 			 const char *name)
 {
 	struct stat after = { 0 };
 	const int is_there = !stat(config, &after);
 
-	if (state == 0 ? is_there && (!is_made || after.st_size)
+	if (state == 0 ? is_there
 		       : !is_there || after.st_ino != before->st_ino ||
 				 after.st_size != before->st_size)
 		fail_msg("%s, %u: config.file is not as it was", name, state);
@@ -461,7 +459,7 @@ static void where_no_sum_can_be_had_config_file_stays_as_it_was(void **state)
 		(void)stat(config, &before);
 		is_refused = 1;
 		(void)operation->run(tier);
-		check_config(directory, config, i / 2 % 3, i % 2, &before,
+		check_config(directory, config, i / 2 % 3, &before,
 			     operation->name);
 		is_refused = 0;
 		assert_int_equal(put(tier, 5, 100), KILN_OK);
@@ -473,8 +471,36 @@ static void where_no_sum_can_be_had_config_file_stays_as_it_was(void **state)
 	}
 }
 
-/* An original takes the lock of what we have made, and believes it. */
+/* The record of one that did not come to be is not left to be looked past. */
+static void replacements_that_cannot_be_counted_leave_nothing(void **state)
+{
+	char *directory = harness_directory();
+	struct ki_sys sys = counting();
+	struct kiln_tier *tier;
+	uint64_t before;
+
+	INTERPOSE(&sys, refuse, pwritev);
+	tier = open_peopled(&sys, directory);
+	set_sum(directory, sum_there(directory));
+	before = ki_records_totals(neo_of(tier)->records).bytes;
+	is_refused = 1;
+	for (unsigned i = 0; i < 6; i++)
+		assert_int_equal(put_flags(tier, 0, 5000, KILN_PUT_REPLACE),
+				 KILN_E_FULL);
+	is_refused = 0;
+	assert_int_equal(ki_records_totals(neo_of(tier)->records).bytes,
+			 before);
+	assert_int_equal(put(tier, 0, 4096), KILN_EXISTS);
+	assert_int_equal(get(tier, 0), KILN_OK);
+	assert_int_equal(put_flags(tier, 0, 5000, KILN_PUT_REPLACE), KILN_OK);
+	assert_int_equal(sum_of(directory), sum_there(directory));
+	tier->ops->close(tier);
+	free(directory);
+}
+
+/* S49: an original takes the lock of what we have made, and believes it. */
 static const char *overtaken;
+static uint64_t sum_found;
 
 static int overtake_try_flock(const struct ki_sys *sys, int fd,
 			      enum ki_lock_kind kind)
@@ -483,13 +509,14 @@ static int overtake_try_flock(const struct ki_sys *sys, int fd,
 
 	overtaken = NULL;
 	if (directory) {
+		sum_found = sum_of(directory);
 		free(plant(directory, "0123456789abcdef.l0_cache", 700, 0));
-		set_sum(directory, 700);
+		set_sum(directory, sum_found + 700);
 	}
 	return real->try_flock(real, fd, kind);
 }
 
-static void who_made_config_file_counts_whoever_locks_it_first(void **state)
+static void config_file_comes_with_its_sum_whoever_locks_it_first(void **state)
 {
 	char *directory = harness_directory();
 	char *config = harness_path(directory, "config.file");
@@ -502,6 +529,7 @@ static void who_made_config_file_counts_whoever_locks_it_first(void **state)
 	overtaken = directory;
 	assert_int_equal(put(tier, 1, 100), KILN_OK);
 	assert_null(overtaken);
+	assert_int_equal(sum_found, 5000);
 	assert_int_equal(sum_there(directory), 5000 + 700 + 100);
 	assert_int_equal(sum_of(directory), sum_there(directory));
 	tier->ops->close(tier);
@@ -827,12 +855,14 @@ int main(void)
 		cmocka_unit_test(
 			where_no_sum_can_be_had_config_file_stays_as_it_was),
 		cmocka_unit_test(
+			replacements_that_cannot_be_counted_leave_nothing),
+		cmocka_unit_test(
 			a_fan_that_cannot_be_read_is_not_counted_by_each_put),
 		cmocka_unit_test(
 			who_is_told_of_damage_may_take_as_long_as_he_likes),
 		cmocka_unit_test(a_longer_name_has_room_made_for_it),
 		cmocka_unit_test(
-			who_made_config_file_counts_whoever_locks_it_first),
+			config_file_comes_with_its_sum_whoever_locks_it_first),
 		cmocka_unit_test(
 			a_lock_of_a_directory_that_was_moved_away_is_none),
 		cmocka_unit_test(whoever_dies_leaves_a_sum_that_is_not_too_low),

@@ -15,10 +15,10 @@
  * count puts it right.
  *
  * An original that finds 0 bytes reads 0 in them and goes on from there.  So
- * whoever makes the file counts before, or does not make it, and once more when
- * he has the lock, which another may have had first; and whoever finds it short
- * counts, even if all he wanted was the lock.  It is never removed: an original may
- * wait for the lock, and would have it of a file that is no more.
+ * whoever makes the file counts before, when nobody has the lock, and gives it its
+ * name with the sum in it, or does not make it; and whoever finds it short counts,
+ * even if all he wanted was the lock.  It is never removed: an original may wait for
+ * the lock, and would have it of a file that is no more.
  */
 
 #include "store/neo/neo.h"
@@ -61,24 +61,38 @@ static int write_total(const struct ki_neo *neo, int fd, uint64_t total)
 	return ki_pwrite_all(neo->sys, fd, bytes, sizeof(bytes), 0);
 }
 
-/* -EEXIST: another has made it meanwhile. */
+/* It comes to be with the sum in it: who locks it first believes it.  -EEXIST:
+   another has made it meanwhile. */
 static int create_config(struct ki_neo *neo)
 {
 	const struct ki_sys *sys = neo->sys;
-	int fd, err = count_all(neo, &neo->owed);
+	char temporary[KI_PATH_MAX];
+	uint64_t total;
+	int fd, err = count_all(neo, &total);
 
 	if (err)
 		return err;
-	fd = sys->open(sys, neo->config_path,
-		       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
-			       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
-		       0664);
-	if (fd < 0)
+	fd = ki_neo_open_temporary(neo, 0664, temporary);
+	if (fd < 0) {
+		/* Without the directory, which is made then. */
+		if (fd != -ENOENT)
+			ki_neo_failed(neo, "Creating temporary file", fd);
 		return fd;
-	neo->owes_sum = 1;
-	if (neo->flags & KILN_OPEN_SHARED)
-		(void)sys->chmod(sys, neo->config_path, 0660);
-	return fd;
+	}
+	err = write_total(neo, fd, total);
+	ki_neo_failed(neo, "Writing to temporary file", err);
+	if (!err && (neo->flags & KILN_OPEN_SHARED))
+		err = sys->chmod(sys, temporary, 0660);
+	if (!err) {
+		err = sys->rename_new(sys, temporary, neo->config_path);
+		if (!err)
+			return fd;
+		if (err != -EEXIST)
+			ki_neo_failed(neo, "Rename temp file", err);
+	}
+	(void)sys->unlink(sys, temporary);
+	(void)sys->close(sys, fd);
+	return err;
 }
 
 /* The file, made if it is not there. */
@@ -129,14 +143,12 @@ static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
 	if (err)
 		return err;
 	account->now_ns = (int64_t)sys->realtime_ns(sys);
-	account->must_be = info.size < CONFIG_BYTES || neo->owes_sum;
-	account->is_sure = !account->must_be;
+	account->is_known = info.size >= CONFIG_BYTES;
+	account->must_be = !account->is_known;
+	account->is_sure = account->is_known;
 	account->noted = UINT64_MAX;
-	account->total = neo->owes_sum ? neo->owed : 0;
-	account->is_known = neo->owes_sum;
-	if (info.size < CONFIG_BYTES)
+	if (!account->is_known)
 		return 0;
-	account->is_known = 1;
 	err = ki_pread_all(sys, account->fd, bytes, sizeof(bytes), 0);
 	if (!err)
 		account->total = account->noted = ki_get_u64(bytes);
@@ -264,7 +276,6 @@ static int write_sum(struct ki_neo *neo, struct ki_neo_account *account)
 	if (!err && account->total != account->noted)
 		err = write_total(neo, account->fd, account->total);
 	ki_neo_failed(neo, "Write to config file", err);
-	neo->owes_sum = 0;
 	return err;
 }
 

@@ -109,8 +109,6 @@ struct ki_neo {
 	/* Held by who has, or waits for, the lock of config.file. */
 	struct ki_mutex writer;
 	struct ki_neo_plan plan;
-	int owes_sum;	 /* made config.file, and has not written into it */
-	uint64_t owed;	 /* as counted before it was made */
 	uint64_t random; /* names of temporaries */
 	struct ki_mutex lister;
 	struct ki_neo_survey survey;
@@ -363,6 +361,11 @@ enum kiln_status ki_neo_find_present(struct ki_neo *neo,
 				     const struct kiln_key *key,
 				     struct ki_record_found *out_found,
 				     enum ki_neo_state *out_state);
+
+/* A new file under a name that is the originals' for what is being written, by who
+   has the writer's mutex: a descriptor, -errno. */
+int ki_neo_open_temporary(struct ki_neo *neo, unsigned mode,
+			  char out_path[KI_PATH_MAX]);
 
 enum kiln_status ki_neo_put(struct kiln_tier *tier, const struct kiln_key *key,
 			    const void *metadata, size_t metadata_size,

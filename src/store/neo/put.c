@@ -13,8 +13,8 @@
  *
  * Who dies after 5 leaves a record without a file, which is a miss; after 6 a
  * sum that is too low, which the next one doubts (config.c); where he could not,
- * 7 comes before 6, and the sum is too high.  In a replacement
- * between 5 and 6 the record before is the true one (entry.c).
+ * 7 comes before 5, and the sum is too high.  In a replacement between 5 and 6 the
+ * record before is the true one (entry.c).
  *
  * A name is taken if another key's entry has it, or a file that no record of
  * kiln's is about.  Nothing is overwritten then: COLLISION.  But when power is lost
@@ -56,34 +56,35 @@ struct put {
 
 /* ---- The file ------------------------------------------------------------------------ */
 
-static int name_temporary(struct put *put)
+static int name_temporary(struct ki_neo *neo, char out_path[KI_PATH_MAX])
 {
 	char name[] = "cl_cache.XXXXXX";
-	uint64_t x = put->neo->random;
+	uint64_t x = neo->random;
 
 	x ^= x << 13;
 	x ^= x >> 7;
 	x ^= x << 17;
-	put->neo->random = x;
+	neo->random = x;
 	for (size_t i = sizeof(name) - 7; name[i]; i++, x /= 62)
 		name[i] = letters[x % 62];
-	return ki_neo_path(put->neo, name, put->temporary);
+	return ki_neo_path(neo, name, out_path);
 }
 
-static int open_temporary(struct put *put)
+int ki_neo_open_temporary(struct ki_neo *neo, unsigned mode,
+			  char out_path[KI_PATH_MAX])
 {
-	const struct ki_sys *sys = put->neo->sys;
+	const struct ki_sys *sys = neo->sys;
 	int fd = -EEXIST;
 
 	for (int tries = 0; fd == -EEXIST && tries < TRIES_MAX; tries++) {
-		int err = name_temporary(put);
+		int err = name_temporary(neo, out_path);
 
 		if (err)
 			return err;
-		fd = sys->open(sys, put->temporary,
-			       KI_OPEN_WRITE | KI_OPEN_CREATE |
+		fd = sys->open(sys, out_path,
+			       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE |
 				       KI_OPEN_EXCLUSIVE | KI_OPEN_NOFOLLOW,
-			       0600);
+			       mode);
 	}
 	return fd;
 }
@@ -92,7 +93,8 @@ static int write_temporary(struct put *put)
 {
 	const struct ki_sys *sys = put->neo->sys;
 	struct ki_file_info info = { 0 };
-	int close_err, err, fd = open_temporary(put);
+	int close_err, err,
+		fd = ki_neo_open_temporary(put->neo, 0600, put->temporary);
 
 	if (fd < 0) {
 		/* Without the directory, which is made then. */
@@ -360,7 +362,7 @@ static enum kiln_status store_locked(struct put *put)
 	enum kiln_status status =
 		ki_neo_make_room(neo, account, need_of(put), &report);
 	uint64_t total;
-	int err, is_mixed;
+	int err;
 
 	if (status)
 		return status;
@@ -383,19 +385,19 @@ static enum kiln_status store_locked(struct put *put)
 	if (err)
 		return ki_status_from_errno(err);
 	put->record.name = put->name;
-	is_mixed = has_others(put);
-	status = ki_records_append(neo->records, &put->record);
+	total = ki_neo_less(account->total, put->old_size) +
+		put->record.file_size;
+	/* First, so that nothing is left of what cannot be counted. */
+	if (has_others(put))
+		status = ki_status_from_errno(
+			ki_neo_account_raise(neo, account, total));
+	else
+		status = KILN_OK;
+	if (!status)
+		status = ki_records_append(neo->records, &put->record);
 	if (status) {
 		(void)neo->sys->unlink(neo->sys, put->temporary);
 		return status;
-	}
-	total = ki_neo_less(account->total, put->old_size) +
-		put->record.file_size;
-	err = is_mixed ? ki_neo_account_raise(neo, account, total) : 0;
-	if (err) {
-		(void)neo->sys->unlink(neo->sys, put->temporary);
-		withdraw(put);
-		return ki_status_from_errno(err);
 	}
 	status = publish_or_judge(put);
 	if (status == KILN_EXISTS)
