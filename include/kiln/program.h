@@ -238,6 +238,9 @@ struct kiln_program_runtime {
 /* Keys hold images byte by byte, as DPC++'s directories do, where they are short
    enough. */
 #define KILN_PROGRAMS_WHOLE_IMAGES (1u << 3)
+/* SYCL_CACHE_TRACE with 2 in it: what is kept, found and dropped is printed on the
+   standard error.  Every use is much slower then. */
+#define KILN_PROGRAMS_TRACE (1u << 4)
 
 struct kiln_programs_options {
 	size_t size;

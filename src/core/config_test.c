@@ -802,11 +802,17 @@ static void variables_of_others_are_shown_with_their_origin(void **state)
 		{ "SYCL_CACHE_DIR", "/c/libsycl_cache", "$XDG_CACHE_HOME" },
 		{ "SYCL_CACHE_MAX_SIZE", "8192", "default" },
 		{ "SYCL_CACHE_THRESHOLD", "7", "default" },
+		{ "SYCL_CACHE_EVICTION_DISABLE", NULL, "unset" },
+		{ "SYCL_IN_MEM_CACHE_EVICTION_THRESHOLD", "0", "default" },
+		{ "SYCL_CACHE_MIN_DEVICE_IMAGE_SIZE", "0", "default" },
+		{ "SYCL_CACHE_MAX_DEVICE_IMAGE_SIZE", "1073741824", "default" },
+		{ "SYCL_CACHE_TRACE", "3", "environment" },
 	};
-	const char *const environment[] = { "XDG_CACHE_HOME=/c",
-					    "NEO_CACHE_MAX_SIZE=5000",
-					    "BinaryCacheTrace=1",
-					    "SYCL_CACHE_IN_MEM=0", NULL };
+	const char *const environment[] = {
+		"XDG_CACHE_HOME=/c",  "NEO_CACHE_MAX_SIZE=5000",
+		"BinaryCacheTrace=1", "SYCL_CACHE_IN_MEM=0",
+		"SYCL_CACHE_TRACE=3", NULL
+	};
 	struct kiln_config *config;
 	char message[256];
 
@@ -818,7 +824,9 @@ static void variables_of_others_are_shown_with_their_origin(void **state)
 		assert_string_equal(
 			kiln_config_foreign(config, i, &value, &origin),
 			rows[i].name);
-		assert_string_equal(value, rows[i].value);
+		assert_true(!value == !rows[i].value);
+		if (value)
+			assert_string_equal(value, rows[i].value);
 		assert_string_equal(origin, rows[i].origin);
 	}
 	assert_null(kiln_config_foreign(config, 1000, NULL, NULL));

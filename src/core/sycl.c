@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "store/store.h"
 
 #define DIRECTORY_BYTES_MAX (KI_PATH_MAX - 128)
 #define DAY_S		    86400
@@ -135,6 +136,9 @@ static const char *check(enum ki_sycl_variable variable, const char *text,
 		*out_number = !strcmp(text, "dpcpp");
 		return !strcmp(text, "seed") || *out_number ? NULL
 							    : "seed or dpcpp";
+	case KI_SYCL_MASK:
+		*out_number = ki_sycl_trace_mask(text);
+		return NULL;
 	}
 	return NULL;
 }

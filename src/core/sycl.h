@@ -26,7 +26,13 @@ enum ki_sycl_type {
 	KI_SYCL_NUMBER,
 	KI_SYCL_ROOTED,
 	KI_SYCL_CHOICE,
+	KI_SYCL_MASK, /* whatever it says means something */
 };
+
+/* Bits of SYCL_CACHE_TRACE. */
+#define KI_SYCL_TRACE_DISK	      1u
+#define KI_SYCL_TRACE_MEMORY	      2u
+#define KI_SYCL_TRACE_KERNEL_COMPILER 4u
 
 /* X(ID, "NAME", type, largest number, "default", "default in dpcpp") */
 #define KI_SYCL_VARIABLES(X)                                                   \
@@ -43,6 +49,7 @@ enum ki_sycl_type {
 	  "0", "0")                                                            \
 	X(IMAGE_MAX, "SYCL_CACHE_MAX_DEVICE_IMAGE_SIZE", NUMBER, INT64_MAX,    \
 	  "1073741824", "1073741824")                                          \
+	X(TRACE, "SYCL_CACHE_TRACE", MASK, 0, "0", "0")                        \
 	X(COMPILE, "SYCL_PROGRAM_COMPILE_OPTIONS", TEXT, 0, "", "")            \
 	X(LINK, "SYCL_PROGRAM_LINK_OPTIONS", TEXT, 0, "", "")                  \
 	X(APPEND_COMPILE, "SYCL_PROGRAM_APPEND_COMPILE_OPTIONS", TEXT, 0, "",  \

@@ -110,6 +110,8 @@ void kiln_sycl_config_programs(const struct kiln_sycl_config *config,
 		options->flags |= KILN_PROGRAMS_NO_MEMORY;
 	if (!kiln_sycl_config_is_persistent(config))
 		options->flags |= KILN_PROGRAMS_NO_STORE;
+	if (config->environment.number[KI_SYCL_TRACE] & KI_SYCL_TRACE_MEMORY)
+		options->flags |= KILN_PROGRAMS_TRACE;
 	/* So that both find each other's entries. */
 	options->flags |= KILN_PROGRAMS_WHOLE_IMAGES;
 }

@@ -184,6 +184,7 @@ static void options_of_the_environment_reach_programs(void **state)
 		"SYCL_PROGRAM_COMPILE_OPTIONS=-c",
 		"SYCL_PROGRAM_LINK_OPTIONS=",
 		"SYCL_PROGRAM_APPEND_COMPILE_OPTIONS=-a b",
+		"SYCL_CACHE_TRACE=2",
 		NULL,
 	};
 	struct kiln_programs_options options;
@@ -197,6 +198,7 @@ static void options_of_the_environment_reach_programs(void **state)
 	assert_string_equal(options.link_options_override, "");
 	assert_string_equal(options.compile_options_append, "-a b");
 	assert_null(options.link_options_append);
+	assert_true(options.flags & KILN_PROGRAMS_TRACE);
 	kiln_sycl_config_free(config);
 	kiln_sycl_config_free(NULL);
 }

@@ -129,9 +129,10 @@ static enum kiln_status find_or_make(struct kiln_programs *programs,
 		goto out;
 	ki_program_touch(programs, program);
 	blob = ki_programs_look(programs, key, KI_COUNT_KERNEL_HITS);
-	if (blob)
+	if (blob) {
 		*out_kernel = (struct kiln_kernel *)blob;
-	else
+		ki_trace_kernel(program, key, "Kernel fetched.");
+	} else
 		status =
 			join(programs, key, program, name, out_kernel, failure);
 out:
@@ -196,6 +197,8 @@ static enum kiln_status get_slowly(struct kiln_programs *programs,
 	if (blob) {
 		*out_kernel = (struct kiln_kernel *)blob;
 		ki_program_touch(programs, (*out_kernel)->program);
+		ki_trace_kernel((*out_kernel)->program, key->key,
+				"Kernel fetched.");
 		return KILN_OK;
 	}
 	status =
@@ -270,6 +273,16 @@ static enum kiln_status find_by_pin(struct kiln_programs *programs,
 	return status;
 }
 
+static void trace_found(const struct kiln_kernel *kernel, const char *name)
+{
+	struct kiln_key *key = kiln_key_new();
+
+	kiln_key_add_string(key, "fast", name);
+	if (!kiln_key_finish(key))
+		ki_trace_kernel(kernel->program, key, "Kernel fetched.");
+	kiln_key_free(key);
+}
+
 enum kiln_status ki_kernel_find(struct kiln_programs *programs,
 				const void *constants, size_t constants_size,
 				void *device, const char *name,
@@ -303,6 +316,8 @@ enum kiln_status ki_kernel_find(struct kiln_programs *programs,
 		return KILN_MISS;
 	if (programs->keeps_time)
 		ki_lru_touch(&programs->lru, &kernel->program->lru);
+	if (ki_programs_are_traced(programs))
+		trace_found(kernel, name);
 	*out_kernel = kernel;
 	return KILN_OK;
 }

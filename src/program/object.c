@@ -46,6 +46,7 @@ static void end_program(void *arg)
 	kiln_key_free(program->key);
 	kiln_key_free(program->base);
 	free(program->units);
+	free(program->told);
 }
 
 /* What the runtime cannot say is taken for the image's size: with a bound
@@ -95,6 +96,8 @@ struct kiln_program *ki_program_new(struct kiln_programs *programs,
 	program->n_units = key->n_devices;
 	memcpy(units, key->units, key->n_devices * sizeof(*units));
 	memcpy(program->image, key->image_name, sizeof(program->image));
+	if (ki_programs_are_traced(programs))
+		program->told = ki_trace_key(key);
 	ki_list_init(&program->all);
 	ki_list_init(&program->links);
 	ki_list_init(&program->failed);

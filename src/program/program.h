@@ -98,6 +98,7 @@ struct kiln_program {
 	uint32_t *units;       /* sorted */
 	size_t n_units;
 	uint8_t image[KI_BLAKE2B_BYTES];
+	char *told; /* in traces; NULL: it is in none */
 	/* Atomic. */
 	_Atomic int is_kept;
 	/* Under mutex: of the registry. */
@@ -283,6 +284,20 @@ void ki_devices_fini(struct kiln_programs *programs);
 /* What an image is told apart by when it is unloaded. */
 void ki_image_name(const struct kiln_program_image *image,
 		   uint8_t out[KI_BLAKE2B_BYTES]);
+
+/* ---- trace.c --------------------------------------------------------------- */
+
+static inline int ki_programs_are_traced(const struct kiln_programs *programs)
+{
+	return __builtin_expect(programs->flags & KILN_PROGRAMS_TRACE, 0);
+}
+
+/* From malloc(); NULL: no memory. */
+char *ki_trace_key(const struct kiln_program_key *key);
+/* One line each, of programs that are traced. */
+void ki_trace_program(const struct kiln_program *program, const char *what);
+void ki_trace_kernel(const struct kiln_program *program,
+		     const struct kiln_key *key, const char *what);
 
 /* ---- failure.c ------------------------------------------------------------- */
 

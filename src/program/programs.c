@@ -122,6 +122,18 @@ static enum kiln_status build_alone(struct kiln_programs *programs,
 
 /* ---- Getting --------------------------------------------------------------- */
 
+static void note_fetched(struct kiln_programs *programs,
+			 struct kiln_program *program)
+{
+	ki_program_touch(programs, program);
+	if (!ki_programs_are_traced(programs))
+		return;
+	ki_trace_program(program, "Program fetched.");
+	if (programs->keeps_time)
+		ki_trace_program(program,
+				 "Program moved to the end of eviction list.");
+}
+
 static enum kiln_status join(struct kiln_programs *programs,
 			     const struct kiln_program_key *key,
 			     struct kiln_program **out_program,
@@ -142,7 +154,7 @@ static enum kiln_status join(struct kiln_programs *programs,
 		return KILN_E_BUILD;
 	}
 	*out_program = (struct kiln_program *)result.blob;
-	ki_program_touch(programs, *out_program);
+	note_fetched(programs, *out_program);
 	return KILN_OK;
 }
 
@@ -153,7 +165,7 @@ static struct kiln_program *find_wider(struct kiln_programs *programs,
 
 	if (!program)
 		return NULL;
-	ki_program_touch(programs, program);
+	note_fetched(programs, program);
 	ki_programs_count_hit(programs, ki_slot_get(), KI_COUNT_PROGRAM_HITS);
 	/* From now on by the quick way. */
 	if (!ki_memory_add(programs->memory, key->key, &program->blob))
@@ -179,7 +191,7 @@ static enum kiln_status get_slowly(struct kiln_programs *programs,
 	blob = ki_programs_look(programs, key->key, KI_COUNT_PROGRAM_HITS);
 	if (blob) {
 		*out_program = (struct kiln_program *)blob;
-		ki_program_touch(programs, *out_program);
+		note_fetched(programs, *out_program);
 		return KILN_OK;
 	}
 	*out_program = find_wider(programs, key);
@@ -378,9 +390,10 @@ static enum kiln_status fill(struct kiln_programs *programs,
 enum kiln_status kiln_programs_new(const struct kiln_programs_options *options,
 				   struct kiln_programs **out_programs)
 {
-	const uint32_t flags =
-		KILN_PROGRAMS_NO_MEMORY | KILN_PROGRAMS_NO_STORE |
-		KILN_PROGRAMS_COLD_HALF | KILN_PROGRAMS_WHOLE_IMAGES;
+	const uint32_t flags = KILN_PROGRAMS_NO_MEMORY |
+			       KILN_PROGRAMS_NO_STORE |
+			       KILN_PROGRAMS_COLD_HALF |
+			       KILN_PROGRAMS_WHOLE_IMAGES | KILN_PROGRAMS_TRACE;
 	struct kiln_programs *programs;
 	enum kiln_status status;
 

@@ -158,6 +158,8 @@ void ki_registry_keep_link(struct kiln_programs *programs,
 		added = add_link_locked(programs, program, link, seed);
 		ki_mutex_unlock(&programs->mutex);
 	}
+	if (added == ADDED && blob != &program->blob)
+		ki_trace_kernel(program, key, "Kernel inserted.");
 	if (added == ADDED)
 		return;
 	free_link(link);
@@ -201,7 +203,7 @@ void ki_registry_set_hint(struct kiln_programs *programs,
 			  const struct ki_hint *hint, struct kiln_blob *blob)
 {
 	if (atomic_load(&hint->blob) || !atomic_load(&blob->counter) ||
-	    !atomic_load(&program->is_kept))
+	    !atomic_load(&program->is_kept) || ki_programs_are_traced(programs))
 		return;
 	ki_mutex_lock(&programs->mutex);
 	if (!atomic_load(&hint->blob) &&
@@ -270,6 +272,8 @@ static void take_links_locked(struct kiln_programs *programs,
 		hide_locked(programs, link->key, link->blob);
 		if (is_kernel(link, program))
 			programs->n_kernels--;
+		if (link->blob != &program->blob)
+			ki_trace_kernel(program, link->key, "Kernel evicted.");
 	}
 	while (!ki_list_is_empty(&program->failed))
 		drop_failed_locked(programs,
@@ -308,6 +312,7 @@ static void take_program_locked(struct kiln_programs *programs,
 	ki_list_append(&gone->programs, &program->all);
 	programs->bytes -= program->bytes;
 	programs->n_programs--;
+	ki_trace_program(program, "Program evicted.");
 }
 
 static void free_links(struct ki_list *links)
@@ -458,6 +463,10 @@ static int register_locked(struct kiln_programs *programs,
 	programs->bytes += program->bytes;
 	programs->n_programs++;
 	atomic_store(&program->is_kept, 1);
+	ki_trace_program(program, "Program inserted.");
+	if (programs->keeps_time)
+		ki_trace_program(program,
+				 "Program added to the end of eviction list.");
 	return 1;
 }
 

@@ -44,6 +44,8 @@ enum kiln_status ki_store_neo_open(const struct ki_store_options *options,
 
 enum kiln_status ki_store_sycl_open(const struct ki_store_options *options,
 				    struct kiln_tier **out_tier);
+/* SYCL_CACHE_TRACE's text, NULL or not, as bits. */
+unsigned ki_sycl_trace_mask(const char *text);
 
 /* ---- Shared parts ------------------------------------------------------------ */
 

@@ -532,7 +532,6 @@ void ki_sycl_plan_end(struct ki_sycl_plan *plan);
 
 /* ---- Traces (trace.c) ---------------------------------------------------------- */
 
-unsigned ki_sycl_trace_mask(const char *text);
 void ki_sycl_trace_begin(struct ki_sycl *sycl);
 void ki_sycl_trace(const struct ki_sycl *sycl, const char *what);
 /* WHAT DIRECTORY/STEM SUFFIX */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * SYCL_CACHE_TRACE, a mask: 1 what is done in the directory, 2 and 4 what DPC++
- * does in memory and for kernel_compiler, which is not done here.  What is no
- * number up to 7 means 1, as with DPC++.  Lines go to the standard error, in
+ * SYCL_CACHE_TRACE, a mask: 1 what is done in the directory, here; 2 what is done
+ * in memory, in program/trace.c; 4 what DPC++ does for kernel_compiler, whose
+ * entries kiln never looks up.  What is no number up to 7 means 1, as with DPC++.  Lines go to the standard error, in
  * DPC++'s words, so that what reads its traces reads ours.
  */
 
@@ -27,9 +27,9 @@ unsigned ki_sycl_trace_mask(const char *text)
 
 void ki_sycl_trace_begin(struct ki_sycl *sycl)
 {
-	sycl->traces = ki_process_is_secure() ? 0
-					      : ki_sycl_trace_mask(getenv(
-							"SYCL_CACHE_TRACE"));
+	sycl->traces = ki_process_is_secure()
+			       ? 0
+			       : ki_sycl_trace_mask(getenv("SYCL_CACHE_TRACE"));
 	ki_sycl_trace(sycl, "enabled");
 }
 
