@@ -400,7 +400,7 @@ static enum kiln_status catch_up(struct ki_log *log, enum log_purpose purpose)
 {
 	enum kiln_status status = come_to_it(log, purpose);
 
-	if (log->has_lost_session)
+	if (log->is_session && log->is_open)
 		ki_log_session_renew(log);
 	return status;
 }

@@ -241,7 +241,8 @@ struct ki_log {
 	_Atomic(const char *) refused_why; /* the directory: the same */
 	_Atomic int has_lost_session; /* another store is there, perhaps with
 					  another lock file */
-	_Atomic int removes;	      /* when it closes, if it is the last */
+	_Atomic uint64_t session_ns; /* when its lock file was last looked at */
+	_Atomic int removes;	     /* when it closes, if it is the last */
 	struct log_zeroed zeroed[LOG_ZEROED_FILES];
 	struct log_stripe stripes[LOG_STRIPES];
 
@@ -358,8 +359,10 @@ void ki_log_forget_builder(struct ki_log *log);
 enum kiln_status ki_log_session_begin(struct ki_log *log);
 /* The files go if this was the last and somebody asked for that. */
 void ki_log_session_end(struct ki_log *log);
-/* After another store came to the path. */
+/* Once in a while, and after another store came to the path. */
 void ki_log_session_renew(struct ki_log *log);
+/* Under byte 0: whether there are any; 0 where that can't be known. */
+int ki_log_has_sessions(struct ki_log *log);
 enum kiln_status ki_log_remove_at_close(struct kiln_tier *tier);
 
 /* ---- quota.c ----------------------------------------------------------- */

@@ -174,6 +174,27 @@ static void another_version_is_refused_while_one_is_open(void **state)
 	store_free(&a);
 }
 
+/* Who is no session wipes nothing either, as long as there are some. */
+static void who_is_no_session_wipes_under_none(void **state)
+{
+	struct store a = place(), plain = a;
+
+	plain.directory = NULL;
+	plain.options.flags = 0;
+	assert_int_equal(open_as(&a, 1), KILN_OK);
+	assert_int_equal(store_put(&a, 7, 100, 0), KILN_OK);
+	assert_int_equal(open_as(&plain, 2), KILN_E_FORMAT);
+	assert_int_equal(get(&a, 7), KILN_OK);
+	assert_int_equal(open_as(&plain, 1), KILN_OK);
+	assert_int_equal(get(&plain, 7), KILN_OK);
+	store_close(&plain);
+	store_close(&a);
+	assert_int_equal(open_as(&plain, 2), KILN_OK);
+	assert_int_equal(get(&plain, 7), KILN_MISS);
+	store_close(&plain);
+	store_free(&a);
+}
+
 static void the_same_version_is_shared(void **state)
 {
 	struct store a = place();
@@ -323,6 +344,35 @@ static void with_its_files_removed_a_session_goes_on_empty(void **state)
 	store_free(&a);
 }
 
+static void remove_lock_file(const struct store *store)
+{
+	assert_int_equal(unlink(((struct ki_log *)store->tier)->lock_path), 0);
+}
+
+/* A session looks once a second whether others still meet it. */
+static void with_its_lock_file_removed_a_session_still_is_one(void **state)
+{
+	struct store a = place();
+	struct other other = begin(&a);
+
+	assert_int_equal(open_as(&a, 1), KILN_OK);
+	assert_int_equal(store_put(&a, 7, 100, 0), KILN_OK);
+	remove_lock_file(&a);
+	((struct ki_log *)a.tier)->session_ns = 0;
+	assert_int_equal(store_put(&a, 8, 100, 0), KILN_OK);
+	assert_int_equal(tell(&other, OPEN_2), KILN_EXISTS);
+	assert_int_equal(get(&a, 7), KILN_OK);
+
+	assert_int_equal(tell(&other, OPEN_1), KILN_OK);
+	assert_int_equal(a.tier->ops->remove_at_close(a.tier), KILN_OK);
+	assert_int_equal(tell(&other, CLOSE), KILN_OK);
+	remove_lock_file(&a);
+	store_close(&a);
+	assert_int_equal(n_files(&a), 0);
+	end(&other, 0);
+	store_free(&a);
+}
+
 /* A child that was forked while a session was open is none. */
 static void a_forked_child_is_no_session(void **state)
 {
@@ -344,6 +394,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(another_version_is_refused_while_one_is_open),
+		cmocka_unit_test(who_is_no_session_wipes_under_none),
 		cmocka_unit_test(the_same_version_is_shared),
 		cmocka_unit_test(a_wipe_by_one_is_seen_by_the_others),
 		cmocka_unit_test(the_last_one_out_removes),
@@ -351,6 +402,8 @@ int main(void)
 		cmocka_unit_test(a_wipe_does_not_unsay_it),
 		cmocka_unit_test(
 			with_its_files_removed_a_session_goes_on_empty),
+		cmocka_unit_test(
+			with_its_lock_file_removed_a_session_still_is_one),
 		cmocka_unit_test(a_forked_child_is_no_session),
 	};
 

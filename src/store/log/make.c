@@ -271,7 +271,8 @@ static enum kiln_status repair_locked(struct ki_log *log,
 	if (header->retired == LOG_RETIRED_WIPED)
 		return ki_log_wipe_locked(log, index, log->user_version, NULL);
 	if (ki_log_is_other_version(log, index))
-		return log->is_open || log->is_session
+		return log->is_open || log->is_session ||
+				       ki_log_has_sessions(log)
 			       ? KILN_E_FORMAT
 			       : ki_log_wipe_locked(log, index,
 						    log->user_version, NULL);

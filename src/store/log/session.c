@@ -104,15 +104,39 @@ enum kiln_status ki_log_session_begin(struct ki_log *log)
 	return status;
 }
 
+int ki_log_has_sessions(struct ki_log *log)
+{
+	struct ki_lock lock;
+	int err = ki_lock_byte(&log->locks, LOG_LOCK_SESSIONS, 0, &lock);
+
+	if (!err)
+		ki_unlock(log->sys, &lock);
+	return err == -ETIMEDOUT;
+}
+
+#define LOOK_EVERY_NS 1000000000u
+
+static int is_due(struct ki_log *log)
+{
+	uint64_t now_ns = log->sys->coarse_ns(log->sys);
+
+	if (!log->has_lost_session && now_ns - log->session_ns < LOOK_EVERY_NS)
+		return 0;
+	log->session_ns = now_ns;
+	return 1;
+}
+
 /* The byte of the lock file that is there by now: on the one of before nobody
    meets us any more.  If somebody is about to come or to go there, the next call
    tries again. */
 void ki_log_session_renew(struct ki_log *log)
 {
+	if (!is_due(log))
+		return;
 	ki_mutex_lock(&log->mutex);
-	if (atomic_exchange(&log->has_lost_session, 0) &&
-	    (log->session.fd < 0 ||
-	     !ki_lock_is_current(&log->locks, &log->session))) {
+	log->has_lost_session = 0;
+	if (log->session.fd < 0 ||
+	    !ki_lock_is_current(&log->locks, &log->session)) {
 		ki_unlock(log->sys, &log->session);
 		if (ki_lock_shared(&log->locks, LOG_LOCK_SESSIONS, 0,
 				   &log->session)) {
@@ -154,6 +178,10 @@ void ki_log_session_end(struct ki_log *log)
 {
 	struct ki_lock lock;
 
+	if (log->is_session && log->is_open) {
+		log->has_lost_session = 1;
+		ki_log_session_renew(log);
+	}
 	if (log->session.fd < 0)
 		return;
 	if (log->is_open && is_to_go(log) &&
