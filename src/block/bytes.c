@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Reading and writing.  A hit that nobody disturbs stays in read_hits(); what
+ * ends it (a miss, or a change meanwhile) is done once more with locks.
+ */
+
+#include "block/inside.h"
+
+#include <limits.h>
+
+static void count_hits(struct kiln_block *b, uint64_t n)
+{
+	uint64_t self = (uint64_t)pthread_self();
+	struct stripe *stripe =
+		&b->stripes[self * UINT64_C(0x9e3779b97f4a7c15) >> 61];
+
+	store(&stripe->hits, load(&stripe->hits) + n);
+}
+
+/* The lines of one shard, as many as are there.  How many bytes. */
+static size_t read_shard(struct kiln_block *b, uint64_t block, size_t offset,
+			 uint8_t *buffer, size_t count, uint64_t *n_hits)
+{
+	size_t index = set_of(b, block), way, n, done = 0;
+	const struct shard *shard = shard_at(b, index);
+	uint32_t sequence = look_begin(shard);
+	uint64_t hits = 0;
+
+	do {
+		struct set *set = set_at(b, index);
+
+		way = find(b, set, block);
+		if (way == b->n_ways)
+			break;
+		n = b->line_bytes - offset;
+		if (n > count - done)
+			n = count - done;
+		copy_out(buffer + done,
+			 data_at(b, index * b->n_ways + way) + offset, n);
+		touch(b, set, way);
+		done += n;
+		hits++;
+		if (done == count)
+			break;
+		offset = 0;
+		block++;
+		index = set_of(b, block);
+	} while (shard_at(b, index) == shard);
+	if (!look_ends_well(shard, sequence))
+		return 0;
+	*n_hits += hits;
+	return done;
+}
+
+static size_t read_hits(struct kiln_block *b, uint64_t address, uint8_t *buffer,
+			size_t count)
+{
+	size_t done = 0, n;
+	uint64_t hits = 0, block;
+
+	do {
+		block = block_of(b, address + done);
+		n = read_shard(b, block,
+			       (size_t)(address + done - block * b->line_bytes),
+			       buffer + done, count - done, &hits);
+		done += n;
+	} while (n && done < count);
+	if (hits)
+		count_hits(b, hits);
+	return done;
+}
+
+/* 1 and the bytes, if the line is there. */
+static int read_locked(struct kiln_block *b, uint64_t block, size_t offset,
+		       void *buffer, size_t count)
+{
+	size_t index = set_of(b, block), way;
+	struct shard *shard = shard_at(b, index);
+	struct set *set = set_at(b, index);
+
+	ki_mutex_lock(&shard->mutex);
+	way = find(b, set, block);
+	if (way != b->n_ways) {
+		if (buffer)
+			memcpy(buffer,
+			       data_at(b, index * b->n_ways + way) + offset,
+			       count);
+		touch(b, set, way);
+	}
+	ki_mutex_unlock(&shard->mutex);
+	return way != b->n_ways;
+}
+
+static int is_there(struct kiln_block *b, uint64_t block)
+{
+	size_t index = set_of(b, block), way;
+	struct shard *shard = shard_at(b, index);
+
+	ki_mutex_lock(&shard->mutex);
+	way = find(b, set_at(b, index), block);
+	ki_mutex_unlock(&shard->mutex);
+	return way != b->n_ways;
+}
+
+/* Where a read that begins with a miss of `block` should end. */
+static uint64_t fetch_end(struct kiln_block *b, uint64_t block, uint64_t wanted)
+{
+	uint64_t end = wanted;
+
+	if (b->ahead_lines && load(&b->next_block) == block)
+		end += b->ahead_lines;
+	if (end > block + b->call_lines)
+		end = block + b->call_lines;
+	return end < b->n_blocks ? end : b->n_blocks;
+}
+
+/* With the blocks claimed, and none of them there. */
+static int fetch_claimed(struct kiln_block *b, struct call *call,
+			 uint64_t block, uint64_t end, uint64_t wanted)
+{
+	uint64_t place = block * b->line_bytes, i;
+	size_t size = (size_t)((end - block - 1) * b->line_bytes) +
+		      line_length(b, end - 1);
+	int err = ki_block_device_read(b, place, call->buffer, size);
+
+	add(&b->stats.misses, (end < wanted ? end : wanted) - block);
+	for (i = block; i < end && err >= 0; i++)
+		err = ki_block_insert(
+			b, &call, i, call->buffer + (i - block) * b->line_bytes,
+			0, 0);
+	store(&b->next_block, end);
+	return err < 0 ? err : 0;
+}
+
+ssize_t ki_block_fetch(struct kiln_block *b, uint64_t address, void *buffer,
+		       size_t count)
+{
+	uint64_t block = block_of(b, address), i;
+	uint64_t wanted = block_of(b, address + count - 1) + 1;
+	uint64_t end = fetch_end(b, block, wanted);
+	size_t offset = (size_t)(address - block * b->line_bytes);
+	size_t first = b->line_bytes - offset, n;
+	struct call *call = NULL;
+	struct claim claim;
+	ssize_t result;
+	int err;
+
+	if (first > count)
+		first = count;
+	err = ki_block_claim(b, &claim, block, end, 1);
+	if (err)
+		return err;
+	result = (ssize_t)first;
+	if (read_locked(b, block, offset, buffer, first))
+		goto out;
+	for (i = block + 1; i < end && !is_there(b, i); i++)
+		;
+	if (i < end)
+		ki_block_claim_less(b, &claim, end = i);
+	result = ki_block_call(b, &call);
+	if (result)
+		goto out;
+	result = fetch_claimed(b, call, block, end, wanted);
+	if (result)
+		goto out;
+	n = (size_t)(end - block) * b->line_bytes - offset;
+	if (n > count)
+		n = count;
+	if (buffer)
+		memcpy(buffer, call->buffer + offset, n);
+	result = (ssize_t)n;
+out:
+	ki_block_uncall(b, call);
+	ki_block_unclaim(b, &claim);
+	return result;
+}
+
+/* How much of it is on the device; -EINVAL if it begins behind. */
+static ssize_t clamp(const struct kiln_block *b, uint64_t address, size_t count)
+{
+	if (address > b->device_bytes)
+		return -EINVAL;
+	if (count > b->device_bytes - address)
+		count = (size_t)(b->device_bytes - address);
+	return count > SSIZE_MAX ? SSIZE_MAX : (ssize_t)count;
+}
+
+/* What a hit could not do: it was disturbed, or the line is missing. */
+static ssize_t read_one(struct kiln_block *b, uint64_t address, void *buffer,
+			size_t count)
+{
+	uint64_t block = block_of(b, address);
+	size_t offset = (size_t)(address - block * b->line_bytes);
+	size_t first = b->line_bytes - offset;
+
+	if (first > count)
+		first = count;
+	if (!read_locked(b, block, offset, buffer, first))
+		return ki_block_fetch(b, address, buffer, count);
+	count_hits(b, 1);
+	return (ssize_t)first;
+}
+
+ssize_t kiln_block_read(struct kiln_block *b, uint64_t address, void *buffer,
+			size_t count)
+{
+	ssize_t size = b && buffer ? clamp(b, address, count) : -EINVAL;
+	size_t done = 0;
+	ssize_t n;
+
+	if (size <= 0)
+		return size;
+	count = (size_t)size;
+	do {
+		done += read_hits(b, address + done, (uint8_t *)buffer + done,
+				  count - done);
+		if (done == count)
+			break;
+		n = read_one(b, address + done, (uint8_t *)buffer + done,
+			     count - done);
+		if (n < 0)
+			return n;
+		done += (size_t)n;
+	} while (done < count);
+	return size;
+}
+
+int kiln_block_prefetch(struct kiln_block *b, uint64_t address, uint64_t count)
+{
+	uint64_t end, at;
+	ssize_t n;
+
+	if (!b || address > b->device_bytes)
+		return -EINVAL;
+	end = count < b->device_bytes - address ? address + count
+						: b->device_bytes;
+	for (at = address; at < end; at += (uint64_t)n) {
+		uint64_t left = end - at;
+
+		n = ki_block_fetch(b, at, NULL,
+				   left > SSIZE_MAX ? SSIZE_MAX : (size_t)left);
+		if (n < 0)
+			return (int)n;
+	}
+	return 0;
+}
+
+/* ---- Writing ------------------------------------------------------------ */
+
+/* 1: done; 0: the line is not there; -EBUSY. */
+static int write_locked(struct kiln_block *b, uint64_t block, size_t offset,
+			const void *data, size_t size)
+{
+	size_t index = set_of(b, block), way;
+	struct shard *shard = shard_at(b, index);
+	struct set *set = set_at(b, index);
+	struct line *line;
+	int result = 0;
+
+	ki_mutex_lock(&shard->mutex);
+	way = find(b, set, block);
+	if (way == b->n_ways)
+		goto out;
+	line = &b->lines[index * b->n_ways + way];
+	result = -EBUSY;
+	if (line->n_held)
+		goto out;
+	change_begin(shard);
+	copy_in(data_at(b, index * b->n_ways + way) + offset, data, size);
+	change_end(shard);
+	ki_block_mark_dirty(b, line, offset, offset + size);
+	touch(b, set, way);
+	result = 1;
+out:
+	ki_mutex_unlock(&shard->mutex);
+	return result;
+}
+
+/* The same for a claimed block that is not there. */
+static int write_new(struct kiln_block *b, struct call **call, uint64_t block,
+		     size_t offset, const void *data, size_t size)
+{
+	size_t length = line_length(b, block);
+	uint64_t place = block * b->line_bytes;
+	const void *whole = data;
+	int err;
+
+	add(&b->stats.misses, 1);
+	if (size < length) {
+		err = ki_block_call(b, call);
+		if (!err)
+			err = ki_block_device_read(b, place, (*call)->buffer,
+						   length);
+		if (err)
+			return err;
+		memcpy((*call)->buffer + offset, data, size);
+		whole = (*call)->buffer;
+	}
+	err = ki_block_insert(b, call, block, whole, offset, offset + size);
+	if (err <= 0)
+		return err;
+	/* It has no place in the cache. */
+	err = *call ? 0 : ki_block_call(b, call);
+	return err ? err : ki_block_device_write(b, place, whole, length);
+}
+
+static int write_line(struct kiln_block *b, uint64_t block, size_t offset,
+		      const void *data, size_t size)
+{
+	int err = write_locked(b, block, offset, data, size);
+	struct call *call = NULL;
+	struct claim claim;
+
+	if (err) {
+		if (err > 0)
+			count_hits(b, 1);
+		return err > 0 ? 0 : err;
+	}
+	err = ki_block_claim(b, &claim, block, block + 1, 1);
+	if (err)
+		return err;
+	err = write_locked(b, block, offset, data, size);
+	if (!err)
+		err = write_new(b, &call, block, offset, data, size);
+	ki_block_uncall(b, call);
+	ki_block_unclaim(b, &claim);
+	return err > 0 ? 0 : err;
+}
+
+static int write_through(struct kiln_block *b, uint64_t block, uint64_t end)
+{
+	uint64_t next;
+	int err = 0;
+
+	for (; block < end && !err; block = next)
+		err = ki_block_flush_at(b, block, end, 0, &next);
+	return err;
+}
+
+ssize_t kiln_block_write(struct kiln_block *b, uint64_t address,
+			 const void *buffer, size_t count,
+			 enum kiln_block_write_mode mode)
+{
+	ssize_t size = -EINVAL;
+	uint64_t block, unwritten;
+	size_t done, n, offset;
+	int err;
+
+	if (b && buffer && (unsigned)mode <= KILN_BLOCK_WRITE_THROUGH)
+		size = clamp(b, address, count);
+	if (size <= 0)
+		return size;
+	if (!b->device.write)
+		return -EROFS;
+	count = (size_t)size;
+	unwritten = block_of(b, address);
+	for (done = 0; done < count; done += n) {
+		block = block_of(b, address + done);
+		offset = (size_t)(address + done - block * b->line_bytes);
+		n = b->line_bytes - offset;
+		if (n > count - done)
+			n = count - done;
+		err = write_line(b, block, offset,
+				 (const uint8_t *)buffer + done, n);
+		if (err)
+			return err;
+		if (mode == KILN_BLOCK_WRITE_BACK ||
+		    (block + 1 - unwritten < b->call_lines && done + n < count))
+			continue;
+		err = write_through(b, unwritten, block + 1);
+		if (err)
+			return err;
+		unwritten = block + 1;
+	}
+	return size;
+}
+
+/* ---- Lines that stay ---------------------------------------------------- */
+
+/* Hold or pin a line that is there: 1; 0: it is not; -EBUSY: too often. */
+static int keep(struct kiln_block *b, uint64_t block, int holds,
+		size_t *out_line)
+{
+	size_t index = set_of(b, block), way;
+	struct shard *shard = shard_at(b, index);
+	uint16_t *n;
+	int result = 0;
+
+	ki_mutex_lock(&shard->mutex);
+	way = find(b, set_at(b, index), block);
+	if (way == b->n_ways)
+		goto out;
+	*out_line = index * b->n_ways + way;
+	n = holds ? &b->lines[*out_line].n_held : &b->lines[*out_line].n_pinned;
+	result = -EBUSY;
+	if (*n == UINT16_MAX)
+		goto out;
+	++*n;
+	touch(b, set_at(b, index), way);
+	result = 1;
+out:
+	ki_mutex_unlock(&shard->mutex);
+	return result;
+}
+
+static int bring_and_keep(struct kiln_block *b, uint64_t block, int holds,
+			  size_t *out_line)
+{
+	ssize_t n;
+	int result, tries;
+
+	for (tries = 0; tries < 16; tries++) {
+		result = keep(b, block, holds, out_line);
+		if (result)
+			return result > 0 ? 0 : result;
+		n = ki_block_fetch(b, block * b->line_bytes, NULL, 1);
+		if (n < 0)
+			return (int)n;
+	}
+	return -ENOSPC;
+}
+
+int kiln_block_get(struct kiln_block *b, uint64_t address,
+		   const void **out_data, size_t *out_size)
+{
+	uint64_t block;
+	size_t line, offset;
+	int err;
+
+	if (!b || !out_data || !out_size || address >= b->device_bytes)
+		return -EINVAL;
+	block = block_of(b, address);
+	err = bring_and_keep(b, block, 1, &line);
+	if (err)
+		return err;
+	offset = (size_t)(address - block * b->line_bytes);
+	*out_data = data_at(b, line) + offset;
+	*out_size = line_length(b, block) - offset;
+	return 0;
+}
+
+void kiln_block_release(struct kiln_block *b, const void *data)
+{
+	size_t line, index;
+
+	if (!b || !data)
+		return;
+	line = (size_t)((const uint8_t *)data - b->data) / b->line_bytes;
+	index = line / b->n_ways;
+	ki_mutex_lock(&shard_at(b, index)->mutex);
+	b->lines[line].n_held--;
+	ki_mutex_unlock(&shard_at(b, index)->mutex);
+}
+
+static int unpin_block(struct kiln_block *b, uint64_t block)
+{
+	size_t index = set_of(b, block), way;
+	struct shard *shard = shard_at(b, index);
+	struct line *line;
+	int err = -EINVAL;
+
+	ki_mutex_lock(&shard->mutex);
+	way = find(b, set_at(b, index), block);
+	if (way == b->n_ways)
+		goto out;
+	line = &b->lines[index * b->n_ways + way];
+	if (!line->n_pinned)
+		goto out;
+	line->n_pinned--;
+	err = 0;
+out:
+	ki_mutex_unlock(&shard->mutex);
+	return err;
+}
+
+static int unpin_blocks(struct kiln_block *b, uint64_t first, uint64_t end)
+{
+	int err = 0;
+
+	for (; first < end; first++)
+		if (unpin_block(b, first))
+			err = -EINVAL;
+	return err;
+}
+
+int kiln_block_pin(struct kiln_block *b, uint64_t address, size_t count)
+{
+	ssize_t size = b ? clamp(b, address, count) : -EINVAL;
+	uint64_t first, block, end;
+	size_t line;
+	int err = 0;
+
+	if (size <= 0)
+		return (int)size;
+	first = block_of(b, address);
+	end = block_of(b, address + (uint64_t)size - 1) + 1;
+	for (block = first; block < end && !err; block++)
+		err = bring_and_keep(b, block, 0, &line);
+	if (err)
+		(void)unpin_blocks(b, first, block - 1);
+	return err;
+}
+
+int kiln_block_unpin(struct kiln_block *b, uint64_t address, size_t count)
+{
+	ssize_t size = b ? clamp(b, address, count) : -EINVAL;
+
+	if (size <= 0)
+		return (int)size;
+	return unpin_blocks(b, block_of(b, address),
+			    block_of(b, address + (uint64_t)size - 1) + 1);
+}
