@@ -323,8 +323,9 @@ enum kiln_failure_policy {
  * As one of the sessions that share a store: it is known, to all processes, that
  * this kiln has the store open.  A store of another user_version (0 is a version
  * like others then) is wiped by the first session alone: while another is open,
- * kiln_open() answers KILN_EXISTS.  The first also decides on the quota, until
- * all are closed.  With "log:" only, and none of READONLY, ANY_OWNER and GUEST.
+ * kiln_open() answers KILN_EXISTS, and a kiln that is no session has no store
+ * (FORMAT).  The first also decides on the quota, until all are closed.  With "log:"
+ * only, and none of READONLY, ANY_OWNER and GUEST.
  */
 #define KILN_OPEN_SESSION (1u << 9)
 /*
