@@ -547,6 +547,124 @@ static void what_the_dead_owed_is_counted(void **state)
 	}
 }
 
+/* ---- Evicted before it is replaced ------------------------------------------------- */
+
+static void evict_first(void)
+{
+	static const char *const suffixes[] = { ".src", ".bin",
+						"_access_time.txt" };
+
+	for (size_t i = 0; i < 3; i++) {
+		char *path = path_of(directory, 1, 0, suffixes[i]);
+
+		if (unlink(path))
+			abort();
+		free(path);
+	}
+}
+
+static void what_dpcxx_evicts_before_it_is_replaced_is_stored_with_its_src(
+	void **state)
+{
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_tier *tier;
+
+	begin();
+	INTERPOSE(&sys, late, link);
+	tier = open_between(&sys);
+	assert_int_equal(put(tier, 1, VALUE), KILN_OK);
+	meanwhile = evict_first;
+	assert_int_equal(put_flags(tier, 1, VALUE + 1, KILN_PUT_REPLACE),
+			 KILN_OK);
+	assert_null(meanwhile);
+	assert_true(exists(directory, 1, 0, ".bin"));
+	assert_true(exists(directory, 1, 0, ".src"));
+	assert_int_equal(get_sized(tier, 1, VALUE + 1), KILN_OK);
+	assert_int_equal(get_sized(other, 1, VALUE + 1), KILN_OK);
+	end(tier);
+}
+
+/* ---- A store that fails beside one that is hidden ---------------------------------- */
+
+static int is_failing;
+
+static int failing_rename_new(const struct ki_sys *sys, const char *from,
+			      const char *to)
+{
+	return is_failing ? -EIO : real->rename_new(real, from, to);
+}
+
+static void a_store_that_fails_forgets_nothing_that_a_lock_hides(void **state)
+{
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_blob *value = NULL, *metadata = NULL;
+	struct ki_record_found found;
+	struct kiln_key *key = key_of(1);
+	struct kiln_tier *tier;
+	char *lock;
+
+	begin();
+	INTERPOSE(&sys, failing, rename_new);
+	tier = open_between(&sys);
+	store_with_metadata();
+	lock = path_of(directory, 1, 0, ".lock");
+	harness_write(lock, "", 0);
+	is_failing = 1;
+	assert_int_not_equal(put(tier, 1, VALUE), KILN_OK);
+	is_failing = 0;
+	assert_int_equal(unlink(lock), 0);
+	/* Its record is there: it has not become DPC++'s. */
+	assert_int_equal(
+		ki_records_find(sycl_of(tier)->records, key, 1, &found, NULL),
+		KILN_OK);
+	if (!tier->ops->get(tier, key, &value, &metadata))
+		assert_int_equal(kiln_blob_size(metadata), 4);
+	kiln_blob_unref(value);
+	kiln_blob_unref(metadata);
+	free(lock);
+	kiln_key_free(key);
+	end(tier);
+}
+
+/* ---- Counting ---------------------------------------------------------------------- */
+
+static unsigned n_opened;
+
+static int counting_opendir(const struct ki_sys *sys, const char *path,
+			    struct ki_dir **out_dir)
+{
+	n_opened++;
+	return real->opendir(real, path, out_dir);
+}
+
+/* Nothing may be removed, and the sum stays above the limit. */
+static void what_stays_above_the_limit_is_not_counted_at_each_put(void **state)
+{
+	struct ki_sys sys = ki_sys_posix;
+	struct ki_store_options options = { .sys = &sys,
+					    .bytes_max = 10000,
+					    .flags = KILN_OPEN_REFUSE_FULL };
+	struct kiln_tier *tier = NULL;
+	unsigned n_first;
+
+	begin();
+	for (unsigned n = 10; n < 60; n++)
+		plant(directory, n, 0, 1000, 1);
+	INTERPOSE(&sys, counting, opendir);
+	options.directory = directory;
+	assert_int_equal(ki_store_sycl_open(&options, &tier), KILN_OK);
+	n_opened = 0;
+	assert_int_equal(put(tier, 1, VALUE), KILN_E_FULL);
+	n_first = n_opened;
+	assert_true(n_first > 50);
+	assert_int_equal(put(tier, 1, VALUE), KILN_E_FULL);
+	n_opened = 0;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(put(tier, 1, VALUE), KILN_E_FULL);
+	assert_true(n_opened < 20);
+	end(tier);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -566,6 +684,12 @@ int main(void)
 		cmocka_unit_test(nothing_of_another_version_is_found),
 		cmocka_unit_test(nothing_is_removed_behind_a_link),
 		cmocka_unit_test(what_the_dead_owed_is_counted),
+		cmocka_unit_test(
+			what_dpcxx_evicts_before_it_is_replaced_is_stored_with_its_src),
+		cmocka_unit_test(
+			a_store_that_fails_forgets_nothing_that_a_lock_hides),
+		cmocka_unit_test(
+			what_stays_above_the_limit_is_not_counted_at_each_put),
 	};
 
 	return cmocka_run_group_tests_name("sycl_between", tests, NULL, NULL);

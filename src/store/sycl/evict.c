@@ -634,7 +634,7 @@ enum kiln_status ki_sycl_count(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 		ki_sycl_plan_end(&sycl->plan);
 		return ki_status_from_errno(err);
 	}
-	turn->is_sure = 1;
+	turn->is_sure = turn->is_counted = 1;
 	return status;
 }
 

@@ -370,12 +370,23 @@ static uint64_t patience(const struct ki_sycl *sycl, uint64_t now_ns,
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
-static int is_plausible(struct ki_sycl *sycl, uint64_t total)
+/* Why a sum may be wrong; 0 if nothing speaks against it. */
+static unsigned doubts_of(struct ki_sycl *sycl, uint64_t total)
 {
 	const uint64_t limit = ki_sycl_limit(sycl);
 
-	return (!limit || total <= limit) &&
-	       total >= ki_records_totals(sycl->records).bytes_files;
+	return (limit && total > limit ? 1u : 0) |
+	       (total < ki_records_totals(sycl->records).bytes_files ? 2u : 0);
+}
+
+/* What a count has left as it was (nothing can be removed, say), another does not
+   change so soon: each would walk the directory. */
+static int is_plausible(const struct ki_sycl *sycl, unsigned doubts)
+{
+	return !doubts ||
+	       (doubts == sycl->doubts &&
+		sycl->sys->monotonic_ns(sycl->sys) - sycl->counted_ns <
+			REFUSED_NS);
 }
 
 static void read_account(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
@@ -389,7 +400,8 @@ static void read_account(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 		ki_sycl_read_owed(sycl, turn);
 	turn->total = ki_sycl_less((err ? 0 : turn->noted) + turn->owed_added,
 				   turn->owed_removed);
-	turn->is_sure = !err && is_plausible(sycl, turn->total);
+	turn->is_sure =
+		!err && is_plausible(sycl, doubts_of(sycl, turn->total));
 }
 
 /* The same among threads: 1, 0. */
@@ -465,6 +477,10 @@ enum kiln_status ki_sycl_turn_end(struct ki_sycl *sycl,
 {
 	struct ki_bytes taken;
 
+	if (turn->is_counted) {
+		sycl->doubts = doubts_of(sycl, turn->total);
+		sycl->counted_ns = sycl->sys->monotonic_ns(sycl->sys);
+	}
 	ki_sycl_settle(sycl, turn);
 	ki_records_end(sycl->records);
 	ki_unlock(sycl->sys, &turn->lock);

@@ -44,6 +44,7 @@ struct put {
 	char bin[KI_PATH_MAX], src[KI_PATH_MAX]; /* temporaries */
 	int replaces;
 	uint64_t old_size; /* of what is replaced */
+	uint64_t old_inode;
 };
 
 /* ---- Records -------------------------------------------------------------------------- */
@@ -305,6 +306,7 @@ static enum kiln_status judge(struct put *put, unsigned flags)
 		ki_sycl_stem(found.name, put->stem);
 		put->replaces = 1;
 		put->old_size = found.file_size;
+		put->old_inode = found.inode;
 		return KILN_MISS;
 	}
 	/* Of which nobody can tell any more what it is, or which would come
@@ -500,10 +502,13 @@ static int give_names(struct put *put)
 static enum kiln_status publish(struct put *put)
 {
 	struct ki_sycl *sycl = put->sycl;
+	struct ki_record_found found;
 	enum kiln_status status;
-	int err;
+	int err, has_older;
 
 	put->record.name = put->name;
+	has_older = ki_records_find(sycl->records, put->key, 0, &found, NULL) ==
+		    KILN_OK;
 	status = ki_records_append(sycl->records, &put->record);
 	if (status)
 		return status;
@@ -512,9 +517,9 @@ static enum kiln_status publish(struct put *put)
 	err = give_names(put);
 	if (err) {
 		account(put, ki_sycl_take);
-		/* In a replacement the record before holds as long as its
-		   file. */
-		if (!put->replaces)
+		/* The record before holds as long as its file: of what is
+		   replaced, or of what somebody's lock only hid. */
+		if (!has_older)
 			drop_digest(sycl, put->record.digest);
 		return ki_status_from_errno(err);
 	}
@@ -526,20 +531,52 @@ static enum kiln_status publish(struct put *put)
 	return KILN_OK;
 }
 
+/* With its lock: what is replaced is there still, with its .src; until then DPC++
+   may have evicted it. */
+static int is_still_there(const struct put *put)
+{
+	struct ki_file_info info;
+
+	return !ki_sycl_look(put->sycl, put->stem, ".src", &info) &&
+	       !ki_sycl_look(put->sycl, put->stem, ".bin", &info) &&
+	       info.inode == put->old_inode;
+}
+
+/* The lock of what is replaced; of another number if it has gone. */
+static int lock_old(struct put *put)
+{
+	struct ki_sycl *sycl = put->sycl;
+	char path[KI_PATH_MAX];
+	int err = ki_sycl_path(sycl, put->stem, path);
+
+	if (!err)
+		err = ki_sycl_lock(sycl, put->turn, path, 1);
+	if (err && err != -ENOENT)
+		return err;
+	if (!err && is_still_there(put))
+		return 0;
+	if (!err)
+		ki_sycl_unlock(sycl, path);
+	put->replaces = 0;
+	err = ki_sycl_write_src(sycl, put->src, &put->fields);
+	return err ? err : take_number(put);
+}
+
 static enum kiln_status publish_locked(struct put *put)
 {
+	const int is_shared = put->fields.is_shared;
 	char path[KI_PATH_MAX];
 	enum kiln_status status;
 	int err = 0;
 
 	if (!put->replaces)
 		err = take_number(put);
-	if (!put->fields.is_shared)
+	else if (is_shared)
+		err = lock_old(put);
+	if (!is_shared)
 		return err ? status_of_lock(err) : publish(put);
 	if (!err)
 		err = ki_sycl_path(put->sycl, put->stem, path);
-	if (!err && put->replaces)
-		err = ki_sycl_lock(put->sycl, put->turn, path, 1);
 	if (err)
 		return status_of_lock(err);
 	status = publish(put);

@@ -155,6 +155,9 @@ struct ki_sycl {
 	struct ki_sycl_plan plan;
 	struct ki_sycl_sighting sightings[KI_SYCL_SIGHTINGS];
 	struct ki_bytes taken; /* lock files that went: to be told afterwards */
+	/* Of the last count: when, and what it left in doubt. */
+	uint64_t counted_ns;
+	unsigned doubts;
 	uint64_t size_refused_ns; /* when its lock was not to be had; or 0 */
 	uint64_t random;
 	struct ki_mutex lister;
@@ -274,6 +277,7 @@ struct ki_sycl_turn {
 	uint64_t held_device, held_inode; /* of kiln.held; 0: there is none */
 	int has_size;			  /* cache_size.txt is to be kept */
 	int is_sure;	/* else the directory has to be counted */
+	int is_counted; /* it was */
 	uint64_t noted; /* what the file says; UINT64_MAX: nothing */
 	uint64_t total; /* with what follows */
 	uint64_t added, removed;
