@@ -210,7 +210,8 @@ struct kiln_program_runtime {
 	void (*retain_kernel)(void *context, void *kernel); /* or NULL */
 	void (*release_kernel)(void *context, void *kernel);
 
-	/* How large the program's code for a device is; 0: none to be had. */
+	/* How large the program's code for a device is; 0: none to be had.  Asked
+	   behind a build only if there is a bound on bytes, or a store. */
 	size_t (*binary_size)(void *context, void *program, void *device);
 	/* Fills exactly that many bytes: 1, or 0 if it could not. */
 	int (*binary)(void *context, void *program, void *device, void *data,
@@ -384,7 +385,7 @@ struct kiln_programs_stats {
 	size_t size;	     /* set by kiln_programs_stats_init() */
 	uint64_t n_programs; /* kept now */
 	uint64_t n_kernels;
-	uint64_t bytes; /* of the programs' binaries */
+	uint64_t bytes; /* of the programs' binaries; 0 without a bound */
 	/* Since it was made. */
 	uint64_t fast_hits;
 	uint64_t kernel_hits;

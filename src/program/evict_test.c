@@ -134,7 +134,8 @@ static void the_least_recently_used_program_goes(void **state)
 		assert_string_equal(kept(&bound, left), rows[i].left);
 		stats = rt_stats(bound.programs);
 		assert_int_equal(stats.n_programs, strlen(left));
-		assert_int_equal(stats.bytes, SIZE * strlen(left));
+		assert_int_equal(stats.bytes,
+				 rows[i].bytes_max ? SIZE * strlen(left) : 0);
 		assert_int_equal(atomic_load(&bound.rt.live_programs),
 				 strlen(left));
 		bound_close(&bound);
@@ -229,6 +230,37 @@ static void a_bound_holds_whatever_the_runtime_says(void **state)
 		}
 		assert_in_range(rt_stats(programs).n_programs, wraps ? 0 : 1,
 				wraps ? 0 : 100);
+		rt_free(&rt, programs);
+		assert_true(rt_is_clean(&rt));
+	}
+}
+
+static size_t size_that_is_counted(void *context, void *program, void *device)
+{
+	struct rt *rt = context;
+
+	rt->n_sizes++;
+	return 1;
+}
+
+/* A driver may have to finish all kernels to tell how large a binary is. */
+static void sizes_are_asked_only_for_a_bound(void **state)
+{
+	for (uint64_t bytes_max = 0; bytes_max < 3; bytes_max++) {
+		struct kiln_programs_options options = rt_options();
+		struct kiln_programs *programs;
+		struct ask ask;
+		struct rt rt;
+
+		rt_init(&rt);
+		rt.table.binary_size = size_that_is_counted;
+		options.bytes_max = bytes_max;
+		programs = rt_programs(&rt, options);
+		ask_init(&ask, &rt, 1, 0);
+		assert_int_equal(rt_get(programs, &ask), KILN_OK);
+		ask.image.origin = KILN_PROGRAM_INTEROP;
+		assert_int_equal(rt_get(programs, &ask), KILN_OK);
+		assert_int_equal(rt.n_sizes, bytes_max ? 1 : 0);
 		rt_free(&rt, programs);
 		assert_true(rt_is_clean(&rt));
 	}
@@ -499,6 +531,7 @@ int main(void)
 		cmocka_unit_test(nothing_keeps_an_evicted_program),
 		cmocka_unit_test(what_is_in_use_lives_on),
 		cmocka_unit_test(a_bound_holds_whatever_the_runtime_says),
+		cmocka_unit_test(sizes_are_asked_only_for_a_bound),
 		cmocka_unit_test(
 			failures_are_kept_as_long_as_there_is_no_bound),
 		cmocka_unit_test(the_queue_is_exact),

@@ -49,8 +49,11 @@ static void end_program(void *arg)
 	free(program->told);
 }
 
-/* What the runtime cannot say is taken for the image's size: with a bound
-   nothing may be kept for nothing.  Sums never wrap. */
+/*
+ * Asked only where there is a bound and it is to be kept: some drivers finish
+ * all kernels to tell the size of a binary.  What the runtime cannot say is taken
+ * for the image's size: nothing may be kept for nothing.  Sums never wrap.
+ */
 static uint64_t bytes_of(const struct kiln_program_key *key, void *handle)
 {
 	const struct kiln_program_runtime *runtime =
@@ -58,6 +61,9 @@ static uint64_t bytes_of(const struct kiln_program_key *key, void *handle)
 	const uint64_t most = INT64_MAX;
 	uint64_t bytes = 0;
 
+	if (!key->programs->bytes_max || !key->is_cacheable ||
+	    (key->programs->flags & KILN_PROGRAMS_NO_MEMORY))
+		return 0;
 	for (size_t i = 0; i < key->n_devices && runtime->binary_size; i++) {
 		uint64_t size = runtime->binary_size(runtime->context, handle,
 						     key->handles[i]);

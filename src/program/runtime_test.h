@@ -48,7 +48,8 @@ struct rt {
 	struct kiln_programs *probe;
 	size_t pad; /* every binary is at least so long */
 	int has_no_binary;
-	int refuses; /* every binary */
+	unsigned n_sizes; /* asked for */
+	int refuses;	  /* every binary */
 	void (*in_build)(struct rt *rt, void *arg);
 	void *in_build_arg;
 	_Atomic unsigned calls[RT_N_CALLS];

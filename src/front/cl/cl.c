@@ -225,7 +225,7 @@ static enum kiln_status open_programs(struct kiln_cl *cl,
 	struct kiln_program_runtime runtime;
 	struct kiln_programs_options wanted;
 
-	ki_cl_runtime(cl, options->bytes_max != 0, &runtime);
+	ki_cl_runtime(cl, &runtime);
 	kiln_programs_options_init(&wanted);
 	wanted.runtime = &runtime;
 	wanted.bytes_max = options->bytes_max;

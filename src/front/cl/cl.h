@@ -105,8 +105,7 @@ void ki_cl_built_job(const struct kiln_cl *cl, const struct ki_cl_built *built);
 /* ---- runtime.c ------------------------------------------------------------- */
 
 /* OpenCL as the program cache wants it. */
-void ki_cl_runtime(struct kiln_cl *cl, int measures,
-		   struct kiln_program_runtime *out);
+void ki_cl_runtime(struct kiln_cl *cl, struct kiln_program_runtime *out);
 /* Of a call that failed. */
 enum kiln_build_kind ki_cl_kind(cl_int code);
 

@@ -325,8 +325,7 @@ static char *device_string(void *context, void *device,
 	return text;
 }
 
-void ki_cl_runtime(struct kiln_cl *cl, int measures,
-		   struct kiln_program_runtime *out)
+void ki_cl_runtime(struct kiln_cl *cl, struct kiln_program_runtime *out)
 {
 	*out = (struct kiln_program_runtime){
 		.size = sizeof(*out),
@@ -337,7 +336,7 @@ void ki_cl_runtime(struct kiln_cl *cl, int measures,
 		.release_program = release_program,
 		.create_kernel = create_kernel,
 		.release_kernel = release_kernel,
-		.binary_size = measures ? binary_size : NULL,
+		.binary_size = binary_size,
 		.device_string = device_string,
 	};
 }
