@@ -175,9 +175,10 @@ static void open_own(struct kiln_cl *cl)
 	kiln_config_options(cl->config, &options);
 	options.log = cl->log;
 	options.log_arg = cl->log_arg;
+	if (kiln_config_number(cl->config, KILN_SET_READONLY))
+		atomic_store(&cl->no_puts, 1);
 	if (!kiln_open(&options, &cl->own) &&
-	    kiln_store_status(cl->own) == KILN_OK &&
-	    !kiln_config_number(cl->config, KILN_SET_READONLY))
+	    kiln_store_status(cl->own) == KILN_OK && !atomic_load(&cl->no_puts))
 		cl->spool = kiln_config_spool(cl->config);
 }
 
@@ -253,6 +254,8 @@ static enum kiln_status fill(struct kiln_cl *cl,
 	if (!options->kiln)
 		open_own(cl);
 	cl->kiln = options->kiln ? options->kiln : cl->own;
+	if (cl->kiln && kiln_store_status(cl->kiln) < 0)
+		atomic_store(&cl->no_puts, 1);
 	return KILN_OK;
 }
 

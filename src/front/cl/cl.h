@@ -33,6 +33,7 @@ struct kiln_cl {
 	/* Atomic. */
 	_Atomic uint64_t n_found;
 	_Atomic int has_told; /* why nothing is kept */
+	_Atomic int no_puts;  /* the store takes nothing */
 	/* Under mutex: built, and not yet kept; the last first. */
 	struct ki_mutex mutex;
 	struct ki_cl_built *built;

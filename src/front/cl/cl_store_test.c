@@ -438,6 +438,7 @@ static void a_store_that_is_not_there_is_no_trouble(void **state)
 		{ "KILN_DIR", NULL, 0 },
 		{ "KILN_MAX_SIZE", "plenty", 0 },
 		{ "KILN_DISABLE", "1", 1 },
+		{ "KILN_READONLY", "1", 1 },
 	};
 	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=13");
 
@@ -461,6 +462,8 @@ static void a_store_that_is_not_there_is_no_trouble(void **state)
 		kiln_cl_close(place.cl);
 		assert_int_equal(n_lines > 0, !rows[i].is_silent);
 		assert_int_equal(n_calls("build-source"), 1);
+		/* For nobody. */
+		assert_int_equal(n_calls("fetch"), 0);
 		watch_end();
 		unsetenv(rows[i].name);
 		unsetenv("KILN_DIR");

@@ -220,7 +220,7 @@ void ki_cl_order_built(const struct ki_cl_order *order, cl_program program,
 	struct kiln_cl *cl = order->cl;
 	struct ki_cl_built *built;
 
-	if (!cl->kiln || !order->is_stored)
+	if (!cl->kiln || !order->is_stored || atomic_load(&cl->no_puts))
 		return;
 	built = built_new(order, build_ns);
 	if (!built)
@@ -289,7 +289,8 @@ static void keep(struct kiln_cl *cl, const struct ki_cl_built *built)
 	struct kiln_metadata *metadata;
 	struct ki_bytes value;
 
-	if (is_there(cl, built) ||
+	/* To fetch is dear. */
+	if (atomic_load(&cl->no_puts) || is_there(cl, built) ||
 	    ki_cl_fetch(&cl->calls, built->program, built->devices,
 			built->n_devices, &value))
 		return;
@@ -300,9 +301,10 @@ static void keep(struct kiln_cl *cl, const struct ki_cl_built *built)
 			    built->n_devices, metadata) &&
 	    is_good(cl, built, &value, metadata) &&
 	    ki_cl_is_current(cl, built->recipe, built->devices,
-			     built->n_devices, built->key, built->stamp))
-		(void)ki_cl_publish(cl->kiln, built->key, value.data,
-				    value.size, metadata, KI_CL_STAGE_FULL);
+			     built->n_devices, built->key, built->stamp) &&
+	    ki_cl_publish(cl->kiln, built->key, value.data, value.size,
+			  metadata, KI_CL_STAGE_FULL) == KILN_E_READONLY)
+		atomic_store(&cl->no_puts, 1);
 	kiln_metadata_free(metadata);
 	ki_bytes_fini(&value);
 }
