@@ -57,7 +57,7 @@ static int plan(struct kiln_block *b, size_t n_lines)
 
 	if (!n_lines || n_lines % b->n_ways ||
 	    __builtin_mul_overflow(n_lines, b->line_bytes, &size) ||
-	    __builtin_mul_overflow(n_lines, 64, &size))
+	    size > SIZE_MAX / 2 || n_lines > SIZE_MAX / 128)
 		return -EINVAL;
 	b->n_lines = n_lines;
 	b->n_sets = n_lines / b->n_ways;
@@ -68,9 +68,13 @@ static int plan(struct kiln_block *b, size_t n_lines)
 	return 0;
 }
 
-static uint8_t *align64(void *memory)
+/* To the processor's cache line. */
+#define ALIGNMENT 64
+
+static uint8_t *align(void *memory)
 {
-	return (uint8_t *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+	return (uint8_t *)(((uintptr_t)memory + ALIGNMENT - 1) &
+			   ~(uintptr_t)(ALIGNMENT - 1));
 }
 
 static int make_table(struct kiln_block *b)
@@ -82,18 +86,19 @@ static int make_table(struct kiln_block *b)
 				? b->n_lines * sizeof(*b->ghosts)
 				: 0;
 	size_t lines = b->n_lines * sizeof(*b->lines);
-	size_t size = 64 + shards + stripes + sets + ghosts + lines, i;
+	size_t size = ALIGNMENT + shards + stripes + sets + ghosts + lines, i;
 	uint8_t *at;
 
 	b->memory = get_memory(b, size);
-	b->data = get_memory(b, b->n_lines * b->line_bytes);
-	if (!b->memory || !b->data) {
+	b->data_memory = get_memory(b, ALIGNMENT + b->n_lines * b->line_bytes);
+	if (!b->memory || !b->data_memory) {
 		give_back(b, b->memory);
-		give_back(b, b->data);
+		give_back(b, b->data_memory);
 		return -ENOMEM;
 	}
+	b->data = align(b->data_memory);
 	memset(b->memory, 0, size);
-	at = align64(b->memory);
+	at = align(b->memory);
 	b->shards = (struct shard *)(void *)at;
 	b->stripes = (struct stripe *)(void *)(at += shards);
 	b->sets = at += stripes;
@@ -112,7 +117,7 @@ static void free_table(struct kiln_block *b)
 	for (i = 0; i < b->n_shards; i++)
 		ki_mutex_fini(&b->shards[i].mutex);
 	give_back(b, b->memory);
-	give_back(b, b->data);
+	give_back(b, b->data_memory);
 }
 
 static int make_calls(struct kiln_block *b)

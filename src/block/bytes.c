@@ -9,65 +9,140 @@
 
 #include <limits.h>
 
-static void count_hits(struct kiln_block *b, uint64_t n)
+static inline void count_hits(struct kiln_block *b, uintptr_t thread,
+			      uint64_t n)
 {
-	uint64_t self = (uint64_t)pthread_self();
+	uint64_t self = thread;
 	struct stripe *stripe =
 		&b->stripes[self * UINT64_C(0x9e3779b97f4a7c15) >> 61];
 
 	store(&stripe->hits, load(&stripe->hits) + n);
 }
 
-/* The lines of one shard, as many as are there.  How many bytes. */
-static size_t read_shard(struct kiln_block *b, uint64_t block, size_t offset,
-			 uint8_t *buffer, size_t count, uint64_t *n_hits)
+/* How many blocks from this one on lie in sets that follow each other within
+   one shard. */
+static inline size_t run_of(const struct kiln_block *b, uint64_t block,
+			    size_t index)
 {
-	size_t index = set_of(b, block), way, n, done = 0;
+	size_t shard = (size_t)1 << SETS_PER_SHARD_SHIFT, n, run;
+
+	n = shard - (index & (shard - 1));
+	if (n > b->n_sets - index)
+		n = b->n_sets - index;
+	if (b->hash_shift >= 0) {
+		run = (size_t)1 << b->hash_shift;
+		run -= block & (run - 1);
+		if (n > run)
+			n = run;
+	}
+	return n;
+}
+
+/*
+ * Copy lines of one such run, as many as are there.  How many bytes.  Ways and
+ * the size of a line are the cache's, where the compiler may know them.
+ */
+static inline __attribute__((always_inline)) size_t read_run(
+	struct kiln_block *b, uint64_t block, size_t index, size_t offset,
+	uint8_t *buffer, size_t count, size_t n_ways, size_t line_bytes,
+	enum touching how, uint64_t *n_hits)
+{
 	const struct shard *shard = shard_at(b, index);
 	uint32_t sequence = look_begin(shard);
-	uint64_t hits = 0;
+	const uint8_t *data = data_at(b, index * n_ways);
+	size_t set_bytes = n_ways == 4 ? 64 : b->set_bytes;
+	uint8_t *at = b->sets + index * set_bytes;
+	size_t run = 1, way, n = line_bytes - offset, done = 0;
+	uint64_t first = block;
 
-	do {
-		struct set *set = set_at(b, index);
+	if (n < count)
+		run = run_of(b, block, index);
+	else
+		n = count;
+	for (;;) {
+		struct set *set = (struct set *)(void *)at;
 
-		way = find(b, set, block);
-		if (way == b->n_ways)
+		way = find_of(set, n_ways, block);
+		if (way == n_ways)
 			break;
-		n = b->line_bytes - offset;
-		if (n > count - done)
-			n = count - done;
-		copy_out(buffer + done,
-			 data_at(b, index * b->n_ways + way) + offset, n);
-		touch(b, set, way);
+		touch_as(how, set, n_ways, way);
+		if (n == line_bytes)
+			copy_out(buffer + done, data + way * line_bytes,
+				 line_bytes);
+		else
+			copy_out(buffer + done,
+				 data + way * line_bytes + offset, n);
 		done += n;
-		hits++;
-		if (done == count)
+		block++;
+		if (done == count || block - first == run)
 			break;
 		offset = 0;
-		block++;
-		index = set_of(b, block);
-	} while (shard_at(b, index) == shard);
+		n = count - done < line_bytes ? count - done : line_bytes;
+		at += set_bytes;
+		data += n_ways * line_bytes;
+	}
 	if (!look_ends_well(shard, sequence))
 		return 0;
-	*n_hits += hits;
+	*n_hits += block - first;
 	return done;
 }
 
-static size_t read_hits(struct kiln_block *b, uint64_t address, uint8_t *buffer,
-			size_t count)
+static __attribute__((noinline)) size_t read_run_4_64(
+	struct kiln_block *b, uint64_t block, size_t index, size_t offset,
+	uint8_t *buffer, size_t count, enum touching how, uint64_t *n_hits)
 {
-	size_t done = 0, n;
+	return read_run(b, block, index, offset, buffer, count, 4, 64, how,
+			n_hits);
+}
+
+static __attribute__((noinline)) size_t read_run_any(
+	struct kiln_block *b, uint64_t block, size_t index, size_t offset,
+	uint8_t *buffer, size_t count, enum touching how, uint64_t *n_hits)
+{
+	return read_run(b, block, index, offset, buffer, count, b->n_ways,
+			b->line_bytes, how, n_hits);
+}
+
+/* Within one line.  Whether it was there and undisturbed. */
+static inline int read_inside(struct kiln_block *b, uint64_t block,
+			      size_t offset, void *buffer, size_t count,
+			      enum touching how)
+{
+	size_t index = set_of(b, block), way;
+	struct set *set = set_at(b, index);
+	const struct shard *shard = shard_at(b, index);
+	uint32_t sequence = look_begin(shard);
+
+	way = b->n_ways == 4 ? find_of(set, 4, block) : find(b, set, block);
+	if (way == b->n_ways)
+		return 0;
+	touch_as(how, set, b->n_ways, way);
+	copy_out(buffer, data_at(b, index * b->n_ways + way) + offset, count);
+	return look_ends_well(shard, sequence);
+}
+
+static size_t read_hits(struct kiln_block *b, uint64_t address, uint8_t *buffer,
+			size_t count, uintptr_t self, enum touching how)
+{
+	int is_small = b->n_ways == 4 && b->line_bytes == 64;
+	size_t done = 0, n, index, offset;
 	uint64_t hits = 0, block;
 
 	do {
 		block = block_of(b, address + done);
-		n = read_shard(b, block,
-			       (size_t)(address + done - block * b->line_bytes),
-			       buffer + done, count - done, &hits);
+		index = set_of(b, block);
+		offset = (size_t)(address + done - block * b->line_bytes);
+		if (is_small)
+			n = read_run_4_64(b, block, index, offset,
+					  buffer + done, count - done, how,
+					  &hits);
+		else
+			n = read_run_any(b, block, index, offset, buffer + done,
+					 count - done, how, &hits);
 		done += n;
 	} while (n && done < count);
 	if (hits)
-		count_hits(b, hits);
+		count_hits(b, self, hits);
 	return done;
 }
 
@@ -198,31 +273,52 @@ static ssize_t read_one(struct kiln_block *b, uint64_t address, void *buffer,
 		first = count;
 	if (!read_locked(b, block, offset, buffer, first))
 		return ki_block_fetch(b, address, buffer, count);
-	count_hits(b, 1);
+	count_hits(b, this_thread(), 1);
 	return (ssize_t)first;
+}
+
+static __attribute__((noinline)) ssize_t read_rest(struct kiln_block *b,
+						   uint64_t address,
+						   uint8_t *buffer,
+						   size_t count)
+{
+	uintptr_t self = this_thread();
+	enum touching how = how_to_touch(b, self);
+	size_t done = 0;
+	ssize_t n;
+
+	do {
+		done += read_hits(b, address + done, buffer + done,
+				  count - done, self, how);
+		if (done == count)
+			break;
+		n = read_one(b, address + done, buffer + done, count - done);
+		if (n < 0)
+			return n;
+		done += (size_t)n;
+	} while (done < count);
+	return (ssize_t)count;
 }
 
 ssize_t kiln_block_read(struct kiln_block *b, uint64_t address, void *buffer,
 			size_t count)
 {
 	ssize_t size = b && buffer ? clamp(b, address, count) : -EINVAL;
-	size_t done = 0;
-	ssize_t n;
+	uintptr_t self = this_thread();
+	enum touching how;
+	uint64_t block;
+	size_t offset;
 
 	if (size <= 0)
 		return size;
 	count = (size_t)size;
-	do {
-		done += read_hits(b, address + done, (uint8_t *)buffer + done,
-				  count - done);
-		if (done == count)
-			break;
-		n = read_one(b, address + done, (uint8_t *)buffer + done,
-			     count - done);
-		if (n < 0)
-			return n;
-		done += (size_t)n;
-	} while (done < count);
+	how = how_to_touch(b, self);
+	block = block_of(b, address);
+	offset = (size_t)(address - block * b->line_bytes);
+	if (count > b->line_bytes - offset ||
+	    !read_inside(b, block, offset, buffer, count, how))
+		return read_rest(b, address, buffer, count);
+	count_hits(b, self, 1);
 	return size;
 }
 
@@ -314,7 +410,7 @@ static int write_line(struct kiln_block *b, uint64_t block, size_t offset,
 
 	if (err) {
 		if (err > 0)
-			count_hits(b, 1);
+			count_hits(b, this_thread(), 1);
 		return err > 0 ? 0 : err;
 	}
 	err = ki_block_claim(b, &claim, block, block + 1, 1);

@@ -26,6 +26,9 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include <kiln/block.h>
 
@@ -110,10 +113,11 @@ struct kiln_block {
 	struct kiln_block_device device;
 	struct stripe *stripes;
 	void *memory; /* sets, shards, lines, ghosts */
+	void *data_memory;
 	size_t metadata_bytes;
 
 	/* Atomic. */
-	pthread_t owner; /* the one thread that has hits, as far as known */
+	uintptr_t owner; /* the one thread that has hits, as far as known */
 	int is_shared;	 /* there were two */
 	uint64_t next_block;
 	uint64_t n_valid;
@@ -182,16 +186,53 @@ static inline uint8_t *data_at(const struct kiln_block *b, size_t line)
 	return b->data + line * b->line_bytes;
 }
 
+/*
+ * Which of four is it?  4 x the way is the number of the lowest bit.  Vectors,
+ * because a jump that depends on the way could not be foretold.
+ */
+static inline unsigned match_four(const uint64_t *tags, uint64_t tag)
+{
+#if defined(__SSE2__) && !defined(KI_BLOCK_TSAN)
+	__m128i wanted = _mm_set1_epi64x((long long)tag);
+	__m128i a = _mm_loadu_si128((const __m128i *)(const void *)tags);
+	__m128i c = _mm_loadu_si128((const __m128i *)(const void *)(tags + 2));
+	unsigned halves;
+
+	a = _mm_cmpeq_epi32(a, wanted);
+	c = _mm_cmpeq_epi32(c, wanted);
+	halves = (unsigned)_mm_movemask_epi8(_mm_packs_epi32(a, c));
+	return halves & halves >> 2 & 0x1111;
+#else
+	return (unsigned)(load(&tags[0]) == tag) |
+	       (unsigned)(load(&tags[1]) == tag) << 4 |
+	       (unsigned)(load(&tags[2]) == tag) << 8 |
+	       (unsigned)(load(&tags[3]) == tag) << 12;
+#endif
+}
+
 /* The way, or n_ways. */
+static inline size_t find_of(const struct set *set, size_t n_ways,
+			     uint64_t block)
+{
+	const uint64_t *tags = set->tags;
+	unsigned match;
+	size_t way;
+
+	for (way = 0; way + 4 <= n_ways; way += 4) {
+		match = match_four(tags + way, block + 1);
+		if (match)
+			return way + ((unsigned)__builtin_ctz(match) >> 2);
+	}
+	for (; way < n_ways; way++)
+		if (load(&tags[way]) == block + 1)
+			break;
+	return way;
+}
+
 static inline size_t find(const struct kiln_block *b, const struct set *set,
 			  uint64_t block)
 {
-	size_t way;
-
-	for (way = 0; way < b->n_ways; way++)
-		if (load(&set->tags[way]) == block + 1)
-			break;
-	return way;
+	return find_of(set, b->n_ways, block);
 }
 
 /* ---- Changing what others may be copying -------------------------------- */
@@ -260,33 +301,64 @@ static inline int look_ends_well(const struct shard *shard, uint32_t sequence)
 #define MARK_MAIN 0x80u /* else it is on trial */
 #define MARK_HITS 0x03u
 
+/* Not 0, and of no other living thread. */
+static inline uintptr_t this_thread(void)
+{
+#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 11
+	return (uintptr_t)__builtin_thread_pointer();
+#else
+	return (uintptr_t)pthread_self();
+#endif
+}
+
+enum touching { TOUCH_EXACTLY, TOUCH_ROUGHLY, TOUCH_MARK };
+
 /*
- * Note that a line was used.  One thread alone keeps the exact order.  Of
- * several, whoever finds the line used since the last miss of its set leaves it
- * at that: they would take the set from each other at each hit.
+ * How to note that a line was used.  One thread alone keeps the exact order.
+ * Of several, whoever finds the line used since the last miss of its set leaves
+ * it at that: they would take the set from each other at each hit.
  */
+static inline enum touching how_to_touch(struct kiln_block *b, uintptr_t self)
+{
+	if (b->policy == KILN_BLOCK_SCAN_RESISTANT)
+		return TOUCH_MARK;
+	if (load(&b->is_shared))
+		return TOUCH_ROUGHLY;
+	if (load(&b->owner) == self)
+		return TOUCH_EXACTLY;
+	if (!load(&b->owner)) {
+		store(&b->owner, self);
+		return TOUCH_EXACTLY;
+	}
+	store(&b->is_shared, 1);
+	return TOUCH_ROUGHLY;
+}
+
+static inline void touch_as(enum touching how, struct set *set, size_t n_ways,
+			    size_t way)
+{
+	uint32_t *stamps = (uint32_t *)(void *)(set->tags + n_ways), clock;
+	uint8_t *mark = (uint8_t *)(stamps + n_ways) + way;
+
+	if (how == TOUCH_MARK) {
+		if ((load(mark) & MARK_HITS) != MARK_HITS)
+			store(mark, (uint8_t)(load(mark) + 1));
+		return;
+	}
+	clock = load(&set->clock);
+	if (how == TOUCH_EXACTLY) {
+		/* No jump: nobody could foretell it. */
+		clock += load(&stamps[way]) != clock;
+		store(&set->clock, clock);
+		store(&stamps[way], clock);
+	} else if (load(&stamps[way]) != clock) {
+		store(&stamps[way], clock);
+	}
+}
+
 static inline void touch(struct kiln_block *b, struct set *set, size_t way)
 {
-	uint32_t *stamps = stamps_of(b, set), clock = load(&set->clock);
-
-	if (b->policy == KILN_BLOCK_SCAN_RESISTANT) {
-		uint8_t *mark = &marks_of(b, set)[way], m = load(mark);
-
-		if ((m & MARK_HITS) != MARK_HITS)
-			store(mark, (uint8_t)(m + 1));
-		return;
-	}
-	if (load(&stamps[way]) == clock)
-		return;
-	if (!load(&b->is_shared)) {
-		if (load(&b->owner) == pthread_self())
-			store(&set->clock, ++clock);
-		else if (!load(&b->owner))
-			store(&b->owner, pthread_self());
-		else
-			store(&b->is_shared, 1);
-	}
-	store(&stamps[way], clock);
+	touch_as(how_to_touch(b, this_thread()), set, b->n_ways, way);
 }
 
 /* All with the shard locked. */

@@ -7,8 +7,8 @@
  *
  * Scan resistant: S3-FIFO within a set.  A new line is on trial; an eighth of
  * the ways, at least one, are for those.  The oldest on trial either was used
- * meanwhile, and becomes one of the main lines, or it goes and leaves a ghost, a
- * fingerprint.  Whoever comes back while its ghost is there is a main line at
+ * meanwhile, and becomes one of the main lines, or it goes and leaves a ghost,
+ * a fingerprint.  Whoever comes back while its ghost is there is a main line at
  * once.  Main lines go by age as well, but one that was used gets another
  * round.  A stamp is then the time of the last such change.
  */

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The block cache against a device in memory that counts, fails and runs short.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kiln/block.h>
+
+#include "harness/harness.h"
+#include "sys/sys.h"
+
+#define DEVICE_BYTES 8000
+
+struct device {
+	uint8_t bytes[DEVICE_BYTES];
+	int reads;
+	int writes;
+	int reads_fail;
+	int writes_fail;
+	uint64_t bad_from; /* writes that begin here and before bad_end fail */
+	uint64_t bad_end;
+	size_t written;
+	/* Called from within. */
+	void (*read_hook)(struct device *device);
+	void (*write_hook)(struct device *device);
+	struct kiln_block *block;
+	ssize_t answer;
+};
+
+static ssize_t device_read(uint64_t offset, void *buffer, size_t count,
+			   void *context)
+{
+	struct device *device = context;
+
+	device->reads++;
+	if (device->read_hook)
+		device->read_hook(device);
+	if (device->reads_fail)
+		return -ENXIO;
+	memcpy(buffer, device->bytes + offset, count);
+	return (ssize_t)count;
+}
+
+static ssize_t device_write(uint64_t offset, const void *buffer, size_t count,
+			    void *context)
+{
+	struct device *device = context;
+
+	device->writes++;
+	if (device->write_hook)
+		device->write_hook(device);
+	if (device->writes_fail ||
+	    (offset >= device->bad_from && offset < device->bad_end))
+		return -ENXIO;
+	device->written += count;
+	memcpy(device->bytes + offset, buffer, count);
+	return (ssize_t)count;
+}
+
+static struct kiln_block_options small(size_t line_bytes, size_t n_lines)
+{
+	struct kiln_block_options options = kiln_block_options_default();
+
+	options.device_bytes = DEVICE_BYTES;
+	options.line_bytes = line_bytes;
+	options.n_lines = n_lines;
+	return options;
+}
+
+static struct kiln_block *open_on(struct device *device,
+				  const struct kiln_block_options *options)
+{
+	struct kiln_block_device functions = { device_read, device_write,
+					       device };
+	size_t i;
+
+	for (i = 0; i < DEVICE_BYTES; i++)
+		device->bytes[i] = (uint8_t)(i * 7 + i / 256);
+	assert_int_equal(kiln_block_open(options, &functions, &device->block),
+			 0);
+	return device->block;
+}
+
+/* ---- What does not disturb ---------------------------------------------- */
+
+static void a_neighbour_is_one_call_with_coalescing(void **state)
+{
+	struct kiln_block_options options = small(64, 64);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block;
+	uint8_t bytes[2048];
+
+	options.call_bytes_max = 2048;
+	block = open_on(&device, &options);
+	assert_int_equal(kiln_block_read(block, 0, bytes, 2048), 2048);
+	assert_memory_equal(bytes, device.bytes, 2048);
+	assert_int_equal(device.reads, 1);
+	memset(bytes, 9, sizeof(bytes));
+	assert_int_equal(
+		kiln_block_write(block, 64, bytes, 1920, KILN_BLOCK_WRITE_BACK),
+		1920);
+	assert_int_equal(kiln_block_flush(block, 0, UINT64_MAX), 0);
+	assert_int_equal(device.writes, 1);
+	assert_memory_equal(device.bytes + 64, bytes, 1920);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+static void reading_on_fetches_ahead(void **state)
+{
+	struct kiln_block_options options = small(64, 64);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block;
+	uint8_t byte;
+	uint64_t at;
+
+	options.call_bytes_max = 1024;
+	options.read_ahead_bytes = 960;
+	block = open_on(&device, &options);
+	for (at = 0; at < 64 + 1024; at += 64)
+		assert_int_equal(kiln_block_read(block, at, &byte, 1), 1);
+	assert_int_equal(device.reads, 2);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+static void a_small_write_through_is_small(void **state)
+{
+	struct kiln_block_options options = small(4096, 4);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block;
+
+	options.flush_granularity = 64;
+	block = open_on(&device, &options);
+	assert_int_equal(kiln_block_write(block, 1000, "12345678", 8,
+					  KILN_BLOCK_WRITE_THROUGH),
+			 8);
+	assert_int_equal(device.written, 64);
+	assert_memory_equal(device.bytes + 1000, "12345678", 8);
+	assert_int_equal(kiln_block_close(block), 0);
+	assert_int_equal(device.written, 64);
+}
+
+/* ---- Failures ----------------------------------------------------------- */
+
+static void a_dirty_line_that_cannot_go_lets_clean_ones_go(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .bad_from = 0, .bad_end = 64 };
+	struct kiln_block *block = open_on(&device, &options);
+	uint8_t byte = 1;
+	uint64_t at;
+
+	assert_int_equal(
+		kiln_block_write(block, 3, &byte, 1, KILN_BLOCK_WRITE_BACK), 1);
+	for (at = 64; at < 64 * 20; at += 64) {
+		assert_int_equal(kiln_block_read(block, at, &byte, 1), 1);
+		assert_int_equal(byte, device.bytes[at]);
+	}
+	assert_int_equal(kiln_block_device_error(block), -ENXIO);
+	assert_int_equal(kiln_block_close(block), -EIO);
+	device.bad_end = 0;
+	assert_int_equal(kiln_block_close(block), 0);
+	assert_int_equal(device.bytes[3], 1);
+}
+
+static void a_failed_read_costs_no_line(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block = open_on(&device, &options);
+	uint8_t bytes[256];
+
+	memset(bytes, 5, sizeof(bytes));
+	assert_int_equal(
+		kiln_block_write(block, 0, bytes, 256, KILN_BLOCK_WRITE_BACK),
+		256);
+	device.reads_fail = 1;
+	assert_int_equal(kiln_block_read(block, 512, bytes, 8), -EIO);
+	assert_int_equal(kiln_block_read(block, 0, bytes, 256), 256);
+	assert_int_equal(bytes[255], 5);
+	assert_int_equal(device.writes, 0);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+/* ---- Lines that stay ---------------------------------------------------- */
+
+static void a_held_line_neither_goes_nor_changes(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block = open_on(&device, &options);
+	const void *data;
+	uint8_t byte;
+	uint64_t at;
+	size_t size;
+
+	assert_int_equal(kiln_block_get(block, 10, &data, &size), 0);
+	assert_int_equal(size, 54);
+	assert_int_equal(
+		kiln_block_write(block, 0, "x", 1, KILN_BLOCK_WRITE_BACK),
+		-EBUSY);
+	for (at = 64; at < 64 * 20; at += 64)
+		assert_int_equal(kiln_block_read(block, at, &byte, 1), 1);
+	assert_int_equal(kiln_block_invalidate(block, 0, UINT64_MAX), -EBUSY);
+	assert_int_equal(kiln_block_close(block), -EBUSY);
+	assert_memory_equal(data, device.bytes + 10, 54);
+	kiln_block_release(block, data);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+static void a_set_full_of_pinned_lines_still_reads_and_writes(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block = open_on(&device, &options);
+	uint8_t byte;
+
+	assert_int_equal(kiln_block_pin(block, 0, 256), 0);
+	assert_int_equal(kiln_block_pin(block, 300, 1), -ENOSPC);
+	assert_int_equal(kiln_block_read(block, 300, &byte, 1), 1);
+	assert_int_equal(byte, device.bytes[300]);
+	assert_int_equal(
+		kiln_block_write(block, 300, "y", 1, KILN_BLOCK_WRITE_BACK), 1);
+	assert_int_equal(device.bytes[300], 'y');
+	assert_int_equal(kiln_block_unpin(block, 0, 256), 0);
+	assert_int_equal(kiln_block_unpin(block, 0, 1), -EINVAL);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+/* ---- Callbacks that come back ------------------------------------------- */
+
+static void read_again(struct device *device)
+{
+	uint8_t byte;
+
+	device->read_hook = NULL;
+	device->answer = kiln_block_read(device->block, 0, &byte, 1);
+	if (device->answer == 1)
+		device->answer = kiln_block_read(device->block, 4000, &byte, 1);
+}
+
+static void a_callback_is_served_or_told_of_the_deadlock(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block = open_on(&device, &options);
+	uint8_t byte;
+
+	assert_int_equal(kiln_block_read(block, 0, &byte, 1), 1);
+	device.read_hook = read_again;
+	assert_int_equal(kiln_block_read(block, 64, &byte, 1), 1);
+	assert_int_equal(device.answer, -EDEADLK);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+static void write_meanwhile(struct device *device)
+{
+	device->write_hook = NULL;
+	device->answer = kiln_block_write(device->block, 1, "b", 1,
+					  KILN_BLOCK_WRITE_BACK);
+}
+
+static void what_is_written_while_it_is_cleaned_is_written_again(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block = open_on(&device, &options);
+
+	assert_int_equal(
+		kiln_block_write(block, 0, "a", 1, KILN_BLOCK_WRITE_BACK), 1);
+	device.write_hook = write_meanwhile;
+	assert_int_equal(kiln_block_clean(block, 0, 64), 0);
+	assert_int_equal(device.answer, 1);
+	assert_int_equal(device.writes, 2);
+	assert_memory_equal(device.bytes, "ab", 2);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+/* ---- Size --------------------------------------------------------------- */
+
+static void a_resize_keeps_what_was_written(void **state)
+{
+	struct kiln_block_options options = small(100, 8);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block = open_on(&device, &options);
+	static const size_t sizes[] = { 40, 4, 24 };
+	uint8_t bytes[DEVICE_BYTES];
+	size_t i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		assert_int_equal(kiln_block_write(block, i * 1000, "kept", 4,
+						  KILN_BLOCK_WRITE_BACK),
+				 4);
+		assert_int_equal(kiln_block_resize(block, sizes[i]), 0);
+		assert_int_equal(kiln_block_read(block, 0, bytes, DEVICE_BYTES),
+				 DEVICE_BYTES);
+		assert_memory_equal(bytes, device.bytes, DEVICE_BYTES);
+		assert_memory_equal(bytes + i * 1000, "kept", 4);
+	}
+	assert_int_equal(kiln_block_resize(block, 7), -EINVAL);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+static void a_line_costs_at_most_32_bytes_more(void **state)
+{
+	struct kiln_block_options options = small(64, 1024);
+	struct kiln_block_stats stats = { .size = sizeof(stats) };
+	struct device device = { .reads = 0 };
+	struct kiln_block *block;
+
+	options.policy = KILN_BLOCK_SCAN_RESISTANT;
+	block = open_on(&device, &options);
+	assert_int_equal(kiln_block_stats(block, &stats), 0);
+	assert_true(stats.metadata_bytes <= 32 * 1024);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_neighbour_is_one_call_with_coalescing),
+		cmocka_unit_test(reading_on_fetches_ahead),
+		cmocka_unit_test(a_small_write_through_is_small),
+		cmocka_unit_test(
+			a_dirty_line_that_cannot_go_lets_clean_ones_go),
+		cmocka_unit_test(a_failed_read_costs_no_line),
+		cmocka_unit_test(a_held_line_neither_goes_nor_changes),
+		cmocka_unit_test(
+			a_set_full_of_pinned_lines_still_reads_and_writes),
+		cmocka_unit_test(a_callback_is_served_or_told_of_the_deadlock),
+		cmocka_unit_test(
+			what_is_written_while_it_is_cleaned_is_written_again),
+		cmocka_unit_test(a_resize_keeps_what_was_written),
+		cmocka_unit_test(a_line_costs_at_most_32_bytes_more),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
