@@ -81,7 +81,7 @@ static int make_table(struct kiln_block *b)
 {
 	size_t shards = b->n_shards * sizeof(struct shard);
 	size_t sets = b->n_sets * b->set_bytes;
-	size_t stripes = N_STRIPES * sizeof(struct stripe);
+	size_t stripes = sizeof(struct stripes);
 	size_t ghosts = b->policy == KILN_BLOCK_SCAN_RESISTANT
 				? b->n_lines * sizeof(*b->ghosts)
 				: 0;
@@ -100,7 +100,7 @@ static int make_table(struct kiln_block *b)
 	memset(b->memory, 0, size);
 	at = align(b->memory);
 	b->shards = (struct shard *)(void *)at;
-	b->stripes = (struct stripe *)(void *)(at += shards);
+	b->hits = (struct stripes *)(void *)(at += shards);
 	b->sets = at += stripes;
 	b->ghosts = (uint32_t *)(void *)(at += sets);
 	b->lines = (struct line *)(void *)(at + ghosts);
@@ -277,7 +277,7 @@ int kiln_block_resize(struct kiln_block *b, size_t n_lines)
 		*b = old;
 		return err;
 	}
-	memcpy(b->stripes, old.stripes, N_STRIPES * sizeof(*b->stripes));
+	*b->hits = *old.hits;
 	b->n_valid = 0;
 	for (set = 0; set < old.n_sets; set++)
 		for (way = 0; way < b->n_ways; way++) {
@@ -302,7 +302,7 @@ int kiln_block_stats(struct kiln_block *b, struct kiln_block_stats *out_stats)
 	if (!b || !out_stats || out_stats->size < sizeof(s.size))
 		return -EINVAL;
 	for (i = 0; i < N_STRIPES; i++)
-		s.hits += load(&b->stripes[i].hits);
+		s.hits += load(&b->hits->stripes[i].hits);
 	s.misses = load(&b->stats.misses);
 	s.evictions = load(&b->stats.evictions);
 	s.read_calls = load(&b->stats.read_calls);

@@ -9,14 +9,35 @@
 
 #include <limits.h>
 
-static inline void count_hits(struct kiln_block *b, uintptr_t thread,
-			      uint64_t n)
+/* A thread's own place to count, if there is one left. */
+static __attribute__((noinline)) size_t find_stripe(struct stripes *hits,
+						    size_t first,
+						    uintptr_t self)
 {
-	uint64_t self = thread;
-	struct stripe *stripe =
-		&b->stripes[self * UINT64_C(0x9e3779b97f4a7c15) >> 61];
+	size_t i, at;
 
-	store(&stripe->hits, load(&stripe->hits) + n);
+	for (i = 0; i < N_STRIPES; i++) {
+		uintptr_t nobody = 0;
+
+		at = (first + i) % N_STRIPES;
+		if (load(&hits->owners[at]) == self ||
+		    __atomic_compare_exchange_n(&hits->owners[at], &nobody,
+						self, 0, __ATOMIC_RELAXED,
+						__ATOMIC_RELAXED))
+			return at;
+	}
+	return first;
+}
+
+static inline void count_hits(struct kiln_block *b, uintptr_t self, uint64_t n)
+{
+	size_t at = (uint64_t)self * UINT64_C(0x9e3779b97f4a7c15) >> 61;
+	uint64_t *hits;
+
+	if (load(&b->hits->owners[at]) != self)
+		at = find_stripe(b->hits, at, self);
+	hits = &b->hits->stripes[at].hits;
+	store(hits, load(hits) + n);
 }
 
 /* How many blocks from this one on lie in sets that follow each other within
@@ -373,7 +394,45 @@ out:
 	return result;
 }
 
-/* The same for a claimed block that is not there. */
+/* Lines of one shard that follow each other, as many as are there.  How many
+   bytes. */
+static size_t write_run(struct kiln_block *b, uint64_t block, size_t offset,
+			const uint8_t *data, size_t count)
+{
+	size_t index = set_of(b, block), end, way, n, done = 0;
+	struct shard *shard = shard_at(b, index);
+	enum touching how = how_to_touch(b, this_thread());
+	uint64_t hits = 0;
+
+	end = index + run_of(b, block, index);
+	ki_mutex_lock(&shard->mutex);
+	change_begin(shard);
+	for (; index < end && done < count; index++, offset = 0) {
+		struct set *set = set_at(b, index);
+		struct line *line;
+
+		way = find(b, set, block + hits);
+		line = &b->lines[index * b->n_ways + way];
+		if (way == b->n_ways || line->n_held)
+			break;
+		n = b->line_bytes - offset;
+		if (n > count - done)
+			n = count - done;
+		copy_in(data_at(b, index * b->n_ways + way) + offset,
+			data + done, n);
+		ki_block_mark_dirty(b, line, offset, offset + n);
+		touch_as(how, set, b->n_ways, way);
+		done += n;
+		hits++;
+	}
+	change_end(shard);
+	ki_mutex_unlock(&shard->mutex);
+	if (hits)
+		count_hits(b, this_thread(), hits);
+	return done;
+}
+
+/* Write to a claimed block that is not there. */
 static int write_new(struct kiln_block *b, struct call **call, uint64_t block,
 		     size_t offset, const void *data, size_t size)
 {
@@ -454,6 +513,13 @@ ssize_t kiln_block_write(struct kiln_block *b, uint64_t address,
 	for (done = 0; done < count; done += n) {
 		block = block_of(b, address + done);
 		offset = (size_t)(address + done - block * b->line_bytes);
+		n = 0;
+		if (mode == KILN_BLOCK_WRITE_BACK)
+			n = write_run(b, block, offset,
+				      (const uint8_t *)buffer + done,
+				      count - done);
+		if (n)
+			continue;
 		n = b->line_bytes - offset;
 		if (n > count - done)
 			n = count - done;

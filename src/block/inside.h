@@ -82,8 +82,14 @@ struct call {
 	int is_used;
 };
 
+/* Hits counted by one thread, and by those that came too late for their own. */
 struct stripe {
 	uint64_t hits; /* Atomic, by halves: near enough. */
+} __attribute__((aligned(64)));
+
+struct stripes {
+	struct stripe stripes[N_STRIPES];
+	uintptr_t owners[N_STRIPES]; /* Atomic. */
 } __attribute__((aligned(64)));
 
 struct kiln_block {
@@ -111,7 +117,7 @@ struct kiln_block {
 	enum kiln_block_policy policy;
 	struct kiln_block_allocator allocator;
 	struct kiln_block_device device;
-	struct stripe *stripes;
+	struct stripes *hits;
 	void *memory; /* sets, shards, lines, ghosts */
 	void *data_memory;
 	size_t metadata_bytes;
