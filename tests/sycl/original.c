@@ -400,6 +400,8 @@ static void evict(const struct original *original, uint64_t sum)
 			break;
 	}
 	walk_end(&walk);
+	if (original->in_evict)
+		original->in_evict();
 	write_sum(original, sum, left);
 	unlock(path);
 }

@@ -21,6 +21,8 @@ struct original {
 	uint64_t *lost;
 	/* The same of what it says more. */
 	uint64_t *gained;
+	/* NULL; or called in each eviction, before its sum is written. */
+	void (*in_evict)(void);
 };
 
 struct original_bytes {

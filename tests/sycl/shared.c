@@ -533,6 +533,46 @@ static void an_eviction_before_kilns_is_not_taken_off_twice(void **state)
 	free(directory);
 }
 
+static const struct user *in_between; /* NULL: it has put */
+
+static void put_in_between(void)
+{
+	const struct user *user = in_between;
+
+	in_between = NULL;
+	if (user && put(user, 100, VALUE_MAX))
+		abort();
+}
+
+static void the_original_loses_what_is_added_while_it_evicts(void **state)
+{
+	for (int adder = 0; adder < 2; adder++) {
+		char *directory = harness_directory();
+		struct user evicting, adding;
+
+		open_user(&evicting, directory, ORIGINAL, LIMIT_TINY, NULL);
+		assert_int_equal(open_user(&adding, directory,
+					   (enum writer)adder, LIMIT * 100,
+					   &ki_sys_posix),
+				 KILN_OK);
+		evicting.original.in_evict = put_in_between;
+		in_between = &adding;
+		for (unsigned n = 0; in_between && n < 100; n++)
+			assert_int_equal(put(&evicting, n, VALUE_MAX), 0);
+		assert_null(in_between);
+		/* Kiln owes it to the sum, and pays at the next turn. */
+		assert_int_equal(put(&adding, 101, 100), KILN_OK);
+		if (who(&adding) == KILN)
+			assert_in_range(original_sum(directory), 1,
+					original_noted(directory));
+		else
+			assert_true(original_sum(directory) >
+				    original_noted(directory));
+		close_user(&adding);
+		free(directory);
+	}
+}
+
 /* ---- Killed ------------------------------------------------------------------------ */
 
 /* Lock files are links: it dies with the n-th in its hands. */
@@ -626,6 +666,8 @@ int main(void)
 		cmocka_unit_test(kilns_and_originals_share_a_directory),
 		cmocka_unit_test(
 			an_eviction_before_kilns_is_not_taken_off_twice),
+		cmocka_unit_test(
+			the_original_loses_what_is_added_while_it_evicts),
 		cmocka_unit_test(
 			a_killed_kiln_blocks_originals_only_until_the_next_comes),
 	};
