@@ -124,7 +124,7 @@ static int make_calls(struct kiln_block *b)
 {
 	size_t size, i, each;
 
-	if (__builtin_mul_overflow(b->call_lines + 1, b->line_bytes, &each) ||
+	if (__builtin_mul_overflow(2 * b->call_lines, b->line_bytes, &each) ||
 	    __builtin_mul_overflow(b->n_calls, each + sizeof(*b->calls), &size))
 		return -EINVAL;
 	b->calls = get_memory(b, size);
@@ -152,6 +152,7 @@ static int are_sound(const struct kiln_block_options *o)
 	       (unsigned)o->index <= KILN_BLOCK_HASHED &&
 	       o->line_bytes <= SIZE_MAX / 4 &&
 	       (!o->call_bytes_max || o->call_bytes_max >= o->line_bytes) &&
+	       o->call_bytes_max <= SIZE_MAX / 4 &&
 	       (!o->flush_granularity ||
 		(is_power_of_two(o->flush_granularity) &&
 		 o->flush_granularity <= o->line_bytes)) &&

@@ -109,6 +109,27 @@ static void a_neighbour_is_one_call_with_coalescing(void **state)
 	assert_int_equal(kiln_block_close(block), 0);
 }
 
+static void an_eviction_writes_what_follows_too(void **state)
+{
+	struct kiln_block_options options = small(64, 64);
+	struct kiln_block_stats stats = { .size = sizeof(stats) };
+	struct device device = { .reads = 0 };
+	uint8_t bytes[4096] = { 1 };
+	struct kiln_block *block;
+
+	options.call_bytes_max = 1024;
+	block = open_on(&device, &options);
+	assert_int_equal(kiln_block_write(block, 0, bytes, sizeof(bytes),
+					  KILN_BLOCK_WRITE_BACK),
+			 sizeof(bytes));
+	assert_int_equal(kiln_block_read(block, 4096, bytes + 1, 1), 1);
+	assert_int_equal(device.writes, 1);
+	assert_int_equal(device.bytes[0], 1);
+	assert_int_equal(kiln_block_stats(block, &stats), 0);
+	assert_int_equal(stats.n_dirty, 48);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
 static void reading_on_fetches_ahead(void **state)
 {
 	struct kiln_block_options options = small(64, 64);
@@ -322,6 +343,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_neighbour_is_one_call_with_coalescing),
+		cmocka_unit_test(an_eviction_writes_what_follows_too),
 		cmocka_unit_test(reading_on_fetches_ahead),
 		cmocka_unit_test(a_small_write_through_is_small),
 		cmocka_unit_test(

@@ -244,7 +244,12 @@ ssize_t ki_block_fetch(struct kiln_block *b, uint64_t address, void *buffer,
 
 	if (first > count)
 		first = count;
-	err = ki_block_claim(b, &claim, block, end, 1);
+	/* Those behind are welcome, but not worth waiting for. */
+	err = ki_block_claim(b, &claim, block, end, 0);
+	if (err) {
+		end = block + 1;
+		err = ki_block_claim(b, &claim, block, end, 1);
+	}
 	if (err)
 		return err;
 	result = (ssize_t)first;

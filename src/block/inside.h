@@ -77,7 +77,7 @@ struct claim {
 };
 
 struct call {
-	uint8_t *buffer; /* of call_lines lines, and of one to be evicted */
+	uint8_t *buffer; /* of call_lines lines, and as many to be evicted */
 	pthread_t thread;
 	int is_used;
 };

@@ -164,25 +164,31 @@ static void replace(struct kiln_block *b, size_t index, size_t way,
 	ki_block_note_new(b, index, way, block);
 }
 
-/* Make a dirty line clean, so that it can go. */
+/* Make a dirty line clean, so that it can go, and with the same call those that
+   follow it, if nobody is at them. */
 static int write_victim(struct kiln_block *b, struct call **call,
 			uint64_t victim)
 {
+	uint64_t end = victim + b->call_lines, n;
 	struct claim claim;
-	uint64_t n;
-	int err;
+	uint8_t *buffer;
+	int err = 0;
 
-	if (!*call) {
+	if (!*call)
 		err = ki_block_call(b, call);
-		if (err)
-			return err;
-	}
-	err = ki_block_claim(b, &claim, victim, victim + 1, 0);
 	if (err)
 		return err;
-	err = ki_block_write_run(
-		b, (*call)->buffer + b->call_lines * b->line_bytes, victim,
-		victim + 1, &n);
+	err = ki_block_claim(b, &claim, victim, end, 0);
+	if (err) {
+		end = victim + 1;
+		err = ki_block_claim(b, &claim, victim, end, 0);
+	}
+	if (err)
+		return err;
+	buffer = (*call)->buffer + b->call_lines * b->line_bytes;
+	err = ki_block_write_run(b, buffer, victim, end, &n);
+	if (err && n > 1)
+		err = ki_block_write_run(b, buffer, victim, victim + 1, &n);
 	ki_block_unclaim(b, &claim);
 	return err;
 }
