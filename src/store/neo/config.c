@@ -33,6 +33,10 @@
 #define REFUSED_NS   ((uint64_t)10 * 1000000000)
 #define RETRY_NS     ((uint64_t)5 * 1000000)
 
+/* Longer than that its maker does not take to lock it, unless he is gone. */
+#define MAKER_NS       ((int64_t)100 * 1000000)
+#define MAKER_PAUSE_NS ((uint64_t)1000000)
+
 /* What all files are, without changing any: nobody has the lock.  Where some
    cannot be looked at, no less than kiln.records knows of. */
 static int count_all(struct ki_neo *neo, uint64_t *out_total)
@@ -131,7 +135,11 @@ static int check_place(const struct ki_neo *neo,
 	return err;
 }
 
-static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
+/* -EAGAIN: whoever has just made the file will lock it, count, and write what he
+   found, an original of the flat layout without what a tree has by then.  So his
+   turn comes first. */
+static int read_sum(const struct ki_neo *neo, uint64_t deadline_ns,
+		    struct ki_neo_account *account)
 {
 	const struct ki_sys *sys = neo->sys;
 	uint8_t bytes[CONFIG_BYTES];
@@ -148,7 +156,10 @@ static int read_sum(const struct ki_neo *neo, struct ki_neo_account *account)
 	account->is_sure = account->is_known;
 	account->noted = UINT64_MAX;
 	if (!account->is_known)
-		return 0;
+		return account->now_ns - info.mtime_ns < MAKER_NS &&
+				       sys->monotonic_ns(sys) < deadline_ns
+			       ? -EAGAIN
+			       : 0;
 	err = ki_pread_all(sys, account->fd, bytes, sizeof(bytes), 0);
 	if (!err)
 		account->total = account->noted = ki_get_u64(bytes);
@@ -161,7 +172,12 @@ static int lock_config(struct ki_neo *neo, uint64_t deadline_ns,
 	const struct ki_sys *sys = neo->sys;
 	int err = -ESTALE;
 
-	for (int tries = 0; tries < TRIES_MAX && err == -ESTALE; tries++) {
+	for (int tries = 0;
+	     tries < TRIES_MAX && (err == -ESTALE || err == -EAGAIN);) {
+		if (err == -EAGAIN)
+			sys->sleep_ns(sys, MAKER_PAUSE_NS);
+		else
+			tries++;
 		*account = (struct ki_neo_account){ .fd = open_config(neo) };
 		if (account->fd < 0) {
 			ki_neo_failed(neo, "Open config file", account->fd);
@@ -172,8 +188,8 @@ static int lock_config(struct ki_neo *neo, uint64_t deadline_ns,
 				     deadline_ns);
 		ki_neo_failed(neo, "Lock config file", err);
 		if (!err) {
-			err = read_sum(neo, account);
-			if (err != -ESTALE)
+			err = read_sum(neo, deadline_ns, account);
+			if (err != -ESTALE && err != -EAGAIN)
 				ki_neo_failed(neo, "Read config", err);
 		}
 		if (!err)
