@@ -139,7 +139,7 @@ static const char *unsafe(const struct ki_file_info *info)
 		return "it belongs to someone else";
 	if (info->mode & S_IWOTH)
 		return "everybody may write to it";
-	if (info->mode & S_IWGRP && !ki_group_is_private(info->gid))
+	if (info->mode & S_IWGRP && ki_group_is_private(info->gid) <= 0)
 		return "a group may write to it";
 	return NULL;
 }
