@@ -281,10 +281,18 @@ static void a_value_that_is_evicted_meanwhile_is_whole(void **state)
 	D3D12_SHADER_CACHE_SESSION_DESC desc =
 		desc_of(D3D12_SHADER_CACHE_MODE_MEMORY);
 	struct looks looks = { 0 };
+	uint64_t seed = 99;
 
 	desc.MaximumInMemoryCacheEntries = N_VALUES / 4;
 	looks.session = open_session(&desc);
 	assert_non_null(looks.session);
+	/* Something to find, should those who look be through first. */
+	for (uint32_t key = 0; key < N_VALUES / 4; key++) {
+		unsigned char value[VALUE_BYTES];
+		UINT size = make_value(&seed, value);
+
+		assert_int_equal(store(looks.session, key, value, size), S_OK);
+	}
 	assert_int_equal(harness_threads(4, store_or_look, &looks), 0);
 	assert_true(looks.n_whole);
 	ID3D12ShaderCacheSession_Release(looks.session);

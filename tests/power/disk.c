@@ -916,7 +916,8 @@ unsigned disk_power_off(struct disk *disk, uint64_t *random, const char *to)
 		abort();
 	keep_names(disk, &names, n_safe, power_off, random);
 	/* Directories come before what is in them. */
-	qsort(names.names, names.n, sizeof(*names.names), by_path);
+	if (names.n)
+		qsort(names.names, names.n, sizeof(*names.names), by_path);
 	for (unsigned i = 0; i < names.n; i++) {
 		const struct disk_name *name = &names.names[i];
 		char *path = harness_path(to, name->path);
