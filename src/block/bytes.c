@@ -16,14 +16,17 @@ static __attribute__((noinline)) size_t find_stripe(struct stripes *hits,
 {
 	size_t i, at;
 
+	/* A try to take one is a write, also in vain: only if it is free. */
 	for (i = 0; i < N_STRIPES; i++) {
-		uintptr_t nobody = 0;
+		uintptr_t owner;
 
 		at = (first + i) % N_STRIPES;
-		if (load(&hits->owners[at]) == self ||
-		    __atomic_compare_exchange_n(&hits->owners[at], &nobody,
-						self, 0, __ATOMIC_RELAXED,
-						__ATOMIC_RELAXED))
+		owner = load(&hits->owners[at]);
+		if (!owner && __atomic_compare_exchange_n(
+				      &hits->owners[at], &owner, self, 0,
+				      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			owner = self;
+		if (owner == self)
 			return at;
 	}
 	return first;
