@@ -34,7 +34,7 @@
 #define RETRY_NS     ((uint64_t)5 * 1000000)
 
 /* Longer than that its maker does not take to lock it, unless he is gone. */
-#define MAKER_NS       ((int64_t)100 * 1000000)
+#define MAKER_NS       ((int64_t)1000000000)
 #define MAKER_PAUSE_NS ((uint64_t)1000000)
 
 /* What all files are, without changing any: nobody has the lock.  Where some
@@ -135,6 +135,15 @@ static int check_place(const struct ki_neo *neo,
 	return err;
 }
 
+static int was_just_made(const struct ki_neo_account *account,
+			 const struct ki_file_info *info)
+{
+	const int64_t age_ns = account->now_ns - info->mtime_ns;
+
+	/* Files may be dated by a finer clock than is read here. */
+	return age_ns > -MAKER_NS && age_ns < MAKER_NS;
+}
+
 /* -EAGAIN: whoever has just made the file will lock it, count, and write what he
    found, an original of the flat layout without what a tree has by then.  So his
    turn comes first. */
@@ -156,10 +165,9 @@ static int read_sum(const struct ki_neo *neo, uint64_t deadline_ns,
 	account->is_sure = account->is_known;
 	account->noted = UINT64_MAX;
 	if (!account->is_known)
-		return account->now_ns - info.mtime_ns < MAKER_NS &&
-				       sys->monotonic_ns(sys) < deadline_ns
-			       ? -EAGAIN
-			       : 0;
+		return !was_just_made(account, &info)	      ? 0
+		       : sys->monotonic_ns(sys) < deadline_ns ? -EAGAIN
+							      : -ETIMEDOUT;
 	err = ki_pread_all(sys, account->fd, bytes, sizeof(bytes), 0);
 	if (!err)
 		account->total = account->noted = ki_get_u64(bytes);
