@@ -101,6 +101,24 @@ static void who_makes_config_file_meanwhile_has_counted(void **state)
 	free(directory);
 }
 
+/* A flat original that made it counts when it has the lock, without what a tree
+   has by then, and writes that over whatever is there. */
+static void an_empty_config_file_is_its_makers_for_a_second(void **state)
+{
+	char *directory = harness_directory();
+	char *config = harness_path(directory, "config.file");
+	struct kiln_tier *tier = open_at(directory, 1 << 20);
+
+	harness_write(config, "", 0);
+	assert_int_equal(put(tier, 1, 100), KILN_E_TIMEOUT);
+	set_age(config, 1);
+	assert_int_equal(put(tier, 1, 100), KILN_OK);
+	assert_int_equal(sum_of(directory), 100);
+	tier->ops->close(tier);
+	free(config);
+	free(directory);
+}
+
 static void what_cannot_be_counted_is_not_added_to(void **state)
 {
 	char *directory = harness_directory();
@@ -848,6 +866,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_sum_that_is_there_is_believed),
 		cmocka_unit_test(who_makes_config_file_meanwhile_has_counted),
+		cmocka_unit_test(
+			an_empty_config_file_is_its_makers_for_a_second),
 		cmocka_unit_test(what_cannot_be_counted_is_not_added_to),
 		cmocka_unit_test(only_regular_files_in_their_place_count),
 		cmocka_unit_test(whoever_finds_no_sum_leaves_the_right_one),

@@ -135,12 +135,17 @@ static int check_place(const struct ki_neo *neo,
 	return err;
 }
 
-static int was_just_made(const struct ki_neo_account *account,
-			 const struct ki_file_info *info)
+/* Its times are asked for only here: who asks for them makes the next write dear. */
+static int was_just_made(const struct ki_neo *neo,
+			 const struct ki_neo_account *account)
 {
-	const int64_t age_ns = account->now_ns - info->mtime_ns;
+	struct ki_file_info info;
+	int64_t age_ns;
 
+	if (neo->sys->fstat(neo->sys, account->fd, &info))
+		return 0;
 	/* Files may be dated by a finer clock than is read here. */
+	age_ns = account->now_ns - info.mtime_ns;
 	return age_ns > -MAKER_NS && age_ns < MAKER_NS;
 }
 
@@ -165,9 +170,9 @@ static int read_sum(const struct ki_neo *neo, uint64_t deadline_ns,
 	account->is_sure = account->is_known;
 	account->noted = UINT64_MAX;
 	if (!account->is_known)
-		return !was_just_made(account, &info)	      ? 0
-		       : sys->monotonic_ns(sys) < deadline_ns ? -EAGAIN
-							      : -ETIMEDOUT;
+		return info.size || !was_just_made(neo, account) ? 0
+		       : sys->monotonic_ns(sys) < deadline_ns	 ? -EAGAIN
+								 : -ETIMEDOUT;
 	err = ki_pread_all(sys, account->fd, bytes, sizeof(bytes), 0);
 	if (!err)
 		account->total = account->noted = ki_get_u64(bytes);
