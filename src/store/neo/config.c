@@ -33,8 +33,8 @@
 #define REFUSED_NS   ((uint64_t)10 * 1000000000)
 #define RETRY_NS     ((uint64_t)5 * 1000000)
 
-/* Longer than that its maker does not take to lock it, unless he is gone. */
-#define MAKER_NS       ((int64_t)1000000000)
+/* Longer than that its maker hardly takes to lock it, unless he is gone. */
+#define MAKER_NS       ((int64_t)100 * 1000000)
 #define MAKER_PAUSE_NS ((uint64_t)1000000)
 
 /* What all files are, without changing any: nobody has the lock.  Where some
@@ -170,9 +170,10 @@ static int read_sum(const struct ki_neo *neo, uint64_t deadline_ns,
 	account->is_sure = account->is_known;
 	account->noted = UINT64_MAX;
 	if (!account->is_known)
-		return info.size || !was_just_made(neo, account) ? 0
-		       : sys->monotonic_ns(sys) < deadline_ns	 ? -EAGAIN
-								 : -ETIMEDOUT;
+		return !info.size && was_just_made(neo, account) &&
+				       sys->monotonic_ns(sys) < deadline_ns
+			       ? -EAGAIN
+			       : 0;
 	err = ki_pread_all(sys, account->fd, bytes, sizeof(bytes), 0);
 	if (!err)
 		account->total = account->noted = ki_get_u64(bytes);

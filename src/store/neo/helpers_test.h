@@ -34,7 +34,6 @@ unsigned n_names(const char *directory, const char *part);
 uint64_t sum_of(const char *directory);
 /* What it should say: the sizes of all entries, in both layouts. */
 uint64_t sum_there(const char *directory);
-/* As if it had been so for an hour: its maker has had his turn. */
 void write_sum(const char *directory, const void *bytes, size_t size);
 /* As the store counts. */
 uint64_t bytes_of(struct kiln_tier *tier);
