@@ -19,9 +19,9 @@ static void a_mask_is_a_number_up_to_seven(void **state)
 	static const struct {
 		const char *text;
 		unsigned mask;
-	} rows[] = { { NULL, 0 }, { "", 0 },   { "0", 0 },  { "1", 1 },
-		     { "2", 2 },  { "3", 3 },  { "4", 4 },  { "5", 5 },
-		     { "6", 6 },  { "7", 7 },  { "8", 1 },  { "random", 1 },
+	} rows[] = { { NULL, 0 }, { "", 0 },   { "0", 0 }, { "1", 1 },
+		     { "2", 2 },  { "3", 3 },  { "4", 4 }, { "5", 5 },
+		     { "6", 6 },  { "7", 7 },  { "8", 1 }, { "random", 1 },
 		     { "-1", 1 }, { "10", 1 }, { "2x", 1 } };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
