@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* First: it says which OpenCL is meant. */
+#include <kiln/front/opencl.h>
+
 #include <CL/cl_ext.h>
 
 #include "front/cl/cl.h"
