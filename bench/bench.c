@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -369,6 +370,21 @@ void bench_progress(const char *what, size_t done, size_t total)
 		fprintf(stderr, "\r%s: %zu of %zu\033[K", what, done, total);
 	else
 		fprintf(stderr, "\r\033[K");
+}
+
+void bench_make_folder(char path[BENCH_FOLDER_BYTES], uint64_t bytes)
+{
+	const char *folder = getenv("TMPDIR");
+	struct statvfs info;
+
+	if (!folder)
+		folder = !statvfs("/dev/shm", &info) &&
+					 info.f_bavail * info.f_frsize >= bytes
+				 ? "/dev/shm"
+				 : "/var/tmp";
+	snprintf(path, BENCH_FOLDER_BYTES, "%s/kiln-bench-XXXXXX", folder);
+	if (!mkdtemp(path))
+		bench_fail("%s: %s", path, strerror(errno));
 }
 
 void bench_remove_tree(const char *path)

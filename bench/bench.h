@@ -85,6 +85,11 @@ double bench_best(double *values, size_t n);
    when all is done.  Costs a look at the clock. */
 void bench_progress(const char *what, size_t done, size_t total);
 
+/* A new folder with so many bytes of room: in memory, unless $TMPDIR says otherwise.
+   bench_remove_tree() in the end. */
+#define BENCH_FOLDER_BYTES 256
+void bench_make_folder(char path[BENCH_FOLDER_BYTES], uint64_t bytes);
+
 /* A directory and all below it, as far as it may go. */
 void bench_remove_tree(const char *path);
 

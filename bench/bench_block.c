@@ -375,23 +375,26 @@ static void copies_in_a_thread(unsigned thread, void *arg)
 		copy_hits(hits);
 }
 
-/*
- * The throughput of two threads to that of one.  Turns are short and many, and
- * the best of them count: in others a thread waited for a processor.
- */
+#define TURN_NS 1e8 /* new threads share a processor for some milliseconds */
+#define N_TURNS 11
+
+/* The throughput of two threads to that of one, in turn. */
 static double scaling(struct hits *hits, void (*body)(unsigned, void *))
 {
 	const struct together together = { .body = body, .arg = hits };
-	const size_t n = bench.quick ? 1 : 200;
-	double one = INFINITY, two = INFINITY;
+	const size_t n = bench.quick ? 1 : N_TURNS;
+	double ratios[N_TURNS], one;
 
-	hits->n_times = 1 + (hits->count < 64 ? 4 : 0);
+	hits->n_times = 1;
+	one = together_run(&together, 1);
+	if (!bench.quick)
+		hits->n_times += (size_t)(TURN_NS / one);
 	for (size_t r = 0; r < n; r++) {
-		one = fmin(one, together_run(&together, 1));
-		two = fmin(two, together_run(&together, 2));
+		one = together_run(&together, 1);
+		ratios[r] = 2 * one / together_run(&together, 2);
 		bench_progress("threads", r, n);
 	}
-	return 2 * one / two;
+	return bench_median(ratios, n);
 }
 
 static void threads_group(void)

@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include <kiln/kiln.h>
 
@@ -42,7 +41,7 @@ static const char device[] =
 static const char options[] = "-cl-fast-relaxed-math";
 
 static struct bench bench;
-static char top[256]; /* the folder of everything */
+static char top[BENCH_FOLDER_BYTES]; /* the folder of everything */
 static uint8_t value[VALUE_BYTES], image[IMAGE_BYTES];
 
 /* ---- Both sides ---------------------------------------------------------------- */
@@ -363,23 +362,6 @@ static void worst_group(void)
 	side_close(&original);
 }
 
-/* In memory if there is room for it, and $TMPDIR does not say otherwise. */
-static void make_top(void)
-{
-	const char *folder = getenv("TMPDIR");
-	struct statvfs info;
-
-	if (!folder)
-		folder = !statvfs("/dev/shm", &info) &&
-					 info.f_bavail * info.f_frsize >=
-						 (uint64_t)2 << 30
-				 ? "/dev/shm"
-				 : "/var/tmp";
-	snprintf(top, sizeof(top), "%s/kiln-bench-XXXXXX", folder);
-	if (!mkdtemp(top))
-		bench_fail("%s: %s", top, strerror(errno));
-}
-
 int main(int argc, char **argv)
 {
 	int status;
@@ -387,7 +369,7 @@ int main(int argc, char **argv)
 	memset(value, 'v', sizeof(value));
 	memset(image, 'i', sizeof(image));
 	bench_begin(&bench, argc, argv, "sycl");
-	make_top();
+	bench_make_folder(top, (uint64_t)2 << 30);
 	bench.directory = top;
 	if (bench_wants(&bench, "puts"))
 		put_group();

@@ -595,7 +595,7 @@ int kiln_block_get(struct kiln_block *b, uint64_t address,
 		   const void **out_data, size_t *out_size)
 {
 	uint64_t block;
-	size_t line, offset;
+	size_t line = 0, offset;
 	int err;
 
 	if (!b || !out_data || !out_size || address >= b->device_bytes)
