@@ -40,7 +40,7 @@ static int find_option(const struct ki_verb *verb, const char *text,
 	for (i = 0; i < KI_N_OPTIONS; i++) {
 		const struct option *option = &options[i];
 
-		if (!(verb->options & 1u << i))
+		if (!(verb->options & (uint64_t)1 << i))
 			continue;
 		if (text[1] == '-' && strlen(option->name) == length - 2 &&
 		    !strncmp(option->name, text + 2, length - 2))
@@ -156,7 +156,7 @@ static void help_verb(struct ki_bytes *out, const struct ki_verb *verb)
 		ki_bytes_printf(out, "\n%s", verb->about);
 	ki_bytes_add_string(out, "\noptions:\n");
 	for (i = 0; i < KI_N_OPTIONS; i++)
-		if (verb->options & 1u << i)
+		if (verb->options & (uint64_t)1 << i)
 			describe_option(out, &options[i]);
 }
 

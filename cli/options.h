@@ -8,6 +8,7 @@
  */
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/bytes.h"
 
@@ -46,7 +47,7 @@ enum ki_option {
 		KI_N_OPTIONS
 };
 
-#define KI_HAS(id) (1u << KI_OPTION_##id)
+#define KI_HAS(id) ((uint64_t)1 << KI_OPTION_##id)
 
 /* What a verb returns, and the program with it. */
 enum ki_exit {
@@ -70,7 +71,7 @@ struct ki_verb {
 	const char *arguments; /* "KEY", for the help */
 	const char *summary;   /* one line */
 	const char *about;     /* paragraphs, broken at 72 */
-	unsigned options;      /* KI_HAS(...) | ... */
+	uint64_t options;      /* KI_HAS(...) | ... */
 	int n_arguments_min;
 	int n_arguments_max; /* -1: any */
 	int is_wrapper;	     /* options end at the first argument */
