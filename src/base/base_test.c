@@ -157,6 +157,20 @@ static void a_wrapped_blob_is_released_once(void **state)
 	kiln_blob_unref(NULL);
 }
 
+static void a_variable_is_found_by_its_whole_name(void **state)
+{
+	const char *const list[] = { "AB=1",  "A=", "A=2", "B",
+				     "ABC=x", "AB", NULL };
+
+	(void)state;
+	assert_string_equal(ki_find_variable(list, "AB"), "1");
+	assert_string_equal(ki_find_variable(list, "A"), "");
+	assert_string_equal(ki_find_variable(list, "ABC"), "x");
+	assert_null(ki_find_variable(list, "B"));
+	assert_null(ki_find_variable(list, "BC"));
+	assert_null(ki_find_variable(NULL, "AB"));
+}
+
 static void json_with_bytes_that_are_not_text_still_parses(void **state)
 {
 	struct ki_bytes bytes;
@@ -229,6 +243,7 @@ int main(void)
 		cmocka_unit_test(a_size_is_digits_and_one_unit),
 		cmocka_unit_test(an_age_has_units_from_seconds_to_weeks),
 		cmocka_unit_test(a_boolean_is_one_of_six_words),
+		cmocka_unit_test(a_variable_is_found_by_its_whole_name),
 		cmocka_unit_test(a_reader_stops_at_the_end_and_says_so),
 		cmocka_unit_test(growing_past_the_limit_is_remembered),
 		cmocka_unit_test(a_map_finds_what_was_put_after_many_removals),

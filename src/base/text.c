@@ -149,3 +149,15 @@ const char *ki_format_duration(uint64_t ns, char *out, size_t size)
 		snprintf(out, size, "%.1f h", s / 3600);
 	return out;
 }
+
+/* ---- Variables ------------------------------------------------------------- */
+
+const char *ki_find_variable(const char *const *list, const char *name)
+{
+	const size_t size = strlen(name);
+
+	for (; list && *list; list++)
+		if (!strncmp(*list, name, size) && (*list)[size] == '=')
+			return *list + size + 1;
+	return NULL;
+}

@@ -29,4 +29,8 @@ const char *ki_format_age(uint64_t seconds, char *out, size_t size);
 /* "4.2 s", "17 min", "3.1 h". */
 const char *ki_format_duration(uint64_t ns, char *out, size_t size);
 
+/* The value of NAME in "NAME=VALUE" texts that end with NULL, as environ is; NULL
+   if it is not there.  `list` may be NULL; the first of two counts. */
+const char *ki_find_variable(const char *const *list, const char *name);
+
 #endif /* KI_BASE_TEXT_H */

@@ -387,13 +387,9 @@ static void read_file(struct reading *reading, const char *path, int must)
 /* NULL if unset or empty. */
 static const char *lookup(const char *const *environment, const char *name)
 {
-	size_t size = strlen(name);
+	const char *value = ki_find_variable(environment, name);
 
-	for (; environment && *environment; environment++)
-		if (!strncmp(*environment, name, size) &&
-		    (*environment)[size] == '=' && (*environment)[size + 1])
-			return *environment + size + 1;
-	return NULL;
+	return value && *value ? value : NULL;
 }
 
 static int is_variable(const char *text)

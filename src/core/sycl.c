@@ -87,16 +87,6 @@ static void complain(struct ki_sycl_environment *environment,
 /* ---- Values ------------------------------------------------------------------- */
 
 /* NULL if it is not set. */
-static const char *lookup(const char *const *list, const char *name)
-{
-	const size_t size = strlen(name);
-
-	for (; list && *list; list++)
-		if (!strncmp(*list, name, size) && (*list)[size] == '=')
-			return *list + size + 1;
-	return NULL;
-}
-
 static int is_rooted(const char *path)
 {
 	return *path == '/' && strlen(path) < DIRECTORY_BYTES_MAX;
@@ -190,7 +180,7 @@ static void read_directory(struct ki_sycl_environment *environment,
 		return;
 	}
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		const char *text = lookup(list, places[i].variable);
+		const char *text = ki_find_variable(list, places[i].variable);
 
 		if (!text || !*text)
 			continue;
@@ -283,7 +273,7 @@ void ki_sycl_environment_read(const char *const *list,
 {
 	memset(out, 0, sizeof(*out));
 	for (int i = 0; i < KI_SYCL_N_VARIABLES; i++) {
-		out->text[i] = lookup(list, table[i].name);
+		out->text[i] = ki_find_variable(list, table[i].name);
 		read_value(out, (enum ki_sycl_variable)i);
 	}
 	read_directory(out, list);

@@ -96,16 +96,6 @@ __attribute__((format(printf, 2, 3))) static void complain(
 /* ---- Values ------------------------------------------------------------------- */
 
 /* NULL if it is not set. */
-static const char *lookup(const char *const *list, const char *name)
-{
-	const size_t size = strlen(name);
-
-	for (; list && *list; list++)
-		if (!strncmp(*list, name, size) && (*list)[size] == '=')
-			return *list + size + 1;
-	return NULL;
-}
-
 /* As the driver does. */
 static long long read_as_driver(const char *text)
 {
@@ -254,7 +244,7 @@ static void read_directory(struct ki_neo_environment *environment,
 		return;
 	}
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		text = lookup(list, places[i].variable);
+		text = ki_find_variable(list, places[i].variable);
 		if (!text || !*text)
 			continue;
 		if (is_rooted(text) && text[strspn(text, "/")]) {
@@ -280,7 +270,7 @@ void ki_neo_environment_read(const char *const *list,
 
 	memset(out, 0, sizeof(*out));
 	for (size_t i = 0; i < KI_NEO_N_VARIABLES; i++)
-		out->text[i] = lookup(list, variables[i].name);
+		out->text[i] = ki_find_variable(list, variables[i].name);
 	read_persistent(out);
 	read_max_size(out);
 	read_directory(out, list);
