@@ -5,12 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct option {
-	const char *name;
-	char letter;
-	const char *argument;
-	const char *help;
-} options[KI_N_OPTIONS] = {
+const struct ki_option_row ki_option_rows[KI_N_OPTIONS] = {
 #define OPTION_ROW(id, name, letter, argument, help)                           \
 	{ name, letter, argument, help },
 	KI_OPTIONS(OPTION_ROW)
@@ -38,7 +33,7 @@ static int find_option(const struct ki_verb *verb, const char *text,
 
 	*out_value = text[length] ? text + length + 1 : NULL;
 	for (i = 0; i < KI_N_OPTIONS; i++) {
-		const struct option *option = &options[i];
+		const struct ki_option_row *option = &ki_option_rows[i];
 
 		if (!(verb->options & (uint64_t)1 << i))
 			continue;
@@ -62,16 +57,17 @@ static int parse_option(struct ki_command *command, char ***arguments,
 			 command->verb->name, text);
 		return -1;
 	}
-	if (value && !options[id].argument) {
+	if (value && !ki_option_rows[id].argument) {
 		snprintf(message, message_size, "--%s takes no argument",
-			 options[id].name);
+			 ki_option_rows[id].name);
 		return -1;
 	}
-	if (!value && options[id].argument) {
+	if (!value && ki_option_rows[id].argument) {
 		value = *++*arguments;
 		if (!value) {
 			snprintf(message, message_size, "--%s needs %s",
-				 options[id].name, options[id].argument);
+				 ki_option_rows[id].name,
+				 ki_option_rows[id].argument);
 			return -1;
 		}
 	}
@@ -130,7 +126,8 @@ int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,
 
 /* ---- Help ---------------------------------------------------------------- */
 
-static void describe_option(struct ki_bytes *out, const struct option *option)
+static void describe_option(struct ki_bytes *out,
+			    const struct ki_option_row *option)
 {
 	char left[48], letter[8] = "    ";
 
@@ -157,7 +154,7 @@ static void help_verb(struct ki_bytes *out, const struct ki_verb *verb)
 	ki_bytes_add_string(out, "\noptions:\n");
 	for (i = 0; i < KI_N_OPTIONS; i++)
 		if (verb->options & (uint64_t)1 << i)
-			describe_option(out, &options[i]);
+			describe_option(out, &ki_option_rows[i]);
 }
 
 static void help_all(struct ki_bytes *out)

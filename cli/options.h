@@ -4,7 +4,12 @@
 
 /*
  * The command line as two tables, one of options and one of verbs (verbs.c).
- * Parser and help are made from them; nothing else knows an option's spelling.
+ * Parser, help, man pages and completions are made from them; nothing else
+ * knows an option's spelling.
+ *
+ * The word for an argument says what a shell may complete, of options and of
+ * verbs alike: FILE, DIR, STORE and URL (a store), PROGRAM, KEY, or the values
+ * there are ("size|age|used").  Of any other word it knows nothing.
  */
 
 #include <stddef.h>
@@ -49,6 +54,15 @@ enum ki_option {
 
 #define KI_HAS(id) ((uint64_t)1 << KI_OPTION_##id)
 
+struct ki_option_row {
+	const char *name;
+	char letter;
+	const char *argument;
+	const char *help;
+};
+
+extern const struct ki_option_row ki_option_rows[KI_N_OPTIONS];
+
 /* What a verb returns, and the program with it. */
 enum ki_exit {
 	KI_EXIT_OK = 0,
@@ -71,6 +85,7 @@ struct ki_verb {
 	const char *arguments; /* "KEY", for the help */
 	const char *summary;   /* one line */
 	const char *about;     /* paragraphs, broken at 72 */
+	const char *examples;  /* lines of "COMMAND # what it does", or NULL */
 	uint64_t options;      /* KI_HAS(...) | ... */
 	int n_arguments_min;
 	int n_arguments_max; /* -1: any */

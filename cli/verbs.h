@@ -4,9 +4,18 @@
 
 #include "options.h"
 
-ki_verb_fn ki_verb_run, ki_verb_wait, ki_verb_ls, ki_verb_show, ki_verb_why,
-	ki_verb_rm, ki_verb_stats, ki_verb_verify, ki_verb_gc, ki_verb_clear,
-	ki_verb_doctor, ki_verb_config;
+ki_verb_fn ki_verb_run;
+ki_verb_fn ki_verb_wait;
+ki_verb_fn ki_verb_ls;
+ki_verb_fn ki_verb_show;
+ki_verb_fn ki_verb_why;
+ki_verb_fn ki_verb_rm;
+ki_verb_fn ki_verb_stats;
+ki_verb_fn ki_verb_verify;
+ki_verb_fn ki_verb_gc;
+ki_verb_fn ki_verb_clear;
+ki_verb_fn ki_verb_doctor;
+ki_verb_fn ki_verb_config;
 
 /* `kiln config` where it is about a store. */
 ki_verb_fn ki_limit;
