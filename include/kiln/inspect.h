@@ -245,7 +245,18 @@ KILN_API enum kiln_status kiln_store_info(struct kiln *kiln,
 
 /* ---- Counters over all processes ------------------------------------------ */
 
-#define KILN_HOURS 744 /* 31 days */
+#define KILN_HOURS	   744 /* 31 days */
+#define KILN_REASONS_MAX   16
+#define KILN_PROGRAMS_MAX  16
+#define KILN_PROGRAM_BYTES 448
+
+/* What one program counted, in all its processes. */
+struct kiln_program_counters {
+	uint64_t first; /* seconds since 1970 */
+	uint64_t last;	/* 0: there is none */
+	uint64_t total[KILN_N_COUNTERS];
+	char name[KILN_PROGRAM_BYTES]; /* its path; of a longer one the end */
+};
 
 struct kiln_store_counters {
 	uint64_t since; /* seconds since 1970 */
@@ -253,6 +264,17 @@ struct kiln_store_counters {
 	/* Of the last KILN_HOURS hours, newest first; 0 hours before. */
 	uint64_t newest_hour;	       /* hours since 1970 */
 	uint64_t hours[KILN_HOURS][8]; /* KILN_HOURLY counters */
+	/*
+	 * What follows is kept since a time of its own (0: not at all), by
+	 * kilns that know of it: it may be less than the totals.
+	 */
+	uint64_t history_since;
+	uint32_t reasons[KILN_HOURS][KILN_REASONS_MAX]; /* KILN_REASONS */
+	/* The process that began last, of those that looked something up. */
+	struct kiln_program_counters last_run;
+	/* The programs that counted last, the latest first. */
+	uint64_t n_programs;
+	struct kiln_program_counters programs[KILN_PROGRAMS_MAX];
 };
 
 /* The counters kept per hour, in the order of the columns above. */
@@ -262,6 +284,20 @@ struct kiln_store_counters {
 			KILN_COUNT_MISSES, KILN_COUNT_BUILDS, KILN_COUNT_PUTS, \
 			KILN_COUNT_BUILD_NS, KILN_COUNT_SAVED_NS,              \
 			KILN_COUNT_EVICTED                                     \
+	}
+
+/* Why there was no hit, kept per hour in this order. */
+#define KILN_REASONS                                                           \
+	{                                                                      \
+		KILN_COUNT_MISS_NEW, KILN_COUNT_MISS_COMPILER,                 \
+			KILN_COUNT_MISS_DEVICE, KILN_COUNT_MISS_OPTIONS,       \
+			KILN_COUNT_MISS_INCLUDE, KILN_COUNT_MISS_ENVIRONMENT,  \
+			KILN_COUNT_MISS_UNRESOLVED,                            \
+			KILN_COUNT_MISS_TIME_MACRO, KILN_COUNT_MISS_DIRECTIVE, \
+			KILN_COUNT_MISS_DAMAGED, KILN_COUNT_MISS_REFUSED,      \
+			KILN_COUNT_MISS_UNSUPPORTED,                           \
+			KILN_COUNT_MISS_UNKNOWN_LAYER, KILN_COUNT_MISS_FULL,   \
+			KILN_COUNT_MISS_UNAVAILABLE, KILN_COUNT_MISS_BUSY      \
 	}
 
 /* Read them, this process's own included; set all to 0.  Errors as above, and

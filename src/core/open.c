@@ -286,6 +286,7 @@ static enum kiln_status open_store(struct kiln *kiln,
 		.quota_bytes = options->store_quota_bytes,
 		.user_version = options->user_version,
 		.flags = options->flags,
+		.application = kiln->application,
 		.log = options->log,
 		.log_arg = options->log_arg,
 	};

@@ -11,6 +11,9 @@
  * 49152 bytes from the first on.  Who adds tries once to lock the file: a number
  * in a table is not worth a wait, it can come later.  Who reads takes no lock,
  * and looks again if the head was being written.
+ *
+ * NAME.history has what these bytes have no room for (history.c).  The lock of
+ * this file is for both.
  */
 
 #include "store/store.h"
@@ -23,6 +26,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "store/history.h"
 
 #define MAGIC	  0x5354415453494bull /* "KISTATS\0" */
 #define VERSION	  1
@@ -44,7 +48,7 @@ struct head {
 
 static_assert(sizeof(struct head) == 576, "format");
 static_assert(sizeof(struct head) + KILN_HOURS * N_COLUMNS * 8 <=
-		      KI_COUNTERS_BYTES,
+		      KI_STATS_BYTES,
 	      "format");
 
 static const unsigned columns[N_COLUMNS] = KILN_HOURLY;
@@ -72,7 +76,7 @@ static uint64_t row_offset(uint64_t hour)
 /* A file of full size with nothing counted; also over a damaged one. */
 static int start(const struct ki_sys *sys, int fd, struct head *out_head)
 {
-	uint8_t *zeros = calloc(1, KI_COUNTERS_BYTES);
+	uint8_t *zeros = calloc(1, KI_STATS_BYTES);
 	uint64_t now_s = sys->realtime_ns(sys) / 1000000000;
 	int err;
 
@@ -84,7 +88,7 @@ static int start(const struct ki_sys *sys, int fd, struct head *out_head)
 				   .newest_hour = now_s / 3600 };
 	out_head->sum = sum_of(out_head);
 	memcpy(zeros, out_head, sizeof(*out_head));
-	err = ki_pwrite_all(sys, fd, zeros, KI_COUNTERS_BYTES, 0);
+	err = ki_pwrite_all(sys, fd, zeros, KI_STATS_BYTES, 0);
 	free(zeros);
 	return err;
 }
@@ -99,7 +103,7 @@ static int load(const struct ki_sys *sys, int fd, struct head *out_head)
 		return err;
 	if (!S_ISREG(info.mode))
 		return -EINVAL;
-	if (info.size != KI_COUNTERS_BYTES)
+	if (info.size != KI_STATS_BYTES)
 		return start(sys, fd, out_head);
 	err = ki_pread_all(sys, fd, out_head, sizeof(*out_head), 0);
 	if (err)
@@ -184,10 +188,24 @@ static void close_locked(const struct ki_sys *sys, int fd,
 	(void)sys->close(sys, fd);
 }
 
+/* Beside it. */
+static int history_path(char out[KI_PATH_MAX], const char *path)
+{
+	static const char end[] = "stats", other[] = "history";
+	size_t size = strlen(path) - (sizeof(end) - 1);
+
+	if (size + sizeof(other) > KI_PATH_MAX)
+		return -ENAMETOOLONG;
+	memcpy(out, path, size);
+	memcpy(out + size, other, sizeof(other));
+	return 0;
+}
+
 enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
-				 unsigned flags,
+				 unsigned flags, const char *application,
 				 const uint64_t deltas[KILN_N_COUNTERS])
 {
+	char history[KI_PATH_MAX];
 	struct ki_fork_close place;
 	int err, fd = open_locked(sys, path, flags, &place);
 
@@ -195,6 +213,9 @@ enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
 		return fd == -EAGAIN ? KILN_E_TIMEOUT
 				     : ki_status_from_errno(fd);
 	err = add(sys, fd, deltas);
+	/* What was added must not come again. */
+	if (!err && application && !history_path(history, path))
+		(void)ki_history_add(sys, history, flags, application, deltas);
 	close_locked(sys, fd, &place);
 	return ki_status_from_errno(err);
 }
@@ -205,21 +226,22 @@ static int read_once(const struct ki_sys *sys, const char *path,
 		     struct head *out_head, void **out_data)
 {
 	size_t size;
-	int err = ki_read_file(sys, path, KI_COUNTERS_BYTES, out_data, &size);
+	int err = ki_read_file(sys, path, KI_STATS_BYTES, out_data, &size);
 
 	if (err)
 		return err;
-	if (size == KI_COUNTERS_BYTES)
+	if (size == KI_STATS_BYTES)
 		memcpy(out_head, *out_data, sizeof(*out_head));
-	if (size == KI_COUNTERS_BYTES && is_sound(out_head))
+	if (size == KI_STATS_BYTES && is_sound(out_head))
 		return 0;
 	free(*out_data);
-	return size < KI_COUNTERS_BYTES ? -ENOENT : -EBADMSG;
+	return size < KI_STATS_BYTES ? -ENOENT : -EBADMSG;
 }
 
 enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 				  struct kiln_store_counters *out_counters)
 {
+	char history[KI_PATH_MAX];
 	struct head head;
 	uint64_t hour;
 	void *data;
@@ -252,12 +274,15 @@ enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 		       (uint8_t *)data + row_offset(hour), N_COLUMNS * 8);
 	}
 	free(data);
+	if (!history_path(history, path))
+		ki_history_read(sys, history, out_counters);
 	return KILN_OK;
 }
 
 enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path,
 				  unsigned flags)
 {
+	char history[KI_PATH_MAX];
 	struct ki_fork_close place;
 	struct head head;
 	int err, fd = open_locked(sys, path, flags, &place);
@@ -266,6 +291,31 @@ enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path,
 		return fd == -EAGAIN ? KILN_E_TIMEOUT
 				     : ki_status_from_errno(fd);
 	err = start(sys, fd, &head);
+	if (!err && !history_path(history, path))
+		(void)ki_history_zero(sys, history, flags);
 	close_locked(sys, fd, &place);
 	return ki_status_from_errno(err);
+}
+
+void ki_counters_remove(const struct ki_sys *sys, const char *path)
+{
+	char history[KI_PATH_MAX];
+
+	if (!history_path(history, path))
+		(void)sys->unlink(sys, history);
+	(void)sys->unlink(sys, path);
+}
+
+uint64_t ki_counters_bytes(const struct ki_sys *sys, const char *path,
+			   uint64_t (*charge)(const struct ki_file_info *info))
+{
+	char history[KI_PATH_MAX];
+	struct ki_file_info info;
+	uint64_t bytes = KI_COUNTERS_BYTES;
+
+	if (!sys->lstat(sys, path, &info))
+		bytes += charge(&info) - KI_STATS_BYTES;
+	if (!history_path(history, path) && !sys->lstat(sys, history, &info))
+		bytes += charge(&info) - KI_HISTORY_BYTES;
+	return bytes;
 }

@@ -20,6 +20,8 @@ struct ki_store_options {
 	uint64_t quota_bytes;  /* log: of keys' fields and values; 0: none */
 	uint64_t user_version; /* 0: any, but for sessions */
 	uint32_t flags;	       /* KILN_OPEN_* */
+	/* Who counts; NULL: the program's executable.  Lives as the store. */
+	const char *application;
 	int is_local; /* the caller has asked for the directory's file system */
 	kiln_log_fn *log; /* may be NULL */
 	void *log_arg;
@@ -130,18 +132,28 @@ static inline int ki_directory_is_refused(
 
 /*
  * NAME.stats: counters over all processes, of fixed size, in the totals and
- * per hour.  Adding never waits longer than one try of a lock takes and keeps
- * no descriptor; KILN_E_TIMEOUT: another had it, nothing was added.  A missing
+ * per hour; NAME.history beside it: reasons per hour, programs, the last run.
+ * Adding never waits longer than one try of a lock takes and keeps no
+ * descriptor; KILN_E_TIMEOUT: another had it, nothing was added.  A missing
  * file reads as zeros; a damaged one is begun anew by the next who adds.
  */
-#define KI_COUNTERS_BYTES 49152 /* of the file */
+#define KI_STATS_BYTES	  49152 /* of the files */
+#define KI_HISTORY_BYTES  65536
+#define KI_COUNTERS_BYTES (KI_STATS_BYTES + KI_HISTORY_BYTES)
+/* Of this program (as ki_store_options; NULL: no program's, no run's). */
 enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
 				 unsigned flags, /* KILN_OPEN_* */
+				 const char *application,
 				 const uint64_t deltas[KILN_N_COUNTERS]);
 enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 				  struct kiln_store_counters *out_counters);
 enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path,
 				  unsigned flags);
+/* Both files, for who removes a store whole. */
+void ki_counters_remove(const struct ki_sys *sys, const char *path);
+/* What they take in the store's bound, there or not. */
+uint64_t ki_counters_bytes(const struct ki_sys *sys, const char *path,
+			   uint64_t (*charge)(const struct ki_file_info *info));
 
 /* A store's lock file. */
 #define KI_LOCKS_BYTES 8192 /* of the file, once build locks were taken */

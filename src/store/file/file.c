@@ -405,7 +405,7 @@ static enum kiln_status file_count(struct kiln_tier *tier,
 	return ki_file_is_readonly(store)
 		       ? KILN_E_READONLY
 		       : ki_counters_add(store->sys, store->stats, store->flags,
-					 deltas);
+					 store->application, deltas);
 }
 
 static enum kiln_status file_counters(struct kiln_tier *tier,
@@ -505,6 +505,7 @@ static struct ki_file_store *new_store(const struct ki_store_options *options)
 	store->wished.age_max_s = options->age_max_s;
 	store->wished.user_version = options->user_version;
 	store->flags = options->flags;
+	store->application = options->application ? options->application : "";
 	store->log = options->log;
 	store->log_arg = options->log_arg;
 	store->listed_fan = KI_FILE_N_FANS;

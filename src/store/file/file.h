@@ -10,7 +10,7 @@
  *	                     lock	build locks, by byte
  *	                     quarantine/
  *	                     00/ .. ff/	entries by the first byte of the digest
- *	DIRECTORY/NAME.stats
+ *	DIRECTORY/NAME.stats NAME.history
  *
  * file.c is the tier, entry.c one entry's file, settings.c and room.c the two
  * small files, walk.c whatever looks at all entries.
@@ -46,6 +46,7 @@ struct ki_file_store {
 	char *stats; /* DIRECTORY/NAME.stats */
 	char *lock_path;
 	struct ki_file_settings wished;
+	const char *application; /* who counts */
 	uint32_t flags;
 	struct ki_writer writer;
 	uint64_t fork_generation;

@@ -458,7 +458,7 @@ static void count_evicted(const struct ki_file_store *store, uint64_t n)
 	deltas[KILN_COUNT_EVICTED] = n;
 	if (n)
 		(void)ki_counters_add(store->sys, store->stats, store->flags,
-				      deltas);
+				      NULL, deltas);
 }
 
 /* Under the lock: make `need` bytes fit and write the true total. */

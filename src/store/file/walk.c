@@ -126,11 +126,7 @@ uint64_t ki_file_fixed_bytes(const struct ki_file_store *store)
 			bytes += ki_file_charge(&info);
 	/* As if they were there: whoever locks or counts makes them. */
 	bytes += KI_LOCKS_BYTES;
-	if (!sys->lstat(sys, store->stats, &info))
-		bytes += ki_file_charge(&info);
-	else
-		bytes += KI_COUNTERS_BYTES;
-	return bytes;
+	return bytes + ki_counters_bytes(sys, store->stats, ki_file_charge);
 }
 
 /* ---- Listing --------------------------------------------------------------- */

@@ -423,5 +423,6 @@ void ki_log_count_evicted(struct ki_log *log, uint64_t n)
 	if (!n || log->readonly)
 		return;
 	deltas[KILN_COUNT_EVICTED] = n;
-	(void)ki_counters_add(log->sys, log->stats_path, log->flags, deltas);
+	(void)ki_counters_add(log->sys, log->stats_path, log->flags, NULL,
+			      deltas);
 }

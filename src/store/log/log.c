@@ -552,7 +552,8 @@ static enum kiln_status count(struct kiln_tier *tier,
 		return KILN_E_READONLY;
 	if (ki_directory_is_refused(&log->watch))
 		return KILN_E_OWNER;
-	return ki_counters_add(log->sys, log->stats_path, log->flags, deltas);
+	return ki_counters_add(log->sys, log->stats_path, log->flags,
+			       log->application, deltas);
 }
 
 static enum kiln_status counters(struct kiln_tier *tier,
@@ -691,6 +692,7 @@ static struct ki_log *new_log(const struct ki_store_options *options)
 	log->is_session = !!(flags & KILN_OPEN_SESSION);
 	log->session.fd = -1;
 	log->flags = flags;
+	log->application = options->application ? options->application : "";
 	log->log = options->log;
 	log->log_arg = options->log_arg;
 	log->fork_generation = ki_fork_generation();

@@ -201,7 +201,8 @@ struct ki_log {
 	char *lock_path;
 	char *stats_path;
 	char *spare_path;
-	uint64_t bytes_max; /* as the opener wanted them */
+	const char *application; /* who counts */
+	uint64_t bytes_max;	 /* as the opener wanted them */
 	uint64_t age_max_s;
 	uint64_t quota_bytes;
 	uint64_t user_version;

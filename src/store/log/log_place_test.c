@@ -1042,7 +1042,7 @@ static ssize_t torn_pread(const struct ki_sys *sys, int fd, void *data,
 {
 	ssize_t n = ki_sys_posix.pread(&ki_sys_posix, fd, data, size, offset);
 
-	if (n_torn && size == KI_COUNTERS_BYTES) {
+	if (n_torn && size == KI_STATS_BYTES) {
 		((uint8_t *)data)[100] ^= 1;
 		n_torn--;
 	}

@@ -702,7 +702,7 @@ void ki_log_unlink_locked(struct ki_log *log, struct log_index *index)
 			   "not removed: that is left to who comes next");
 		return;
 	}
-	(void)sys->unlink(sys, log->stats_path);
+	ki_counters_remove(sys, log->stats_path);
 	(void)sys->unlink(sys, log->index_path);
 	(void)sys->unlink(sys, log->lock_path);
 }

@@ -540,7 +540,7 @@ static void count_evicted(const struct ki_neo *neo, uint64_t n)
 	deltas[KILN_COUNT_EVICTED] = n;
 	if (n)
 		(void)ki_counters_add(neo->sys, neo->stats_path, neo->flags,
-				      deltas);
+				      NULL, deltas);
 }
 
 /* A plan, of a small directory at once: then the sum is put right with it. */

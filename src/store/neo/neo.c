@@ -257,7 +257,7 @@ static enum kiln_status neo_count(struct kiln_tier *tier,
 	return ki_neo_is_readonly(neo)
 		       ? KILN_E_READONLY
 		       : ki_counters_add(neo->sys, neo->stats_path, neo->flags,
-					 deltas);
+					 neo->application, deltas);
 }
 
 static enum kiln_status neo_counters(struct kiln_tier *tier,
@@ -392,6 +392,7 @@ static struct ki_neo *new_neo(const struct ki_store_options *options)
 	neo->tier.is_live = neo_is_live;
 	neo->sys = options->sys;
 	neo->flags = options->flags;
+	neo->application = options->application ? options->application : "";
 	neo->user_version = options->user_version;
 	neo->age_max_s = options->age_max_s;
 	neo->bytes_max = options->bytes_max;

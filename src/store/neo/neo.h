@@ -10,7 +10,7 @@
  *	          a/b/<16 digits>.cl_cache	or in a tree (layout.c)
  *	          cl_cache.XXXXXX		an entry being written
  *	          kiln.records			what entries of kiln's lack
- *	          kiln.lock kiln.stats		build locks, counters
+ *	          kiln.lock kiln.stats kiln.history	build locks, counters
  *
  * neo.c is the tier, put.c what it stores, evict.c makes room and counts,
  * list.c and upkeep.c look at all entries, hash.c has the names,
@@ -80,6 +80,7 @@ struct ki_neo {
 	char *config_path;
 	char *lock_path;
 	char *stats_path;
+	const char *application; /* who counts */
 	uint32_t flags;
 	uint64_t user_version;
 	uint64_t age_max_s;

@@ -647,7 +647,7 @@ static void count_evicted(const struct ki_sycl *sycl, uint64_t n)
 	deltas[KILN_COUNT_EVICTED] = n;
 	if (n)
 		(void)ki_counters_add(sycl->sys, sycl->stats_path, sycl->flags,
-				      deltas);
+				      NULL, deltas);
 }
 
 /* A plan, of a small directory at once: then the sum is put right with it. */

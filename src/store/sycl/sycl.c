@@ -409,7 +409,8 @@ static enum kiln_status sycl_count(struct kiln_tier *tier,
 	return ki_sycl_is_readonly(sycl)
 		       ? KILN_E_READONLY
 		       : ki_counters_add(sycl->sys, sycl->stats_path,
-					 sycl->flags, deltas);
+					 sycl->flags, sycl->application,
+					 deltas);
 }
 
 static enum kiln_status sycl_counters(struct kiln_tier *tier,
@@ -517,6 +518,7 @@ static struct ki_sycl *new_sycl(const struct ki_store_options *options)
 	sycl->tier.is_live = sycl_is_live;
 	sycl->sys = options->sys;
 	sycl->flags = options->flags;
+	sycl->application = options->application ? options->application : "";
 	sycl->user_version = options->user_version;
 	sycl->age_max_s = options->age_max_s;
 	sycl->bytes_max = options->bytes_max;

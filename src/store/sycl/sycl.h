@@ -131,6 +131,7 @@ struct ki_sycl {
 	char *held_path;
 	char *lock_path;
 	char *stats_path;
+	const char *application; /* who counts */
 	uint32_t flags;
 	uint64_t user_version;
 	uint64_t age_max_s;
