@@ -122,6 +122,44 @@ KILN_API void kiln_count_lookup(struct kiln *kiln, enum kiln_counter outcome,
 				const struct kiln_blob *blob,
 				const struct kiln_blob *metadata);
 
+/* ---- Kept sources ----------------------------------------------------------- */
+
+#define KILN_SOURCE_DIGEST_BYTES 32
+
+/* What was compiled, as a digest field of a key stands for it: a source, IL, an
+   include file, a header program, the key record of a link's input. */
+struct kiln_kept {
+	const void *data; /* borrowed */
+	size_t size;
+	/* Written by kiln_keep_sources(), whatever it returns. */
+	uint8_t digest[KILN_SOURCE_DIGEST_BYTES]; /* BLAKE2b-256 of the data */
+	int is_kept; /* now or before, as far as is known */
+};
+
+/*
+ * Keep sources beside the entries, each once, for kiln_find_source(), so that
+ * differences can be shown and entries made again for another driver.  They are
+ * compressed, count against the store's bound, and go before any entry does.
+ * KILN_OK if all are kept; else the first reason why one is not, after which the
+ * rest was tried all the same: FULL (there is no room that entries do not need),
+ * TOO_LARGE (for one; the rule is the store's), TIMEOUT (another process changes
+ * the store just now), READONLY, NO_MEMORY, IO; UNSUPPORTED (such a store keeps
+ * none, or KILN_OPEN_NO_SOURCES), FORKED, or why the store is not used.  Waits
+ * for a lock for 20 ms at most.
+ */
+KILN_API enum kiln_status kiln_keep_sources(struct kiln *kiln,
+					    struct kiln_kept *sources,
+					    size_t n_sources);
+
+/*
+ * Find the source of a digest: a blob of exactly its bytes, compared with the
+ * digest just now.  KILN_OK, KILN_MISS, NO_MEMORY, UNSUPPORTED, FORKED, or why
+ * the store is not used.  Reads what headers there are: not for each look-up.
+ */
+KILN_API enum kiln_status kiln_find_source(
+	struct kiln *kiln, const uint8_t digest[KILN_SOURCE_DIGEST_BYTES],
+	struct kiln_blob **out_source);
+
 /* ---- Verify --------------------------------------------------------------- */
 
 /* Bytes that were looked at, and that there are. */

@@ -336,6 +336,8 @@ enum kiln_failure_policy {
  * only, and none of SHARED and ANY_OWNER.
  */
 #define KILN_OPEN_OWN_FILES (1u << 10)
+/* kiln_keep_sources() keeps nothing; KILN_KEEP_SOURCES=0 sets it. */
+#define KILN_OPEN_NO_SOURCES (1u << 11)
 
 /* Which value goes when there is no room for another in memory. */
 enum kiln_memory_order {

@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-#define KILN_TIER_VERSION 3
+#define KILN_TIER_VERSION 4
 
 struct kiln_tier_lock;
 
@@ -136,6 +136,16 @@ struct kiln_tier_ops {
 
 	/* See kiln_remove_at_close(). */
 	enum kiln_status (*remove_at_close)(struct kiln_tier *tier);
+
+	/* See kiln_keep_sources(): digests are there, is_kept is 0. */
+	enum kiln_status (*keep_sources)(struct kiln_tier *tier,
+					 struct kiln_kept *sources,
+					 size_t n_sources);
+	/* See kiln_find_source(). */
+	enum kiln_status (*find_source)(
+		struct kiln_tier *tier,
+		const uint8_t digest[KILN_SOURCE_DIGEST_BYTES],
+		struct kiln_blob **out_source);
 };
 
 struct kiln_tier {

@@ -55,6 +55,72 @@ static void the_store_can_be_looked_into(void **state)
 	shelf_free(shelf);
 }
 
+static struct kiln *open_url(const char *kind, const char *directory,
+			     uint32_t flags)
+{
+	char url[4200];
+	struct kiln_options options;
+	struct kiln *kiln;
+
+	snprintf(url, sizeof(url), "%s:%s", kind, directory);
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.flags = flags;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	assert_int_equal(kiln_store_status(kiln), KILN_OK);
+	return kiln;
+}
+
+/* Rows are opened in order, in one directory for each kind. */
+static void sources_are_kept_by_those_that_may(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *kind;
+		uint32_t flags;
+		enum kiln_status kept, found;
+	} rows[] = {
+		{ "log", "log", 0, KILN_OK, KILN_OK },
+		{ "told not to", "log", KILN_OPEN_NO_SOURCES,
+		  KILN_E_UNSUPPORTED, KILN_OK },
+		{ "read only", "log", KILN_OPEN_READONLY, KILN_E_READONLY,
+		  KILN_OK },
+		{ "to look at", "log", KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER,
+		  KILN_E_READONLY, KILN_OK },
+		{ "file", "file", 0, KILN_E_UNSUPPORTED, KILN_E_UNSUPPORTED },
+	};
+	char *directories[] = { harness_directory(), harness_directory() };
+	struct kiln_blob *blob;
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_kept source = { "text", 4, { 0 }, 1 };
+		struct kiln *kiln = open_url(
+			rows[i].kind, directories[rows[i].kind[0] == 'f'],
+			rows[i].flags);
+
+		print_message("%s\n", rows[i].name);
+		assert_int_equal(kiln_keep_sources(kiln, &source, 1),
+				 rows[i].kept);
+		assert_int_equal(source.is_kept, rows[i].kept == KILN_OK);
+		assert_int_equal(kiln_find_source(kiln, source.digest, &blob),
+				 rows[i].found);
+		if (rows[i].found == KILN_OK) {
+			assert_int_equal(kiln_blob_size(blob), 4);
+			assert_memory_equal(kiln_blob_data(blob), "text", 4);
+			kiln_blob_unref(blob);
+		}
+		source.digest[0] ^= 1;
+		assert_true(kiln_find_source(kiln, source.digest, &blob) !=
+			    KILN_OK);
+		assert_int_equal(kiln_keep_sources(kiln, NULL, 0),
+				 rows[i].kept);
+		kiln_close(kiln);
+	}
+	free(directories[0]);
+	free(directories[1]);
+}
+
 static void counters_have_names(void **state)
 {
 	assert_string_equal(kiln_counter_name(KILN_COUNT_HITS_STORE),
@@ -71,6 +137,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_store_can_be_looked_into),
+		cmocka_unit_test(sources_are_kept_by_those_that_may),
 		cmocka_unit_test(counters_have_names),
 	};
 

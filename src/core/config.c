@@ -926,4 +926,6 @@ void kiln_config_options(const struct kiln_config *config,
 	options->name_space = kiln_config_value(config, KILN_SET_NAMESPACE);
 	if (kiln_config_number(config, KILN_SET_READONLY))
 		options->flags |= KILN_OPEN_READONLY;
+	if (!kiln_config_number(config, KILN_SET_KEEP_SOURCES))
+		options->flags |= KILN_OPEN_NO_SOURCES;
 }

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
+
 void kiln_entry_fini(struct kiln_entry *entry)
 {
 	kiln_blob_unref(entry->record);
@@ -123,6 +125,46 @@ enum kiln_status kiln_remove_at_close(struct kiln *kiln)
 		status = KILN_E_UNSUPPORTED;
 	else
 		status = store->ops->remove_at_close(store);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
+enum kiln_status kiln_keep_sources(struct kiln *kiln, struct kiln_kept *sources,
+				   size_t n_sources)
+{
+	struct kiln_tier *store;
+	enum kiln_status status;
+	size_t i;
+
+	for (i = 0; i < n_sources; i++) {
+		ki_blake2b(sources[i].data, sources[i].size, sources[i].digest);
+		sources[i].is_kept = 0;
+	}
+	status = enter(kiln, &store);
+	if (status)
+		return status;
+	if (kiln->flags & KILN_OPEN_NO_SOURCES || !store->ops->keep_sources)
+		status = KILN_E_UNSUPPORTED;
+	else if (!ki_kiln_writes(kiln))
+		status = KILN_E_READONLY;
+	else
+		status = store->ops->keep_sources(store, sources, n_sources);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
+enum kiln_status kiln_find_source(
+	struct kiln *kiln, const uint8_t digest[KILN_SOURCE_DIGEST_BYTES],
+	struct kiln_blob **out_source)
+{
+	struct kiln_tier *store;
+	enum kiln_status status = enter(kiln, &store);
+
+	if (status)
+		return status;
+	status = store->ops->find_source
+			 ? store->ops->find_source(store, digest, out_source)
+			 : KILN_E_UNSUPPORTED;
 	ki_kiln_leave(kiln);
 	return status;
 }

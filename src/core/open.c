@@ -82,7 +82,7 @@ static int is_tier(const struct kiln_tier *tier)
 
 static const char *find_fault(const struct kiln_options *options)
 {
-	const uint32_t known = KILN_OPEN_OWN_FILES * 2 - 1;
+	const uint32_t known = KILN_OPEN_NO_SOURCES * 2 - 1;
 	const uint32_t lookers =
 		KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER | KILN_OPEN_GUEST;
 

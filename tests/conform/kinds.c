@@ -181,6 +181,7 @@ const struct kind kinds[] = {
 	  .persists = 1,
 	  .is_own = 1,
 	  .has_sessions = 1,
+	  .has_sources = 1,
 	  .n_rolls = log_rolls,
 	  .n_grown = log_grown },
 	{ .name = "file",

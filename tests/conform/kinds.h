@@ -35,6 +35,7 @@ struct kind {
 	   limit below what it takes itself. */
 	int is_own;
 	int has_sessions;    /* and a quota */
+	int has_sources;     /* keeps what was compiled */
 	int has_files_clock; /* ages are by the file system's */
 	/* Wait for locks as briefly as can be.  NULL: it does. */
 	void (*hurry)(struct kiln_tier *tier);

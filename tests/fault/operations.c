@@ -23,8 +23,28 @@ static const unsigned key_numbers[] = { 0, 1, 100, FIRST_FILL, 200, 201, 202 };
 #define N_NEW	   3
 #define N_FILL_MAX 4000
 
+/* The first fills a file. */
+static unsigned char source_data[2][60000];
+static struct kiln_kept sources[] = { { source_data[0], 60000, { 0 }, 0 },
+				      { source_data[1], 60000, { 0 }, 0 } };
+
+static void make_sources(void)
+{
+	unsigned char *byte = &source_data[0][0];
+	uint64_t state = 1;
+	size_t i;
+
+	for (i = 0; i < sizeof(source_data); i++) {
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		byte[i] = (unsigned char)(state >> 56);
+	}
+	for (i = 0; i < 2; i++)
+		ki_blake2b(sources[i].data, sources[i].size, sources[i].digest);
+}
+
 void operations_begin(void)
 {
+	make_sources();
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		keys[i] = numbered_key(key_numbers[i]);
 }
@@ -362,6 +382,36 @@ static enum kiln_status run_gc(struct scene *scene)
 	return scene->tier->ops->gc(scene->tier, &options, NULL, NULL, &report);
 }
 
+static enum kiln_status run_keep_sources(struct scene *scene)
+{
+	sources[0].is_kept = sources[1].is_kept = 0;
+	return scene->tier->ops->keep_sources(scene->tier, sources, 2);
+}
+
+/* What is said to be kept is there, unless its process died; the rest may be. */
+static void check_sources(struct scene *scene, struct kiln_tier *tier)
+{
+	struct kiln_blob *blob;
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		enum kiln_status status =
+			tier->ops->find_source(tier, sources[i].digest, &blob);
+
+		if (status == KILN_OK) {
+			if (kiln_blob_size(blob) != sources[i].size ||
+			    memcmp(kiln_blob_data(blob), sources[i].data,
+				   sources[i].size) != 0)
+				fail_scene(scene, "other bytes of a source");
+			kiln_blob_unref(blob);
+		} else if (status != KILN_MISS) {
+			fail_scene(scene, "a source can't be looked for");
+		} else if (sources[i].is_kept || scene->is_whole) {
+			fail_scene(scene, "a source that was kept is gone");
+		}
+	}
+}
+
 static enum kiln_status run_gc_below(struct scene *scene)
 {
 	static const struct kiln_gc_options options = { .bytes_max =
@@ -497,6 +547,7 @@ const struct operation operations[] = {
 	ROW("grow", SPARES_OTHERS, MANY, GROWS, 0, run_put_tiny, check_grown),
 	ROW("set_limit", SPARES_OTHERS, SOME, NO_WORK, 0, run_set_limit, NULL),
 	ROW("lower_limit", MAY_EVICT, FULL, EVICTS, 0, run_lower_limit, check_lowered),
+	ROW("keep_sources", SPARES_OTHERS, SOME, NO_WORK, 0, run_keep_sources, check_sources),
 	ROW("info", SPARES_OTHERS, SOME, NO_WORK, 0, run_info, NULL),
 	ROW("count", SPARES_OTHERS, SOME, NO_WORK, 0, run_count, NULL),
 	ROW("lock", SPARES_OTHERS, SOME, NO_WORK, 0, run_lock, NULL),
@@ -512,7 +563,8 @@ int has_operation(const struct kind *kind, const struct operation *operation)
 	return (operation->before != LOST || has_index(kind)) &&
 	       (operation->work != ROLLS || kind->n_rolls) &&
 	       (operation->work != GROWS || kind->n_grown) &&
-	       (operation->before != SHARED || kind->has_sessions);
+	       (operation->before != SHARED || kind->has_sessions) &&
+	       (operation->run != run_keep_sources || kind->has_sources);
 }
 
 static uint64_t work_of(const struct kind *kind, struct kiln_tier *tier,

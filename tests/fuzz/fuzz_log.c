@@ -6,9 +6,9 @@
  *
  *	file:u8 offset:u24 n:u8 bytes[n]
  *
- * overwrites n bytes of a file (index, then segments by number), and n = 0 cuts
- * the file off there.  What must hold besides surviving: a value that is found
- * is the right one.
+ * overwrites n bytes of a file (index, then segments by number, then sources),
+ * and n = 0 cuts the file off there.  What must hold besides surviving: a value or
+ * source that is found is the right one.
  */
 
 #include <dirent.h>
@@ -43,6 +43,9 @@ static size_t n_files;
 static struct kiln_key *keys[N_ENTRIES];
 
 static uint8_t values[N_ENTRIES][40000];
+
+static struct kiln_kept source = { "kernel void k() {}", 18, { 0 }, 0 };
+static struct kiln_kept another = { "kernel void l() {}", 18, { 0 }, 0 };
 
 static size_t value_size(unsigned n)
 {
@@ -96,6 +99,9 @@ static void make_sound_store(void)
 				   value_size(n), 0))
 			abort();
 	}
+	ki_blake2b(source.data, source.size, source.digest);
+	if (tier->ops->keep_sources(tier, &source, 1))
+		abort();
 	tier->ops->close(tier);
 	dir = opendir(scratch_directory());
 	while ((entry = readdir(dir)))
@@ -103,12 +109,12 @@ static void make_sound_store(void)
 					    strstr(entry->d_name, ".val")))
 			remember(entry->d_name);
 	closedir(dir);
+	/* The index comes first, the sources last. */
 	qsort(files, n_files, sizeof(*files), by_name);
-	/* The index comes first. */
-	if (!strstr(files[n_files - 1].name, ".idx"))
+	if (!strstr(files[n_files - 2].name, ".idx"))
 		abort();
-	struct file index = files[n_files - 1];
-	memmove(files + 1, files, (n_files - 1) * sizeof(*files));
+	struct file index = files[n_files - 2];
+	memmove(files + 1, files, (n_files - 2) * sizeof(*files));
 	files[0] = index;
 }
 
@@ -163,6 +169,18 @@ static void check_get(struct kiln_tier *tier, unsigned n)
 	kiln_blob_unref(metadata);
 }
 
+static void check_source(struct kiln_tier *tier)
+{
+	struct kiln_blob *blob;
+
+	if (tier->ops->find_source(tier, source.digest, &blob))
+		return;
+	if (kiln_blob_size(blob) != source.size ||
+	    memcmp(kiln_blob_data(blob), source.data, source.size) != 0)
+		abort();
+	kiln_blob_unref(blob);
+}
+
 static void use(uint32_t flags)
 {
 	struct kiln_tier *tier = open_store(flags);
@@ -178,6 +196,9 @@ static void use(uint32_t flags)
 		return;
 	for (n = 0; n < N_ENTRIES; n++)
 		check_get(tier, n);
+	check_source(tier);
+	(void)tier->ops->keep_sources(tier, &another, 1);
+	check_source(tier);
 	for (n = 0; n < 1000 && !tier->ops->list(tier, &cursor, &entry); n++) {
 		kiln_blob_unref(entry.record);
 		kiln_blob_unref(entry.metadata);

@@ -62,23 +62,46 @@ static int is_temporary(const char *rest)
 	return n && !rest[n];
 }
 
+static int add_file(struct log_file **files, size_t *n, size_t *n_max,
+		    const struct log_file *file)
+{
+	size_t n_more = *n_max ? *n_max * 2 : 64;
+	struct log_file *more;
+
+	if (*n == *n_max) {
+		more = realloc(*files, n_more * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		*files = more;
+		*n_max = n_more;
+	}
+	(*files)[(*n)++] = *file;
+	return 0;
+}
+
 int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
 		      uint64_t bytes, uint64_t inode)
 {
-	size_t n_max = census->n_files_max ? census->n_files_max * 2 : 64;
-	struct log_file *files;
-
-	if (census->n_files == census->n_files_max) {
-		files = realloc(census->files, n_max * sizeof(*files));
-		if (!files)
-			return -ENOMEM;
-		census->files = files;
-		census->n_files_max = n_max;
-	}
-	census->files[census->n_files++] = (struct log_file){
+	const struct log_file file = {
 		.number = number, .size = size, .bytes = bytes, .inode = inode
 	};
-	return 0;
+
+	return add_file(&census->files, &census->n_files, &census->n_files_max,
+			&file);
+}
+
+int ki_log_census_add_source(struct log_census *census, uint32_t number,
+			     const struct ki_file_info *info)
+{
+	const struct log_file file = { .number = number,
+				       .size = info->size,
+				       .bytes = ki_log_counted(info) };
+	int err = add_file(&census->sources, &census->n_sources,
+			   &census->n_sources_max, &file);
+
+	if (!err)
+		census->bytes += file.bytes;
+	return err;
 }
 
 uint64_t ki_log_counted(const struct ki_file_info *info)
@@ -158,13 +181,7 @@ static int take(struct ki_log *log, struct ki_dir *dir, const char *name,
 				info.mtime_ns;
 		return err;
 	} else if (ki_log_is_source(rest, &number)) {
-		if (!census->has_source ||
-		    log_is_before(number, census->oldest_source)) {
-			census->has_source = 1;
-			census->oldest_source = number;
-			census->oldest_source_bytes = ki_log_counted(&info);
-		}
-		census->bytes += ki_log_counted(&info);
+		return ki_log_census_add_source(census, number, &info);
 	} else if (!strcmp(rest, "idx") ||
 		   (is_temporary(rest) && info.n_links == 1)) {
 		/* With more links it counts under its other name. */
@@ -252,6 +269,9 @@ enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
 	if (out_census->n_files)
 		qsort(out_census->files, out_census->n_files,
 		      sizeof(*out_census->files), older_first);
+	if (out_census->n_sources)
+		qsort(out_census->sources, out_census->n_sources,
+		      sizeof(*out_census->sources), older_first);
 	count_segments(out_census);
 	return KILN_OK;
 }
@@ -261,4 +281,7 @@ void ki_log_census_fini(struct log_census *census)
 	free(census->files);
 	census->files = NULL;
 	census->n_files = 0;
+	free(census->sources);
+	census->sources = NULL;
+	census->n_sources = 0;
 }

@@ -8,7 +8,8 @@
  *	2  under byte 0: what dead writers left, old damaged bytes, the oldest
  *	   segments if nothing lives there, large files that no word leads to
  *	3  under byte 0, taken anew for each segment so that no put waits for all
- *	   of it: the spare goes, then the oldest, until the limit holds
+ *	   of it: kept sources go, the spare, then the oldest, until the limit
+ *	   holds
  *
  * A segment between the living stays, whatever no word leads to: with it would
  * go what says that older records, in segments before, do not count.
@@ -120,6 +121,8 @@ static enum kiln_status evict_one(struct cleaning *cleaning,
 	if (cleaning->progress && census->bytes < before)
 		cleaning->progress(cleaning->arg, before - census->bytes,
 				   before - cleaning->bytes_max);
+	if (ki_log_drop_source(log, census))
+		return KILN_OK;
 	if (census->quarantine_bytes) {
 		(void)ki_log_quarantine_drop(log, INT64_MAX, &n);
 		cleaning->report.n_quarantined += n;

@@ -8,6 +8,7 @@
  *	NAME.idx            header | buckets of eight words | a mark per word
  *	NAME.0000002a.val   record record record ... zeros to the end
  *	NAME.0000002b.val   one large record
+ *	NAME.src.00000001.val  kept sources
  *	NAME.spare          the next segment, empty
  *	NAME.tmp.*          something not finished; made and removed under byte 0
  *	NAME.lock           a table of holders; its locks lie far behind it
@@ -361,6 +362,35 @@ static inline uint64_t log_value_offset(const struct log_record *record)
 static inline uint64_t log_record_bytes(const struct log_record *record)
 {
 	return (log_value_offset(record) + record->value_size + LOG_UNIT - 1) &
+	       ~(uint64_t)(LOG_UNIT - 1);
+}
+
+/* ---- Kept sources ---------------------------------------------------- */
+
+#define LOG_SOURCE_MAGIC 0x314352534e4c494bull /* "KILNSRC1" */
+
+#define LOG_SOURCE_BYTES_MAX	  ((uint64_t)64 << 20) /* of one, plain */
+#define LOG_SOURCE_FILES_MAX	  16
+#define LOG_SOURCE_FILE_BYTES_MIN ((uint64_t)64 << 10)
+#define LOG_SOURCE_FILE_BYTES_MAX ((uint64_t)4 << 20)
+
+/* Then a zstd frame, and zeros up to a multiple of LOG_UNIT. */
+struct log_source {
+	uint64_t magic;
+	uint32_t file;	      /* number in the file's name */
+	uint32_t flags;	      /* 0; with others it is a newer version's */
+	uint64_t plain_size;  /* of the source */
+	uint64_t stored_size; /* of the frame */
+	uint8_t digest[KI_BLAKE2B_BYTES]; /* of the source */
+	uint64_t body_sum;		  /* XXH3-64 of the frame */
+	uint64_t header_sum;		  /* XXH3-64 of what stands before */
+};
+
+static_assert(sizeof(struct log_source) == 80, "format");
+
+static inline uint64_t log_source_bytes(const struct log_source *source)
+{
+	return (sizeof(*source) + source->stored_size + LOG_UNIT - 1) &
 	       ~(uint64_t)(LOG_UNIT - 1);
 }
 

@@ -351,12 +351,17 @@ static enum kiln_status drop_others(struct lowering *lowering)
 {
 	struct log_census *census = lowering->census;
 	uint64_t bytes = census->bytes - census->quarantine_bytes -
+			 ki_log_source_bytes(census) -
 			 (census->has_spare ? census->spare_bytes : 0);
 	uint64_t n;
 
 	if (bytes + LOG_SLACK_BYTES > lowering->after.bytes_max &&
 	    !may_evict(lowering->log, &lowering->before))
 		return KILN_E_FULL;
+	while (ki_log_is_over(lowering->index, census, 0,
+			      lowering->after.bytes_max) &&
+	       ki_log_drop_source(lowering->log, census))
+		;
 	if (census->quarantine_bytes)
 		census->bytes -=
 			ki_log_quarantine_drop(lowering->log, INT64_MAX, &n);

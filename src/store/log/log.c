@@ -637,6 +637,8 @@ static const struct kiln_tier_ops ops = {
 	.note_build = ki_log_note_build,
 	.builds_now = ki_log_builds_now,
 	.remove_at_close = ki_log_remove_at_close,
+	.keep_sources = ki_log_keep_sources,
+	.find_source = ki_log_find_source,
 	.close = close_log,
 };
 

@@ -28,6 +28,7 @@
  *	verify.c     reading and checking everything
  *	quarantine.c what is left of damaged records
  *	orphan.c     large files that no word leads to
+ *	sources.c    what was compiled, kept beside the entries
  *	clean.c      coming under all limits now
  *
  * Life of what is mapped:
@@ -721,9 +722,9 @@ struct log_census {
 	int has_spare;
 	uint64_t spare_size;
 	uint64_t spare_bytes;
-	int has_source;
-	uint32_t oldest_source;
-	uint64_t oldest_source_bytes;
+	struct log_file *sources; /* files of kept ones, oldest first */
+	size_t n_sources;
+	size_t n_sources_max;
 	uint64_t quarantine_bytes;
 	uint64_t wanted_bytes;	  /* a new tail holds, at least */
 	uint64_t n_cleaned;	  /* files left unfinished, now gone */
@@ -738,6 +739,10 @@ enum kiln_status ki_log_census_take(struct ki_log *log, int clean,
 void ki_log_census_fini(struct log_census *census);
 int ki_log_census_add(struct log_census *census, uint32_t number, uint64_t size,
 		      uint64_t bytes, uint64_t inode);
+
+/* A file of kept sources. */
+int ki_log_census_add_source(struct log_census *census, uint32_t number,
+			     const struct ki_file_info *info);
 
 /* One that was unlinked. */
 void ki_log_census_remove(struct log_census *census, size_t i);
@@ -929,6 +934,19 @@ uint64_t ki_log_drop_orphans(struct ki_log *log, struct log_index *index,
 			     struct log_census *census);
 void ki_log_drop_orphans_if_due(struct ki_log *log, struct log_index *index,
 				struct log_census *census);
+
+/* ---- sources.c ------------------------------------------------------- */
+
+/* See kiln_keep_sources() and kiln_find_source(). */
+enum kiln_status ki_log_keep_sources(struct kiln_tier *tier,
+				     struct kiln_kept *sources,
+				     size_t n_sources);
+enum kiln_status ki_log_find_source(
+	struct kiln_tier *tier, const uint8_t digest[KILN_SOURCE_DIGEST_BYTES],
+	struct kiln_blob **out_source);
+/* Under byte 0: the oldest file of sources goes; 0: there is none left. */
+int ki_log_drop_source(struct ki_log *log, struct log_census *census);
+uint64_t ki_log_source_bytes(const struct log_census *census);
 
 /* ---- clean.c --------------------------------------------------------- */
 

@@ -24,8 +24,6 @@
 
 #include "store/log/log.h"
 
-#include <stdio.h>
-
 int ki_log_is_over(const struct log_index *index,
 		   const struct log_census *census, uint64_t bytes,
 		   uint64_t bytes_max)
@@ -82,22 +80,6 @@ static int refuses(const struct room *room)
 
 /* ---- What no look-up would miss -------------------------------------- */
 
-static void drop_source(struct room *room)
-{
-	struct log_census *census = room->census;
-	const struct ki_sys *sys = room->log->sys;
-	char path[KI_PATH_MAX];
-
-	if (!census->has_source ||
-	    snprintf(path, sizeof(path), "%s/%s.src.%08x.val",
-		     room->log->directory, room->log->name,
-		     census->oldest_source) >= KI_PATH_MAX)
-		return;
-	if (!sys->unlink(sys, path))
-		census->bytes -= census->oldest_source_bytes;
-	census->has_source = 0;
-}
-
 static void drop_quarantine(struct room *room)
 {
 	struct log_census *census = room->census;
@@ -112,8 +94,8 @@ static void drop_quarantine(struct room *room)
 /* KILN_E_FULL: that was not enough, and no more may go. */
 static enum kiln_status drop_others(struct room *room)
 {
-	if (is_over(room))
-		drop_source(room);
+	while (is_over(room) && ki_log_drop_source(room->log, room->census))
+		;
 	if (is_over(room))
 		drop_quarantine(room);
 	return is_over(room) && refuses(room) ? KILN_E_FULL : KILN_OK;
