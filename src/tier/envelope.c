@@ -56,14 +56,15 @@ void ki_envelope_seal(const struct ki_envelope *envelope,
 	ki_put_u64(header + 56, ki_xxh3_64(header, 56));
 }
 
-enum kiln_status ki_envelope_peek(const void *header, uint64_t size,
-				  struct ki_envelope *out_envelope)
+enum kiln_status ki_envelope_measure(const void *header,
+				     struct ki_envelope *out_envelope,
+				     uint64_t *out_size)
 {
 	const uint8_t *bytes = header;
 	struct ki_envelope envelope = { 0 };
+	uint64_t size;
 
-	if (size < KI_ENVELOPE_HEADER_BYTES ||
-	    memcmp(bytes, magic, sizeof(magic)) != 0 ||
+	if (memcmp(bytes, magic, sizeof(magic)) != 0 ||
 	    ki_get_u64(bytes + 56) != ki_xxh3_64(bytes, 56))
 		return KILN_E_FORMAT;
 	if (ki_get_u16(bytes + 4) > KI_ENVELOPE_VERSION)
@@ -76,10 +77,29 @@ enum kiln_status ki_envelope_peek(const void *header, uint64_t size,
 	envelope.metadata_size = ki_get_u32(bytes + 28);
 	envelope.value_size = ki_get_u64(bytes + 32);
 	envelope.user_version = ki_get_u64(bytes + 48);
-	if (ki_envelope_size(&envelope) != size)
+	size = ki_envelope_size(&envelope);
+	if (!size)
 		return KILN_E_FORMAT;
 	*out_envelope = envelope;
+	*out_size = size;
 	return KILN_OK;
+}
+
+enum kiln_status ki_envelope_peek(const void *header, uint64_t size,
+				  struct ki_envelope *out_envelope)
+{
+	struct ki_envelope envelope;
+	uint64_t measured;
+	enum kiln_status status;
+
+	if (size < KI_ENVELOPE_HEADER_BYTES)
+		return KILN_E_FORMAT;
+	status = ki_envelope_measure(header, &envelope, &measured);
+	if (!status && measured != size)
+		status = KILN_E_FORMAT;
+	if (!status)
+		*out_envelope = envelope;
+	return status;
 }
 
 enum kiln_status ki_envelope_open(const void *data, size_t size,

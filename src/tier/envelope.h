@@ -71,4 +71,12 @@ enum kiln_status ki_envelope_open(const void *data, size_t size,
 enum kiln_status ki_envelope_peek(const void *header, uint64_t size,
 				  struct ki_envelope *out_envelope);
 
+/*
+ * The same of a header that stands among others: the size of the whole is what
+ * it says itself, *out_size.
+ */
+enum kiln_status ki_envelope_measure(const void *header,
+				     struct ki_envelope *out_envelope,
+				     uint64_t *out_size);
+
 #endif /* KI_TIER_ENVELOPE_H */

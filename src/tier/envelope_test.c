@@ -97,6 +97,25 @@ static void no_flipped_bit_and_no_cut_passes(void **state)
 }
 
 /* S17 */
+static void a_header_says_how_long_the_whole_is(void **state)
+{
+	struct kiln_key *key = new_key();
+	struct ki_envelope envelope;
+	struct ki_bytes bytes;
+	uint64_t size = 0;
+
+	seal(key, "meta", "a value", &bytes);
+	assert_int_equal(ki_envelope_measure(bytes.data, &envelope, &size),
+			 KILN_OK);
+	assert_int_equal(size, bytes.size);
+	assert_int_equal(envelope.value_size, strlen("a value"));
+	bytes.data[33] ^= 1;
+	assert_int_equal(ki_envelope_measure(bytes.data, &envelope, &size),
+			 KILN_E_FORMAT);
+	ki_bytes_fini(&bytes);
+	kiln_key_free(key);
+}
+
 static void a_newer_version_is_told_from_damage(void **state)
 {
 	struct kiln_key *key = new_key();
@@ -119,6 +138,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_sealed_opens),
 		cmocka_unit_test(no_flipped_bit_and_no_cut_passes),
+		cmocka_unit_test(a_header_says_how_long_the_whole_is),
 		cmocka_unit_test(a_newer_version_is_told_from_damage),
 	};
 
