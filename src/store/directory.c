@@ -37,9 +37,8 @@ static int parent_of(const char *path, char out[KI_PATH_MAX])
 	return 0;
 }
 
-/* *out_err: why it cannot be said. */
-static const char *why_not(const struct ki_file_info *info, int shared,
-			   int *out_err)
+const char *ki_owner_why_not(const struct ki_file_info *info, int shared,
+			     int *out_err)
 {
 	uint32_t user = ki_user_id();
 	int is_private;
@@ -135,7 +134,8 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
 	else if (!S_ISDIR(info.mode))
 		why = "is not a directory";
 	else
-		why = why_not(&info, !!(flags & KILN_OPEN_SHARED), &err);
+		why = ki_owner_why_not(&info, !!(flags & KILN_OPEN_SHARED),
+				       &err);
 	if (!why)
 		why = why_not_parent(sys, directory);
 	if (!why && err) {

@@ -131,9 +131,9 @@ static int name_temporary(const struct ki_sys *sys, char out[KI_PATH_MAX],
 	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-static int open_temporary(const struct ki_sys *sys, char out[KI_PATH_MAX],
-			  const char *path, unsigned mode,
-			  const struct ki_writer *writer)
+int ki_temporary_open(const struct ki_sys *sys, char out[KI_PATH_MAX],
+		      const char *path, unsigned mode,
+		      const struct ki_writer *writer)
 {
 	int fd = -EEXIST, tries, err;
 
@@ -205,6 +205,17 @@ static int link_new(const struct ki_sys *sys, const char *temporary,
 	}
 }
 
+int ki_temporary_publish(const struct ki_sys *sys, const char *temporary,
+			 const char *path, int replace, unsigned mode)
+{
+	int err = replace ? sys->rename(sys, temporary, path)
+			  : link_new(sys, temporary, path, mode);
+
+	if (err || !replace)
+		(void)sys->unlink(sys, temporary);
+	return err;
+}
+
 int ki_publish_file(const struct ki_sys *sys, const char *directory,
 		    const char *name, const struct ki_piece *pieces,
 		    int n_pieces, int replace, unsigned mode,
@@ -218,16 +229,14 @@ int ki_publish_file(const struct ki_sys *sys, const char *directory,
 	err = ki_path_join(path, directory, name);
 	if (err)
 		return err;
-	fd = open_temporary(sys, temporary, path, mode, writer);
+	fd = ki_temporary_open(sys, temporary, path, mode, writer);
 	if (fd < 0)
 		return fd;
 	err = fill(sys, temporary, fd, pieces, n_pieces, mode);
-	if (!err && replace)
-		err = sys->rename(sys, temporary, path);
-	else if (!err)
-		err = link_new(sys, temporary, path, mode);
-	if (err || !replace)
-		(void)sys->unlink(sys, temporary);
+	if (!err)
+		return ki_temporary_publish(sys, temporary, path, replace,
+					    mode);
+	(void)sys->unlink(sys, temporary);
 	return err;
 }
 

@@ -49,6 +49,17 @@ enum kiln_status ki_store_sycl_open(const struct ki_store_options *options,
 /* SYCL_CACHE_TRACE's text, NULL or not, as bits. */
 unsigned ki_sycl_trace_mask(const char *text);
 
+/* kiln_pack_open() and kiln_pack_create() on another system than the real one. */
+struct kiln_pack_options;
+struct kiln_pack_writer;
+struct kiln_pack_writer_options;
+enum kiln_status ki_pack_open(const struct ki_sys *sys, const char *path,
+			      const struct kiln_pack_options *options,
+			      struct kiln_tier **out_tier);
+enum kiln_status ki_pack_create(const struct ki_sys *sys, const char *path,
+				const struct kiln_pack_writer_options *options,
+				struct kiln_pack_writer **out_writer);
+
 /* ---- Shared parts ------------------------------------------------------------ */
 
 /*
@@ -81,6 +92,17 @@ int ki_publish_file(const struct ki_sys *sys, const char *directory,
 		    const struct ki_writer *writer);
 
 /*
+ * The same in two steps, for what is written little by little: a descriptor of a
+ * new file and in `out` its name, or a negative errno; then the name, after which
+ * the temporary is gone, whatever is returned.
+ */
+int ki_temporary_open(const struct ki_sys *sys, char out[KI_PATH_MAX],
+		      const char *path, unsigned mode,
+		      const struct ki_writer *writer);
+int ki_temporary_publish(const struct ki_sys *sys, const char *temporary,
+			 const char *path, int replace, unsigned mode);
+
+/*
  * Whether the writer of a temporary is certainly gone, whatever the clocks do:
  * `now_ns` is the file system's time (of a file written just now).  Who needs
  * the room at once takes a writer for gone that cannot be seen from here.
@@ -105,6 +127,11 @@ static inline unsigned ki_open_flags(unsigned flags)
 enum kiln_status ki_directory_check(const struct ki_sys *sys,
 				    const char *directory, unsigned flags,
 				    int make, const char **out_why);
+
+/* What of owner and permissions speaks against a file or directory, as such a half
+   sentence, or NULL; then *out_err is written if it cannot be said. */
+const char *ki_owner_why_not(const struct ki_file_info *info, int shared,
+			     int *out_err);
 
 /*
  * The same of a directory that is open, for whoever is about to read or write in
@@ -211,7 +238,7 @@ struct ki_verifying {
 };
 
 void ki_verifying_step(struct ki_verifying *verifying, uint64_t bytes);
-/* Counted, and named if there is room. */
+/* Counted, and named if there is room.  The digest may be NULL. */
 void ki_verifying_damaged(struct ki_verifying *verifying,
 			  const uint8_t digest[KILN_DIGEST_BYTES],
 			  const char *file);

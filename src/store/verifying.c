@@ -26,8 +26,9 @@ void ki_verifying_damaged(struct ki_verifying *verifying,
 	if (report->n_named == KILN_DAMAGED_MAX)
 		return;
 	named = &report->named[report->n_named++];
-	named->has_digest = 1;
-	memcpy(named->digest, digest, sizeof(named->digest));
+	named->has_digest = !!digest;
+	if (digest)
+		memcpy(named->digest, digest, sizeof(named->digest));
 	snprintf(named->file, sizeof(named->file), "%.95s", file);
 }
 
