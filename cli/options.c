@@ -12,6 +12,13 @@ const struct ki_option_row ki_option_rows[KI_N_OPTIONS] = {
 #undef OPTION_ROW
 };
 
+const struct ki_exit_row ki_exit_rows[] = {
+#define EXIT_ROW(id, number, word, meaning) { number, word, meaning },
+	KI_EXITS(EXIT_ROW)
+#undef EXIT_ROW
+		{ 0, NULL, NULL },
+};
+
 const struct ki_verb *ki_verb_find(const char *name)
 {
 	const struct ki_verb *verb;
@@ -159,6 +166,7 @@ static void help_verb(struct ki_bytes *out, const struct ki_verb *verb)
 
 static void help_all(struct ki_bytes *out)
 {
+	const struct ki_exit_row *row;
 	const struct ki_verb *verb;
 
 	ki_bytes_add_string(
@@ -171,11 +179,11 @@ static void help_all(struct ki_bytes *out)
 	for (verb = ki_verbs; verb->name; verb++)
 		ki_bytes_printf(out, "  %-8s %s\n", verb->name, verb->summary);
 	ki_bytes_add_string(
-		out,
-		"\n'kiln VERB --help' has the options of a verb.\n\n"
-		"exit status: 0 ok, 1 failed, 2 usage, 3 not found,\n"
-		"4 findings, 5 unavailable; of 'kiln run': the program's, or\n"
-		"125 kiln failed, 126 not executable, 127 not found\n");
+		out, "\n'kiln VERB --help' has the options of a verb.\n\n"
+		     "exit status; of 'kiln run': the program's, or the last "
+		     "three:\n");
+	for (row = ki_exit_rows; row->word; row++)
+		ki_bytes_printf(out, "  %-8d %s\n", row->number, row->word);
 }
 
 void ki_help(struct ki_bytes *out, const struct ki_verb *verb)

@@ -63,19 +63,34 @@ struct ki_option_row {
 
 extern const struct ki_option_row ki_option_rows[KI_N_OPTIONS];
 
-/* What a verb returns, and the program with it. */
+/* X(ID, number, "in a word", "what it means"): what a verb returns, and the
+   program with it.  The last three are of `kiln run` alone, where all others are
+   the program's. */
+#define KI_EXITS(X)                                                            \
+	X(OK, 0, "ok", "done, and nothing found that is wrong")                \
+	X(FAILED, 1, "failed", "what was to be done could not be")             \
+	X(USAGE, 2, "usage", "the command line or a setting is wrong")         \
+	X(NOT_FOUND, 3, "not found", "there is no such entry")                 \
+	X(FINDINGS, 4, "findings", "something is not as it should be")         \
+	X(UNAVAILABLE, 5, "unavailable", "the store is busy or unusable")      \
+	X(RUN_FAILED, 125, "kiln failed", "the program was not started")       \
+	X(RUN_NOT_EXECUTABLE, 126, "not executable", "it may not be executed") \
+	X(RUN_NOT_FOUND, 127, "not found", "there is no such program")
+
 enum ki_exit {
-	KI_EXIT_OK = 0,
-	KI_EXIT_FAILED = 1,
-	KI_EXIT_USAGE = 2,
-	KI_EXIT_NOT_FOUND = 3,
-	KI_EXIT_FINDINGS = 4,
-	KI_EXIT_UNAVAILABLE = 5,
-	/* Of `kiln run` alone, where all others are the program's. */
-	KI_EXIT_RUN_FAILED = 125,
-	KI_EXIT_RUN_NOT_EXECUTABLE = 126,
-	KI_EXIT_RUN_NOT_FOUND = 127,
+#define KI_EXIT_ENUM(id, number, word, meaning) KI_EXIT_##id = (number),
+	KI_EXITS(KI_EXIT_ENUM)
+#undef KI_EXIT_ENUM
 };
+
+struct ki_exit_row {
+	int number;
+	const char *word;
+	const char *meaning;
+};
+
+/* Ends with a row whose word is NULL. */
+extern const struct ki_exit_row ki_exit_rows[];
 
 struct ki_command;
 typedef int ki_verb_fn(const struct ki_command *command);
