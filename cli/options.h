@@ -28,6 +28,12 @@
 	X(WAIT, "wait", 'w', NULL,                                             \
 	  "return when the jobs of the program are done")                      \
 	X(ZERO, "zero", 'z', NULL, "set the counters to 0 after showing them") \
+	X(SINCE, "since", 0, "WHEN",                                           \
+	  "count from a day (2026-11-22) or an age (7d, 12h) on")              \
+	X(LAST_RUN, "last-run", 0, NULL, "show what the last run did")         \
+	X(APPLICATIONS, "applications", 0, NULL,                               \
+	  "show the applications that used the store last")                    \
+	X(PROMETHEUS, "prometheus", 0, NULL, "print metrics for Prometheus")   \
 	X(REPAIR, "repair", 0, NULL,                                           \
 	  "put damaged entries aside, and the account right")                  \
 	X(ACCOUNTING, "accounting", 0, NULL,                                   \

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 
-/* kiln stats: what the cache did, over all processes. */
+/*
+ * kiln stats: what the cache did, over all processes.  Ever, since a time, in
+ * the last run, or program by program; as text, JSON (which has all of these) or
+ * for Prometheus (prometheus.c).
+ */
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "counts.h"
 #include "entry.h"
 #include "jobs.h"
 #include "out.h"
+#include "prometheus.h"
 #include "store.h"
 #include "verbs.h"
 #include "what.h"
@@ -20,6 +27,12 @@ struct picture {
 	struct kiln_store_info info;
 	struct kiln_store_counters *counters;
 	size_t n_jobs;
+	uint64_t now_s;
+	/* With --since: asked for, and where the sum begins. */
+	int is_since;
+	uint64_t since_s;
+	uint64_t begin_s;
+	uint64_t total[KILN_N_COUNTERS];
 	/* Where eviction has an order: who goes first. */
 	char next[2 * KILN_DIGEST_BYTES + 1];
 	char next_file[256];
@@ -28,11 +41,42 @@ struct picture {
 
 /* ---- JSON -------------------------------------------------------------------- */
 
+static void json_counters(struct ki_json *json, const uint64_t *total)
+{
+	ki_json_object(json, "counters");
+	for (unsigned i = 0; i < KILN_N_COUNTERS; i++)
+		ki_json_number(json, kiln_counter_name(i), total[i]);
+	ki_json_end(json);
+}
+
+static void json_program(struct ki_json *json, const char *name,
+			 const struct kiln_program_counters *program)
+{
+	ki_json_object(json, name);
+	ki_json_string(json, "application", program->name);
+	ki_json_number(json, "first", program->first);
+	ki_json_number(json, "last", program->last);
+	json_counters(json, program->total);
+	ki_json_end(json);
+}
+
+static void json_programs(struct ki_json *json,
+			  const struct kiln_store_counters *counters)
+{
+	if (counters->last_run.last)
+		json_program(json, "last_run", &counters->last_run);
+	else
+		ki_json_null(json, "last_run");
+	ki_json_array(json, "applications");
+	for (uint64_t i = 0; i < counters->n_programs; i++)
+		json_program(json, NULL, &counters->programs[i]);
+	ki_json_end(json);
+}
+
 static void print_json(struct ki_bytes *out, const struct picture *picture)
 {
 	const struct kiln_store_info *info = &picture->info;
 	struct ki_json json;
-	unsigned i;
 
 	ki_out_json(out, &json);
 	ki_json_string(&json, "store", picture->settings->options.store_url);
@@ -53,11 +97,17 @@ static void print_json(struct ki_bytes *out, const struct picture *picture)
 	}
 	ki_json_number(&json, "jobs_pending", picture->n_jobs);
 	ki_json_number(&json, "since", picture->counters->since);
-	ki_json_object(&json, "counters");
-	for (i = 0; i < KILN_N_COUNTERS; i++)
-		ki_json_number(&json, kiln_counter_name(i),
-			       picture->counters->total[i]);
-	ki_json_end(&json);
+	json_counters(&json, picture->counters->total);
+	if (picture->is_since) {
+		ki_json_object(&json, "period");
+		ki_json_number(&json, "asked", picture->since_s);
+		ki_json_number(&json, "begin", picture->begin_s);
+		json_counters(&json, picture->total);
+		ki_json_end(&json);
+	}
+	ki_json_number(&json, "applications_since",
+		       picture->counters->history_since);
+	json_programs(&json, picture->counters);
 	ki_json_end(&json);
 }
 
@@ -88,16 +138,26 @@ static void duration(struct ki_bytes *out, const char *words, uint64_t ns)
 	     ns ? ki_format_duration(ns, text, sizeof(text)) : "0 s");
 }
 
+static void age(struct ki_bytes *out, const char *words,
+		const struct picture *picture, uint64_t then_s)
+{
+	char text[32];
+
+	line(out, words,
+	     ki_format_age(then_s < picture->now_s ? picture->now_s - then_s
+						   : 0,
+			   text, sizeof(text)));
+}
+
 static void print_use(struct ki_bytes *out, const uint64_t *total)
 {
-	uint64_t hits =
-		total[KILN_COUNT_HITS_MEMORY] + total[KILN_COUNT_HITS_STORE];
-	uint64_t asked = hits + total[KILN_COUNT_MISSES];
+	uint64_t hits = ki_counts_hits(total);
 	char text[64];
 
 	snprintf(text, sizeof(text), "%llu of %llu (%.1f %%)",
-		 (unsigned long long)hits, (unsigned long long)asked,
-		 asked ? 100.0 * (double)hits / (double)asked : 0.0);
+		 (unsigned long long)hits,
+		 (unsigned long long)(hits + total[KILN_COUNT_MISSES]),
+		 ki_counts_percent(total));
 	line(out, "hits", text);
 	duration(out, "build time saved", total[KILN_COUNT_SAVED_NS]);
 	duration(out, "time spent building", total[KILN_COUNT_BUILD_NS]);
@@ -105,15 +165,16 @@ static void print_use(struct ki_bytes *out, const uint64_t *total)
 
 static void print_next(struct ki_bytes *out, const struct picture *picture)
 {
-	uint64_t now = ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000;
-	char text[400], age[32];
+	char text[400], used[32];
 
 	if (!*picture->next)
 		return;
-	ki_format_age(picture->next_used < now ? now - picture->next_used : 0,
-		      age, sizeof(age));
+	ki_format_age(picture->next_used < picture->now_s
+			      ? picture->now_s - picture->next_used
+			      : 0,
+		      used, sizeof(used));
 	snprintf(text, sizeof(text), "%.*s, used %s, %s", KI_SHORT_KEY,
-		 picture->next, age, picture->next_file);
+		 picture->next, used, picture->next_file);
 	line(out, "next to go", text);
 }
 
@@ -150,6 +211,7 @@ static int is_said_above(unsigned counter)
 /* Only what ever happened: a screen of zeros tells nothing. */
 static void print_counters(struct ki_bytes *out, const uint64_t *total)
 {
+	uint64_t untold = ki_counts_untold(total);
 	char text[32];
 	unsigned i;
 
@@ -162,6 +224,94 @@ static void print_counters(struct ki_bytes *out, const uint64_t *total)
 		else
 			number(out, kiln_counter_words(i), total[i]);
 	}
+	if (untold)
+		number(out, "miss: no reason told", untold);
+}
+
+static void print_period(struct ki_bytes *out, const struct picture *picture)
+{
+	time_t begin = (time_t)picture->begin_s;
+	struct tm local;
+	char text[32];
+
+	if (!picture->begin_s || !localtime_r(&begin, &local) ||
+	    !strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &local))
+		strcpy(text, "nothing was counted yet");
+	line(out, "counted since", text);
+	print_use(out, picture->total);
+	print_counters(out, picture->total);
+}
+
+static void print_run(struct ki_bytes *out, const struct picture *picture)
+{
+	const struct kiln_program_counters *run = &picture->counters->last_run;
+
+	if (!run->last) {
+		line(out, "last run", "none that was counted");
+		return;
+	}
+	line(out, "last run of", run->name);
+	age(out, "began", picture, run->first);
+	print_use(out, run->total);
+	print_counters(out, run->total);
+}
+
+/* ---- By application ------------------------------------------------------------ */
+
+static const struct ki_column columns[] = {
+	{ "HITS", 1, 0 },  { "MISSES", 1, 1 },	    { "RATIO", 1, 2 },
+	{ "SAVED", 1, 0 }, { "BUILT", 1, 3 },	    { "READ", 1, 4 },
+	{ "USED", 0, 1 },  { "APPLICATION", 0, 0 },
+};
+
+#define N_COLUMNS  (sizeof(columns) / sizeof(*columns))
+#define CELL_BYTES 32
+
+static void fill_row(const struct picture *picture,
+		     const struct kiln_program_counters *program,
+		     char texts[N_COLUMNS][CELL_BYTES],
+		     const char *cells[N_COLUMNS])
+{
+	const uint64_t *total = program->total;
+
+	for (unsigned i = 0; i < N_COLUMNS; i++)
+		cells[i] = texts[i];
+	snprintf(texts[0], CELL_BYTES, "%llu",
+		 (unsigned long long)ki_counts_hits(total));
+	snprintf(texts[1], CELL_BYTES, "%llu",
+		 (unsigned long long)total[KILN_COUNT_MISSES]);
+	snprintf(texts[2], CELL_BYTES, "%.0f %%", ki_counts_percent(total));
+	cells[3] = total[KILN_COUNT_SAVED_NS]
+			   ? ki_format_duration(total[KILN_COUNT_SAVED_NS],
+						texts[3], CELL_BYTES)
+			   : "0 s";
+	cells[4] = total[KILN_COUNT_BUILD_NS]
+			   ? ki_format_duration(total[KILN_COUNT_BUILD_NS],
+						texts[4], CELL_BYTES)
+			   : "0 s";
+	ki_format_size(total[KILN_COUNT_BYTES_READ], texts[5], CELL_BYTES);
+	ki_format_age(program->last < picture->now_s
+			      ? picture->now_s - program->last
+			      : 0,
+		      texts[6], CELL_BYTES);
+	cells[7] = ki_last_name(program->name);
+}
+
+static void print_programs(struct ki_bytes *out, const struct picture *picture)
+{
+	static char texts[KILN_PROGRAMS_MAX][N_COLUMNS][CELL_BYTES];
+	const char *cells[KILN_PROGRAMS_MAX][N_COLUMNS];
+	const struct kiln_store_counters *counters = picture->counters;
+	size_t n = counters->n_programs;
+
+	if (!n) {
+		ki_complain("no application has been counted here");
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		fill_row(picture, &counters->programs[i], texts[i], cells[i]);
+	ki_out_table(out, columns, N_COLUMNS, cells[0], n, ki_out_columns(),
+		     ki_out_is_colourful(1));
 }
 
 static void print_text(struct ki_bytes *out, const struct picture *picture)
@@ -205,39 +355,96 @@ static int look(struct kiln *kiln, struct picture *picture, int is_zeroing)
 		      : KI_EXIT_OK;
 }
 
+/* What is wanted besides the ordinary; usage errors are told. */
+static int read_command(const struct ki_command *command,
+			struct picture *picture)
+{
+	const char *since = command->values[KI_OPTION_SINCE];
+	int n_forms = ki_given(command, KI_OPTION_JSON) +
+		      ki_given(command, KI_OPTION_PROMETHEUS);
+	int n_parts = ki_given(command, KI_OPTION_SINCE) +
+		      ki_given(command, KI_OPTION_LAST_RUN) +
+		      ki_given(command, KI_OPTION_APPLICATIONS);
+	char message[256];
+
+	if (n_forms > 1 || n_parts > 1 ||
+	    (n_parts && ki_given(command, KI_OPTION_PROMETHEUS))) {
+		ki_complain("--since, --last-run and --applications go one at "
+			    "a time, and --prometheus has neither these nor "
+			    "--json beside it");
+		return KI_EXIT_USAGE;
+	}
+	picture->now_s = ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000;
+	picture->is_since = since != NULL;
+	if (since && ki_counts_when(since, picture->now_s, &picture->since_s,
+				    message, sizeof(message))) {
+		ki_complain("--since: %s", message);
+		return KI_EXIT_USAGE;
+	}
+	return KI_EXIT_OK;
+}
+
+static void sum_period(struct picture *picture)
+{
+	picture->begin_s = ki_counts_since(picture->counters, picture->since_s,
+					   picture->total);
+	if (picture->begin_s > picture->since_s + 3600 &&
+	    picture->begin_s > picture->counters->since)
+		ki_complain("counts by the hour are kept for %d days: no "
+			    "older ones are among these",
+			    KILN_HOURS / 24);
+}
+
+static void print(struct ki_bytes *out, const struct ki_command *command,
+		  const struct picture *picture)
+{
+	if (ki_given(command, KI_OPTION_JSON))
+		print_json(out, picture);
+	else if (ki_given(command, KI_OPTION_PROMETHEUS))
+		ki_prometheus(out, picture->settings->options.store_url,
+			      &picture->info, picture->counters,
+			      picture->n_jobs);
+	else if (picture->is_since)
+		print_period(out, picture);
+	else if (ki_given(command, KI_OPTION_LAST_RUN))
+		print_run(out, picture);
+	else if (ki_given(command, KI_OPTION_APPLICATIONS))
+		print_programs(out, picture);
+	else
+		print_text(out, picture);
+}
+
 int ki_verb_stats(const struct ki_command *command)
 {
 	int is_zeroing = ki_given(command, KI_OPTION_ZERO);
 	unsigned flags = is_zeroing ? 0 : KI_STORE_LOOK;
-	struct kiln_store_counters *counters;
 	struct picture picture = { 0 };
-	struct ki_settings settings;
+	struct ki_settings settings = { 0 };
 	struct kiln *kiln = NULL;
 	struct ki_bytes out;
 	int status;
 
 	ki_bytes_init(&out);
-	counters = calloc(1, sizeof(*counters));
-	status = ki_settings_load(&settings, command, flags);
-	if (!status && !counters)
-		status = ki_store_failed(KILN_E_NO_MEMORY, "stats");
+	picture.settings = &settings;
+	picture.counters = calloc(1, sizeof(*picture.counters));
+	status = picture.counters ? read_command(command, &picture)
+				  : ki_store_failed(KILN_E_NO_MEMORY, "stats");
+	if (!status)
+		status = ki_settings_load(&settings, command, flags);
 	if (!status)
 		status = ki_store_open(&settings, flags, &kiln);
-	picture.settings = &settings;
-	picture.counters = counters;
 	if (!status && kiln)
 		status = look(kiln, &picture, is_zeroing);
 	if (!status) {
 		picture.n_jobs = ki_jobs_pending(settings.spool);
-		if (ki_given(command, KI_OPTION_JSON))
-			print_json(&out, &picture);
-		else
-			print_text(&out, &picture);
+		if (picture.is_since)
+			sum_period(&picture);
+		print(&out, command, &picture);
 		status = ki_out_write(&out, KI_EXIT_OK);
 	}
 	ki_bytes_fini(&out);
 	kiln_close(kiln);
-	free(counters);
+	free(picture.counters);
 	ki_settings_fini(&settings);
 	return status;
 }

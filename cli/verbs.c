@@ -62,8 +62,20 @@ const struct ki_verb ki_verbs[] = {
 	{ .name = "stats",
 	  .arguments = "",
 	  .summary = "show hits, misses by reason and the time saved",
-	  .about = "",
-	  .options = COMMON | KI_HAS(STORE) | KI_HAS(ZERO),
+	  .about = "Counts are kept per hour for 31 days, and in all since "
+		   "the store was made\n"
+		   "or --zero was used; of the 16 applications that used it "
+		   "last, and of the\n"
+		   "last run, since this kiln counts them.  A run is a "
+		   "process.  With --json\n"
+		   "everything is shown at once.\n",
+	  .examples = "kiln stats --since 7d # the last week\n"
+		      "kiln stats --last-run # after a program has ended\n"
+		      "kiln stats --prometheus > kiln.prom # metrics, in a "
+		      "file\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(ZERO) | KI_HAS(SINCE) |
+		     KI_HAS(LAST_RUN) | KI_HAS(APPLICATIONS) |
+		     KI_HAS(PROMETHEUS),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_stats },
 	{ .name = "verify",
