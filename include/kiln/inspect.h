@@ -160,6 +160,26 @@ KILN_API enum kiln_status kiln_find_source(
 	struct kiln *kiln, const uint8_t digest[KILN_SOURCE_DIGEST_BYTES],
 	struct kiln_blob **out_source);
 
+/* ---- The recorded order ------------------------------------------------------ */
+
+/*
+ * With KILN_OPEN_ORDER a kiln notes which keys are asked for, in the order of first
+ * use, and keeps that when it closes, or a guest when its program exits: one hidden
+ * entry for each application.  Its value is a list of names, its metadata say which
+ * application.  docs/formats/order.md.
+ */
+#define KILN_ORDER_NAME_BYTES 32 /* BLAKE2b-256 of a key record */
+
+/* The key of an application's order.  NO_MEMORY. */
+KILN_API enum kiln_status kiln_order_key(const char *application,
+					 struct kiln_key **out_key);
+/* Whether a key record is that of an order: 0 or 1. */
+KILN_API int kiln_order_is(const void *record, size_t size);
+/* The n-th name in the value of an order, which it points into.  KILN_OK,
+   KILN_END, KILN_E_FORMAT. */
+KILN_API enum kiln_status kiln_order_name(const void *value, size_t size,
+					  size_t n, const uint8_t **out_name);
+
 /* ---- Verify --------------------------------------------------------------- */
 
 /* Bytes that were looked at, and that there are. */
@@ -454,7 +474,8 @@ KILN_API enum kiln_status kiln_config_use_store(struct kiln_config *config,
 						const char *url, char *message,
 						size_t message_size);
 
-/* Fill options (initialised) from a config; strings are borrowed from it. */
+/* Fill options (initialised) from a config; strings are borrowed from it.  Flags
+   are added to; a guest's (KILN_OPEN_GUEST) get KILN_OPEN_ORDER. */
 KILN_API void kiln_config_options(const struct kiln_config *config,
 				  struct kiln_options *options);
 

@@ -338,6 +338,13 @@ enum kiln_failure_policy {
 #define KILN_OPEN_OWN_FILES (1u << 10)
 /* kiln_keep_sources() keeps nothing; KILN_KEEP_SOURCES=0 sets it. */
 #define KILN_OPEN_NO_SOURCES (1u << 11)
+/*
+ * What is asked for is noted in the order of first use, up to 4096 keys, and kept
+ * in the store at closing, or of a guest at exit(), if it changed: kiln_order_key()
+ * in <kiln/inspect.h>.  In "log:" and "file:" stores that are written; none of
+ * SESSION.  Look-ups of KILN_OPEN_NO_MEMORY are slower with it.
+ */
+#define KILN_OPEN_ORDER (1u << 12)
 
 /* Which value goes when there is no room for another in memory. */
 enum kiln_memory_order {

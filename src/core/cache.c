@@ -364,6 +364,8 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 	size_t i;
 
 	follow_generations(kiln);
+	if (kiln->order)
+		ki_order_note(kiln->order, key);
 	changes = ki_memory_changes(kiln->memory);
 	*out_outcome = kiln->store_status < 0 ? KILN_COUNT_MISS_UNAVAILABLE
 					      : KILN_COUNT_MISS_NEW;
@@ -456,15 +458,20 @@ static void add_missing_string(struct kiln_metadata *metadata,
 		kiln_metadata_add_string(metadata, field, value);
 }
 
+const char *ki_kiln_application(const struct kiln *kiln, char path[KI_PATH_MAX])
+{
+	if (kiln->application)
+		return kiln->application;
+	return ki_executable(path) ? NULL : path;
+}
+
 static void add_application(const struct kiln *kiln,
 			    struct kiln_metadata *metadata)
 {
-	const char *application = kiln->application;
 	char path[KI_PATH_MAX];
 
-	if (!application && !ki_executable(path))
-		application = path;
-	add_missing_string(metadata, KILN_META_APPLICATION, application);
+	add_missing_string(metadata, KILN_META_APPLICATION,
+			   ki_kiln_application(kiln, path));
 }
 
 /* What we know of a build, where build() did not say it. */

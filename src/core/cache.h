@@ -10,6 +10,7 @@
 #include <kiln/kiln.h>
 #include <kiln/tier.h>
 
+#include "core/order.h"
 #include "memory/memory.h"
 #include "memory/slots.h"
 #include "sys/sys.h"
@@ -35,8 +36,9 @@ struct kiln {
 	int is_expected; /* at exit: a guest */
 	int glances; /* values are looked for in tiers[0] from within a pin */
 	uint64_t memory_bytes_max;
-	char *name_space;  /* or NULL */
-	char *application; /* or NULL: the program's path */
+	char *name_space;	/* or NULL */
+	char *application;	/* or NULL: the program's path */
+	struct ki_order *order; /* or NULL: not recorded */
 	kiln_log_fn *log;
 	void *log_arg;
 	/* Atomic. */
@@ -96,6 +98,13 @@ void ki_kiln_flush(struct kiln *kiln);
 /* So much of the memory that there may be is in use. */
 void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now);
 
+/* ---- record.c -------------------------------------------------------------- */
+
+/* Whether what is asked for may be noted, and kept. */
+int ki_kiln_may_record(const struct kiln *kiln, const char *store_url);
+/* Keep what was noted, if it is not what is kept. */
+void ki_kiln_record(struct kiln *kiln);
+
 /* ---- exit.c ---------------------------------------------------------------- */
 
 /* Whether a guest will be flushed at exit. */
@@ -104,6 +113,10 @@ int ki_exit_expect(struct kiln *kiln);
 int ki_exit_withdraw(struct kiln *kiln);
 
 /* ---- cache.c --------------------------------------------------------------- */
+
+/* Whose entries these are: as given, or the program, then in `path`; NULL. */
+const char *ki_kiln_application(const struct kiln *kiln,
+				char path[KI_PATH_MAX]);
 
 /* Tell the tiers that an entry is in use which this process has in memory. */
 void ki_kiln_renew(void *kiln, const struct kiln_key *key);

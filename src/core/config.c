@@ -928,4 +928,6 @@ void kiln_config_options(const struct kiln_config *config,
 		options->flags |= KILN_OPEN_READONLY;
 	if (!kiln_config_number(config, KILN_SET_KEEP_SOURCES))
 		options->flags |= KILN_OPEN_NO_SOURCES;
+	if (options->flags & KILN_OPEN_GUEST)
+		options->flags |= KILN_OPEN_ORDER;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What guests have counted and not yet flushed when their program ends.
+ * What guests have counted and not yet flushed, and noted and not yet kept, when
+ * their program ends.
  *
  * Such a kiln is never closed.  It stands here from its opening on, and exit(), or
  * whoever unloads the library, flushes it: not _exit(), and not a signal.  There
@@ -68,6 +69,8 @@ static __attribute__((destructor)) void flush_guests(void)
 	if (!take_guests(taken))
 		return;
 	for (size_t i = 0; i < PLACES; i++)
-		if (taken[i])
+		if (taken[i]) {
+			ki_kiln_record(taken[i]);
 			ki_kiln_flush(taken[i]);
+		}
 }

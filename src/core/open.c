@@ -82,7 +82,7 @@ static int is_tier(const struct kiln_tier *tier)
 
 static const char *find_fault(const struct kiln_options *options)
 {
-	const uint32_t known = KILN_OPEN_NO_SOURCES * 2 - 1;
+	const uint32_t known = KILN_OPEN_ORDER * 2 - 1;
 	const uint32_t lookers =
 		KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER | KILN_OPEN_GUEST;
 
@@ -350,6 +350,7 @@ static void free_kiln(struct kiln *kiln)
 	ki_memory_free(kiln->memory);
 	free(kiln->name_space);
 	free(kiln->application);
+	ki_order_free(kiln->order);
 	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
 		ki_mutex_fini(&kiln->mutex);
 		ki_mutex_fini(&kiln->stats_mutex);
@@ -454,7 +455,9 @@ static enum kiln_status open_kiln(struct kiln_options *options,
 	}
 	for (size_t i = 0; i < options->n_tiers; i++)
 		kiln->tiers[kiln->n_tiers++] = options->tiers[i];
-	kiln->glances = (kiln->flags & KILN_OPEN_NO_MEMORY) &&
+	if (ki_kiln_may_record(kiln, options->store_url))
+		kiln->order = ki_order_new();
+	kiln->glances = (kiln->flags & KILN_OPEN_NO_MEMORY) && !kiln->order &&
 			!(kiln->flags & KILN_OPEN_GUEST) &&
 			kiln->n_tiers == 1 && kiln->tiers[0]->ops->glance &&
 			ki_memory_counts_looks(kiln->memory);
@@ -510,6 +513,7 @@ void kiln_close(struct kiln *kiln)
 		return;
 	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
 		wait_for_calls(kiln);
+		ki_kiln_record(kiln);
 		ki_kiln_flush(kiln);
 	}
 	close_tiers(kiln->tiers, kiln->n_tiers);

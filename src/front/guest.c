@@ -158,8 +158,8 @@ static int open_kiln(ki_guest_ready_fn *ready)
 	}
 
 	kiln_options_init(&options);
+	options.flags = KILN_OPEN_GUEST;
 	kiln_config_options(guest.config, &options);
-	options.flags |= KILN_OPEN_GUEST;
 	options.log = log_words;
 	options.log_arg = guest.config;
 	is_opening = 1;
