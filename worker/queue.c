@@ -26,6 +26,7 @@
 
 #include "base/hash.h"
 #include "front/opencl/capture.h"
+#include "front/opencl/kept.h"
 #include "worker.h"
 
 #define TRIES_MAX	  2
@@ -188,7 +189,7 @@ static void strike_out_try(struct taken *taken)
 static enum kiln_status put_answer(struct ki_worker *worker,
 				   const struct kiln_key *key,
 				   const struct ki_answer *answer,
-				   uint32_t stage)
+				   const struct ki_cl_job *job)
 {
 	struct kiln_metadata *metadata;
 	enum kiln_status status;
@@ -197,9 +198,11 @@ static enum kiln_status put_answer(struct ki_worker *worker,
 					  answer->metadata_size, &metadata);
 	if (status)
 		return status;
-	status = ki_cl_publish(worker->kiln, key, answer->value,
-			       answer->value_size, metadata,
-			       stage ? KI_CL_STAGE_FULL : KI_CL_STAGE_EARLY);
+	ki_cl_keep_sources(worker->kiln, job->recipe, answer->record,
+			   answer->record_size, job->directory, metadata);
+	status = ki_cl_publish(
+		worker->kiln, key, answer->value, answer->value_size, metadata,
+		job->stage ? KI_CL_STAGE_FULL : KI_CL_STAGE_EARLY);
 	kiln_metadata_free(metadata);
 	return status;
 }
@@ -220,7 +223,7 @@ static enum kiln_status publish(struct taken *taken,
 	if (status)
 		return status;
 	do {
-		status = put_answer(worker, key, answer, taken->job->stage);
+		status = put_answer(worker, key, answer, taken->job);
 	} while (status == KILN_E_TIMEOUT && ++tries < PUBLISH_TRIES_MAX &&
 		 !ki_waiter_pause(&worker->waiter, LOOK_NS));
 	kiln_key_free(key);

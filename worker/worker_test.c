@@ -27,6 +27,7 @@
 
 #include "front/opencl/capture.h"
 #include "front/opencl/job.h"
+#include "front/opencl/kept.h"
 #include "front/opencl/key.h"
 #include "front/opencl/produce.h"
 #include "loader.h"
@@ -447,6 +448,23 @@ static uint64_t metadata_number(const struct kiln_blob *metadata,
 	return number;
 }
 
+/* By the entry alone. */
+static void assert_kept(struct kiln *kiln, const struct kiln_key *key,
+			const struct kiln_blob *metadata, const char *source)
+{
+	struct ki_cl_recipe *recipe;
+	size_t size;
+	const void *record = kiln_key_record(key, &size);
+
+	assert_int_equal(ki_cl_recall(kiln, record, size,
+				      kiln_blob_data(metadata),
+				      kiln_blob_size(metadata), &recipe),
+			 KILN_OK);
+	assert_int_equal(recipe->kind, KI_CL_BUILD);
+	assert_string_equal(recipe->source->strings[0], source);
+	ki_cl_recipe_unref(recipe);
+}
+
 static void a_job_becomes_an_entry(void **state)
 {
 	struct wish wish = { .source = SOURCE, .options = "-DX=1" };
@@ -484,6 +502,7 @@ static void a_job_becomes_an_entry(void **state)
 	assert_int_equal(metadata_number(metadata, KILN_META_STAGE),
 			 KI_CL_STAGE_FULL);
 	assert_true(metadata_number(metadata, KILN_META_CREATED) > 1700000000);
+	assert_kept(kiln, key, metadata, SOURCE);
 	kiln_blob_unref(blob);
 	kiln_blob_unref(metadata);
 	assert_int_equal(ki_cl_family_key(key, &family), KILN_OK);

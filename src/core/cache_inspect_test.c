@@ -99,7 +99,7 @@ static void sources_are_kept_by_those_that_may(void **state)
 			rows[i].kind, directories[rows[i].kind[0] == 'f'],
 			rows[i].flags);
 
-		print_message("%s\n", rows[i].name);
+		print_message("# %s\n", rows[i].name);
 		assert_int_equal(kiln_keep_sources(kiln, &source, 1),
 				 rows[i].kept);
 		assert_int_equal(source.is_kept, rows[i].kept == KILN_OK);

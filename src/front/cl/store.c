@@ -24,6 +24,7 @@
 #include "front/family.h"
 #include "front/opencl/capture.h"
 #include "front/opencl/job.h"
+#include "front/opencl/kept.h"
 
 /* ---- From an entry ----------------------------------------------------------- */
 
@@ -284,6 +285,16 @@ static int is_there(const struct kiln_cl *cl, const struct ki_cl_built *built)
 	return is_found;
 }
 
+static void keep_sources(struct kiln_cl *cl, const struct ki_cl_built *built,
+			 struct kiln_metadata *metadata)
+{
+	size_t size;
+	const void *record = kiln_key_record(built->key, &size);
+
+	ki_cl_keep_sources(cl->kiln, built->recipe, record, size,
+			   built->directory, metadata);
+}
+
 static void keep(struct kiln_cl *cl, const struct ki_cl_built *built)
 {
 	struct kiln_metadata *metadata;
@@ -295,6 +306,8 @@ static void keep(struct kiln_cl *cl, const struct ki_cl_built *built)
 			built->n_devices, &value))
 		return;
 	metadata = metadata_of(built);
+	if (metadata)
+		keep_sources(cl, built, metadata);
 	/* The key last: whatever was asked must have been of the build. */
 	if (metadata &&
 	    !ki_cl_describe(&cl->calls, built->program, built->devices,

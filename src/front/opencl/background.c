@@ -22,6 +22,7 @@
 
 #include "front/opencl/capture.h"
 #include "front/opencl/job.h"
+#include "front/opencl/kept.h"
 
 #define MS	     ((uint64_t)1000 * 1000)
 #define QUIET_NS     (2000 * MS)
@@ -70,6 +71,23 @@ static void drop_job(const struct ki_cl_guest *guest,
 	ki_cl_job_remove(guest->spool, record, size);
 }
 
+/* Where a job is left, the worker does that. */
+static void keep_sources(const struct ki_cl_guest *guest,
+			 const struct ki_cl_program *program,
+			 const struct ki_cl_capture *capture,
+			 struct kiln_metadata *metadata)
+{
+	const void *record;
+	size_t size;
+
+	if (guest->spool &&
+	    !ki_cl_driver(guest->identities, program->platform)->fetch_is_cheap)
+		return;
+	record = kiln_key_record(capture->made->key, &size);
+	ki_cl_keep_sources(guest->kiln, capture->made->recipe, record, size,
+			   capture->directory, metadata);
+}
+
 static void publish(const struct ki_cl_guest *guest,
 		    struct ki_cl_program *program,
 		    const struct ki_cl_capture *capture,
@@ -97,6 +115,8 @@ static void publish(const struct ki_cl_guest *guest,
 	if (*guest->name_space)
 		kiln_metadata_add_string(metadata, KILN_META_NAMESPACE,
 					 guest->name_space);
+	if (metadata)
+		keep_sources(guest, program, capture, metadata);
 	/* Last: whatever was asked of the program must be of the build. */
 	if (metadata &&
 	    ki_cl_describe(&ki_cl_next, program->handle, devices, n_devices,

@@ -411,17 +411,33 @@ static enum kiln_status fill_from_inputs(struct ki_cl_identities *identities,
 
 /* ---- The key --------------------------------------------------------- */
 
+static const char *const kinds[] = {
+	[KI_CL_BUILD] = KIND_BUILD,
+	[KI_CL_COMPILE] = KIND_COMPILE,
+	[KI_CL_LINK] = KIND_LINK,
+};
+
+enum ki_cl_recipe_kind ki_cl_key_kind(const void *record, size_t size)
+{
+	struct kiln_field field;
+	int kind;
+
+	if (kiln_record_find(record, size, "kind", &field) ||
+	    field.kind != KILN_FIELD_BYTES)
+		return (enum ki_cl_recipe_kind)0;
+	for (kind = KI_CL_LINK; kind; kind--)
+		if (field.size == strlen(kinds[kind]) &&
+		    !memcmp(field.data, kinds[kind], field.size))
+			break;
+	return (enum ki_cl_recipe_kind)kind;
+}
+
 /* What is made, how, and from what. */
 static enum kiln_status fill(struct ki_cl_identities *identities,
 			     const struct ki_cl_build *build,
 			     struct kiln_key *key,
 			     enum kiln_counter *out_reason)
 {
-	static const char *const kinds[] = {
-		[KI_CL_BUILD] = KIND_BUILD,
-		[KI_CL_COMPILE] = KIND_COMPILE,
-		[KI_CL_LINK] = KIND_LINK,
-	};
 	const struct ki_cl_recipe *recipe = build->recipe;
 
 	if (recipe->kind == KI_CL_BINARY)

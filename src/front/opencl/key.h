@@ -99,6 +99,10 @@ enum kiln_status ki_cl_passing_key(struct ki_cl_identities *identities,
 				   const struct ki_cl_build *build,
 				   struct kiln_key **out_key);
 
+/* What a key record of OpenCL's is for, by its `kind`; 0: it is none of this
+   version's. */
+enum ki_cl_recipe_kind ki_cl_key_kind(const void *record, size_t size);
+
 /*
  * The key under which the record of the latest build of this source is kept,
  * as a hidden entry, for ki_family_reason().

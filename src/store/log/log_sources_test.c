@@ -395,7 +395,7 @@ static void anything_in_the_place_of_a_file_is_borne(void **state)
 		char *path = file_of(&store, 7);
 		char *data = noise_of(1, rows[i].size);
 
-		print_message("%s\n", rows[i].name);
+		print_message("# %s\n", rows[i].name);
 		if (rows[i].byte >= 0)
 			memset(data, rows[i].byte, rows[i].size);
 		harness_write(path, data, rows[i].size);
@@ -435,7 +435,7 @@ static void a_header_that_lies_is_passed_over(void **state)
 	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
 	assert_int_equal(header.stored_size, 12);
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		print_message("%s\n", rows[i].name);
+		print_message("# %s\n", rows[i].name);
 		changed = header;
 		changed.plain_size = rows[i].plain_size;
 		changed.stored_size = rows[i].stored_size;
