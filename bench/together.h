@@ -2,7 +2,8 @@
 #ifndef KILN_BENCH_TOGETHER_H
 #define KILN_BENCH_TOGETHER_H
 
-/* Threads that start what is timed together. */
+/* Threads that start what is timed together, each on a processor of its own if
+   there are enough. */
 
 #define TOGETHER_MAX 2
 
