@@ -21,12 +21,19 @@
  *            far as `n_calls` lets them reach the device.
  *
  * Re-entry   A function of the device may use the cache that called it, as far
- *            as it need not wait: what would wait fails with -EDEADLK.
+ *            as it need not wait: what would wait fails with -EDEADLK.  It may
+ *            not be left by longjmp or by the end of its thread.
+ *
+ * fork()     A child may abandon the copy it inherits, whatever the threads of
+ *            its parent were doing, and nothing else: a lock may be held for
+ *            ever by one that it does not have, and what is dirty is for the
+ *            parent to write.
  *
  * Errors     Negative errno.  -EINVAL: a NULL, an address past the end, a range
  *            that ends before it begins.  -EIO: the device failed;
  *            kiln_block_device_error() knows its own number.  -EROFS: it has no
- *            write.  -EBUSY: a line is held (kiln_block_get).  -ENOMEM.
+ *            write.  -EBUSY: a line is held (kiln_block_get), or the cache is
+ *            in use.  -ENOMEM.
  *
  * Ownership  The caller's, until kiln_block_close() returns 0.
  */
@@ -123,8 +130,10 @@ KILN_API int kiln_block_open(const struct kiln_block_options *options,
 			     const struct kiln_block_device *device,
 			     struct kiln_block **out_block);
 /*
- * Alone.  Write what is dirty and free everything.  When that fails nothing is
- * freed, what could not be written stays, and this may be called again.
+ * Alone: nobody else is in a call, nor will begin one.  Write what is dirty and
+ * free everything.  When that fails nothing is freed, what could not be written
+ * stays, and this may be called again.  -EBUSY: it is not alone, as far as that
+ * can be seen (hits leave no trace), or a line is held or pinned.
  */
 KILN_API int kiln_block_close(struct kiln_block *block);
 /* Alone.  The same without writing: what is dirty is lost.  Accepts NULL. */
@@ -153,7 +162,7 @@ KILN_API ssize_t kiln_block_read(struct kiln_block *block, uint64_t address,
 KILN_API ssize_t kiln_block_write(struct kiln_block *block, uint64_t address,
 				  const void *buffer, size_t count,
 				  enum kiln_block_write_mode mode);
-/* Bring lines in, as far as they find room. */
+/* Bring lines in, but no more than the cache has. */
 KILN_API int kiln_block_prefetch(struct kiln_block *block, uint64_t address,
 				 uint64_t count);
 
@@ -189,7 +198,8 @@ KILN_API int kiln_block_discard(struct kiln_block *block, uint64_t begin,
 /*
  * The bytes from `address` to the end of its line, without copying: valid and
  * unchanged until the release of the same pointer.  Writing to the line fails
- * with -EBUSY meanwhile.  -ENOSPC: all lines of the set are held or pinned.
+ * with -EBUSY meanwhile.  -ENOSPC: all lines of the set are held, pinned, or on
+ * their way to the device.
  */
 KILN_API int kiln_block_get(struct kiln_block *block, uint64_t address,
 			    const void **out_data, size_t *out_size);
@@ -209,7 +219,7 @@ KILN_API int kiln_block_unpin(struct kiln_block *block, uint64_t address,
 
 struct kiln_block_stats {
 	size_t size;	 /* set by the caller: of this structure */
-	uint64_t hits;	 /* lines; near enough when many threads count */
+	uint64_t hits;	 /* lines; near enough as threads come and go */
 	uint64_t misses; /* lines */
 	uint64_t evictions;
 	uint64_t read_calls; /* of the device */

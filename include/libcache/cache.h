@@ -22,7 +22,17 @@
  *            a NULL, a policy that does not exist, an address past the end, a
  *            range that ends before it begins.  -EIO: the device failed.
  *
+ * Eviction   Of a set's lines the one used least recently goes.  While several
+ *            threads use the cache that is known less exactly: lines used since
+ *            the last miss of their set count as used at the same time.
+ *
  * Threads    Any, at any time, except around cache_deinit and cache_discard.
+ *            cache_deinit gives -EBUSY where it can see that it is not alone,
+ *            in a callback above all.
+ *
+ * fork()     A child leaves the cache it inherits alone, or discards it
+ *            (cache_discard): all else may wait for a thread that the child
+ *            does not have, and what is dirty is for the parent to write.
  */
 
 #include <stdint.h>

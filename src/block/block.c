@@ -230,7 +230,10 @@ void kiln_block_abandon(struct kiln_block *b)
 	if (!b)
 		return;
 	free_table(b);
-	ki_cond_fini(&b->changed);
+	/* In a forked child those who waited stay for ever, and this would wait
+	   for them. */
+	if (!b->n_waiting)
+		ki_cond_fini(&b->changed);
 	ki_mutex_fini(&b->mutex);
 	give_back(b, b->calls);
 	give_back(b, b);
@@ -238,8 +241,13 @@ void kiln_block_abandon(struct kiln_block *b)
 
 int kiln_block_close(struct kiln_block *b)
 {
-	int err = b ? kiln_block_clean(b, 0, b->device_bytes) : -EINVAL;
+	int err;
 
+	if (!b)
+		return -EINVAL;
+	if (ki_block_is_busy(b))
+		return -EBUSY;
+	err = kiln_block_clean(b, 0, b->device_bytes);
 	if (!err)
 		kiln_block_abandon(b);
 	return err;
@@ -265,7 +273,7 @@ int kiln_block_resize(struct kiln_block *b, size_t n_lines)
 
 	if (!b)
 		return -EINVAL;
-	if (is_kept(b))
+	if (ki_block_is_busy(b) || is_kept(b))
 		return -EBUSY;
 	err = kiln_block_flush(b, 0, b->device_bytes);
 	if (err)
@@ -302,6 +310,7 @@ int kiln_block_stats(struct kiln_block *b, struct kiln_block_stats *out_stats)
 
 	if (!b || !out_stats || out_stats->size < sizeof(s.size))
 		return -EINVAL;
+	s.hits = load(&b->hits->common.hits);
 	for (i = 0; i < N_STRIPES; i++)
 		s.hits += load(&b->hits->stripes[i].hits);
 	s.misses = load(&b->stats.misses);

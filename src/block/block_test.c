@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kiln/block.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "block/inside.h"
 #include "harness/harness.h"
-#include "sys/sys.h"
 
 #define DEVICE_BYTES 8000
 
@@ -21,7 +24,7 @@ struct device {
 	int writes;
 	int reads_fail;
 	int writes_fail;
-	uint64_t bad_from; /* writes that begin here and before bad_end fail */
+	uint64_t bad_from; /* transfers that touch it from here on fail */
 	uint64_t bad_end;
 	size_t written;
 	/* Called from within. */
@@ -29,7 +32,14 @@ struct device {
 	void (*write_hook)(struct device *device);
 	struct kiln_block *block;
 	ssize_t answer;
+	pthread_barrier_t *barrier;
+	sem_t inside, go_on;
 };
+
+static int is_bad(const struct device *device, uint64_t offset, size_t count)
+{
+	return offset < device->bad_end && offset + count > device->bad_from;
+}
 
 static ssize_t device_read(uint64_t offset, void *buffer, size_t count,
 			   void *context)
@@ -39,7 +49,7 @@ static ssize_t device_read(uint64_t offset, void *buffer, size_t count,
 	device->reads++;
 	if (device->read_hook)
 		device->read_hook(device);
-	if (device->reads_fail)
+	if (device->reads_fail || is_bad(device, offset, count))
 		return -ENXIO;
 	memcpy(buffer, device->bytes + offset, count);
 	return (ssize_t)count;
@@ -53,8 +63,7 @@ static ssize_t device_write(uint64_t offset, const void *buffer, size_t count,
 	device->writes++;
 	if (device->write_hook)
 		device->write_hook(device);
-	if (device->writes_fail ||
-	    (offset >= device->bad_from && offset < device->bad_end))
+	if (device->writes_fail || is_bad(device, offset, count))
 		return -ENXIO;
 	device->written += count;
 	memcpy(device->bytes + offset, buffer, count);
@@ -169,13 +178,14 @@ static void a_small_write_through_is_small(void **state)
 static void a_dirty_line_that_cannot_go_lets_clean_ones_go(void **state)
 {
 	struct kiln_block_options options = small(64, 4);
-	struct device device = { .bad_from = 0, .bad_end = 64 };
+	struct device device = { .bad_from = 0, .bad_end = 0 };
 	struct kiln_block *block = open_on(&device, &options);
 	uint8_t byte = 1;
 	uint64_t at;
 
 	assert_int_equal(
 		kiln_block_write(block, 3, &byte, 1, KILN_BLOCK_WRITE_BACK), 1);
+	device.bad_end = 64;
 	for (at = 64; at < 64 * 20; at += 64) {
 		assert_int_equal(kiln_block_read(block, at, &byte, 1), 1);
 		assert_int_equal(byte, device.bytes[at]);
@@ -185,6 +195,57 @@ static void a_dirty_line_that_cannot_go_lets_clean_ones_go(void **state)
 	device.bad_end = 0;
 	assert_int_equal(kiln_block_close(block), 0);
 	assert_int_equal(device.bytes[3], 1);
+}
+
+/* All lines of the only set are dirty, and one cannot be written. */
+static void a_bad_line_does_not_keep_dirty_ones_from_going(void **state)
+{
+	for (size_t i = 0; i < 8; i++) {
+		struct kiln_block_options options = small(64, 4);
+		struct device device = { .reads = 0 };
+		struct kiln_block *block;
+		uint8_t bytes[256];
+
+		options.policy =
+			i % 2 ? KILN_BLOCK_SCAN_RESISTANT : KILN_BLOCK_LRU;
+		block = open_on(&device, &options);
+		memset(bytes, 5, sizeof(bytes));
+		assert_int_equal(kiln_block_write(block, 0, bytes, 256,
+						  KILN_BLOCK_WRITE_BACK),
+				 256);
+		device.bad_from = i / 2 * 64;
+		device.bad_end = device.bad_from + 64;
+		assert_int_equal(kiln_block_read(block, 512, bytes, 8), 8);
+		assert_memory_equal(bytes, device.bytes + 512, 8);
+		assert_int_equal(kiln_block_write(block, 1024, bytes, 64,
+						  KILN_BLOCK_WRITE_BACK),
+				 64);
+		device.bad_end = 0;
+		assert_int_equal(kiln_block_close(block), 0);
+		for (size_t at = 0; at < 256; at++)
+			assert_int_equal(device.bytes[at], 5);
+	}
+}
+
+static void blocks_behind_that_cannot_be_read_cost_only_themselves(void **state)
+{
+	struct kiln_block_options options = small(64, 64);
+	struct device device = { .bad_from = 300, .bad_end = 301 };
+	struct kiln_block *block;
+	uint8_t bytes[512];
+
+	options.call_bytes_max = 1024;
+	options.read_ahead_bytes = 1024;
+	block = open_on(&device, &options);
+	for (uint64_t at = 0; at < 256; at += 8) {
+		assert_int_equal(kiln_block_read(block, at, bytes, 8), 8);
+		assert_memory_equal(bytes, device.bytes + at, 8);
+	}
+	assert_int_equal(kiln_block_invalidate(block, 0, UINT64_MAX), 0);
+	assert_int_equal(kiln_block_read(block, 0, bytes, 256), 256);
+	assert_int_equal(kiln_block_read(block, 256, bytes, 8), -EIO);
+	assert_int_equal(kiln_block_read(block, 320, bytes, 8), 8);
+	assert_int_equal(kiln_block_close(block), 0);
 }
 
 static void a_failed_read_costs_no_line(void **state)
@@ -251,6 +312,31 @@ static void a_set_full_of_pinned_lines_still_reads_and_writes(void **state)
 	assert_int_equal(kiln_block_close(block), 0);
 }
 
+static void a_prefetch_brings_in_what_there_is_room_for(void **state)
+{
+	static const uint64_t places[] = { 0, 30, 64 };
+	size_t i;
+
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		struct kiln_block_options options = small(64, 8);
+		struct kiln_block_stats stats = { .size = sizeof(stats) };
+		struct device device = { .reads = 0 };
+		struct kiln_block *block = open_on(&device, &options);
+		uint8_t bytes[512];
+
+		assert_int_equal(
+			kiln_block_prefetch(block, places[i], UINT64_MAX), 0);
+		assert_int_equal(device.reads, 8);
+		assert_int_equal(kiln_block_read(block, places[i], bytes, 448),
+				 448);
+		assert_memory_equal(bytes, device.bytes + places[i], 448);
+		assert_int_equal(device.reads, 8);
+		assert_int_equal(kiln_block_stats(block, &stats), 0);
+		assert_int_equal(stats.evictions, 0);
+		assert_int_equal(kiln_block_close(block), 0);
+	}
+}
+
 /* ---- Callbacks that come back ------------------------------------------- */
 
 static void read_again(struct device *device)
@@ -277,6 +363,27 @@ static void a_callback_is_served_or_told_of_the_deadlock(void **state)
 	assert_int_equal(kiln_block_close(block), 0);
 }
 
+static void end_it(struct device *device)
+{
+	device->read_hook = NULL;
+	device->answer = kiln_block_close(device->block);
+	if (device->answer == -EBUSY)
+		device->answer = kiln_block_resize(device->block, 8);
+}
+
+static void a_callback_cannot_end_its_cache_nor_resize_it(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .read_hook = end_it };
+	struct kiln_block *block = open_on(&device, &options);
+	uint8_t byte;
+
+	assert_int_equal(kiln_block_read(block, 64, &byte, 1), 1);
+	assert_int_equal(device.answer, -EBUSY);
+	assert_int_equal(byte, device.bytes[64]);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
 static void write_meanwhile(struct device *device)
 {
 	device->write_hook = NULL;
@@ -297,6 +404,118 @@ static void what_is_written_while_it_is_cleaned_is_written_again(void **state)
 	assert_int_equal(device.answer, 1);
 	assert_int_equal(device.writes, 2);
 	assert_memory_equal(device.bytes, "ab", 2);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+/* ---- Threads ------------------------------------------------------------ */
+
+static int hit_once(unsigned index, void *arg)
+{
+	struct device *device = arg;
+	uint8_t byte;
+	int wrong = kiln_block_read(device->block, 0, &byte, 1) != 1;
+
+	pthread_barrier_wait(device->barrier);
+	return wrong;
+}
+
+static int has_a_place(const struct kiln_block *block)
+{
+	size_t i;
+
+	for (i = 0; i < N_STRIPES; i++)
+		if (load(&block->hits->owners[i]) == this_thread())
+			return 1;
+	return 0;
+}
+
+/* More of them, and all at once, than there are places to count hits. */
+static void threads_that_are_gone_leave_their_places(void **state)
+{
+	struct kiln_block_options options = small(64, 64);
+	struct kiln_block_stats stats = { .size = sizeof(stats) };
+	struct device device = { .reads = 0 };
+	struct kiln_block *block = open_on(&device, &options);
+	pthread_barrier_t barrier;
+	const uint64_t n = 20000;
+	uint8_t byte;
+	uint64_t i;
+
+	device.barrier = &barrier;
+	pthread_barrier_init(&barrier, NULL, 2 * N_STRIPES);
+	assert_int_equal(kiln_block_read(block, 0, &byte, 1), 1);
+	assert_int_equal(harness_threads(2 * N_STRIPES, hit_once, &device), 0);
+	for (i = 0; i < n; i++)
+		assert_int_equal(kiln_block_read(block, 0, &byte, 1), 1);
+	assert_true(has_a_place(block));
+	assert_int_equal(kiln_block_stats(block, &stats), 0);
+	assert_true(stats.hits >= n);
+	pthread_barrier_destroy(&barrier);
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
+static void stay_inside(struct device *device)
+{
+	sem_post(&device->inside);
+	sem_wait(&device->go_on);
+}
+
+static int read_the_same(unsigned index, void *arg)
+{
+	struct device *device = arg;
+	uint8_t byte;
+
+	return kiln_block_read(device->block, 0, &byte, 1) != 1;
+}
+
+static int is_waited_for(struct kiln_block *block)
+{
+	int result;
+
+	ki_mutex_lock(&block->mutex);
+	result = block->n_waiting != 0;
+	ki_mutex_unlock(&block->mutex);
+	return result;
+}
+
+static void *two_readers(void *arg)
+{
+	return (void *)(uintptr_t)harness_threads(2, read_the_same, arg);
+}
+
+/* Forked while one thread is with the device and another waits for it. */
+static void a_forked_child_may_abandon_its_copy(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .read_hook = stay_inside };
+	struct kiln_block *block;
+	pthread_t thread;
+	void *wrong;
+	int status;
+	pid_t child;
+
+	if (!HARNESS_FORKS_AMONG_THREADS)
+		HARNESS_LEAVE_OUT("no forks among threads");
+	block = open_on(&device, &options);
+	sem_init(&device.inside, 0, 0);
+	sem_init(&device.go_on, 0, 0);
+	assert_int_equal(pthread_create(&thread, NULL, two_readers, &device),
+			 0);
+	sem_wait(&device.inside);
+	while (!is_waited_for(block))
+		sched_yield();
+	child = fork();
+	if (!child) {
+		alarm(HARNESS_HANG_S);
+		kiln_block_abandon(block);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	device.read_hook = NULL;
+	sem_post(&device.go_on);
+	assert_int_equal(pthread_join(thread, &wrong), 0);
+	assert_null(wrong);
+	assert_int_equal(status, 0);
 	assert_int_equal(kiln_block_close(block), 0);
 }
 
@@ -348,13 +567,21 @@ int main(void)
 		cmocka_unit_test(a_small_write_through_is_small),
 		cmocka_unit_test(
 			a_dirty_line_that_cannot_go_lets_clean_ones_go),
+		cmocka_unit_test(
+			a_bad_line_does_not_keep_dirty_ones_from_going),
+		cmocka_unit_test(
+			blocks_behind_that_cannot_be_read_cost_only_themselves),
 		cmocka_unit_test(a_failed_read_costs_no_line),
 		cmocka_unit_test(a_held_line_neither_goes_nor_changes),
 		cmocka_unit_test(
 			a_set_full_of_pinned_lines_still_reads_and_writes),
+		cmocka_unit_test(a_prefetch_brings_in_what_there_is_room_for),
 		cmocka_unit_test(a_callback_is_served_or_told_of_the_deadlock),
+		cmocka_unit_test(a_callback_cannot_end_its_cache_nor_resize_it),
 		cmocka_unit_test(
 			what_is_written_while_it_is_cleaned_is_written_again),
+		cmocka_unit_test(threads_that_are_gone_leave_their_places),
+		cmocka_unit_test(a_forked_child_may_abandon_its_copy),
 		cmocka_unit_test(a_resize_keeps_what_was_written),
 		cmocka_unit_test(a_line_costs_at_most_32_bytes_more),
 	};

@@ -7,12 +7,16 @@
 
 #include "block/inside.h"
 
+#include <assert.h>
 #include <limits.h>
 
-/* A thread's own place to count, if there is one left. */
-static __attribute__((noinline)) size_t find_stripe(struct stripes *hits,
-						    size_t first,
-						    uintptr_t self)
+/* How often to look around: at each 4096th hit in the common place, and at each
+   64th miss. */
+#define COMMON_HITS_SHIFT 12
+#define MISSES_SHIFT	  6
+
+/* A thread's own place to count, or N_STRIPES if all are taken. */
+static size_t find_stripe(struct stripes *hits, size_t first, uintptr_t self)
 {
 	size_t i, at;
 
@@ -29,18 +33,44 @@ static __attribute__((noinline)) size_t find_stripe(struct stripes *hits,
 		if (owner == self)
 			return at;
 	}
-	return first;
+	return N_STRIPES;
+}
+
+static inline void count_at(struct stripe *stripe, uint64_t n)
+{
+	store(&stripe->hits, load(&stripe->hits) + n);
+}
+
+/* In the common place it takes its time, and time to see who is gone. */
+static __attribute__((noinline)) void count_elsewhere(struct kiln_block *b,
+						      size_t first,
+						      uintptr_t self,
+						      uint64_t n)
+{
+	size_t at = find_stripe(b->hits, first, self);
+	uint64_t before;
+
+	if (at < N_STRIPES) {
+		count_at(&b->hits->stripes[at], n);
+		return;
+	}
+	before = add(&b->hits->common.hits, n);
+	if ((before ^ (before + n)) >> COMMON_HITS_SHIFT)
+		ki_block_look_around(b);
 }
 
 static inline void count_hits(struct kiln_block *b, uintptr_t self, uint64_t n)
 {
-	size_t at = (uint64_t)self * UINT64_C(0x9e3779b97f4a7c15) >> 61;
-	uint64_t *hits;
+	size_t first = (uint64_t)self * UINT64_C(0x9e3779b97f4a7c15) >> 61;
+	size_t at = first;
 
+	/* Where it looks first another thread may have been before. */
 	if (load(&b->hits->owners[at]) != self)
-		at = find_stripe(b->hits, at, self);
-	hits = &b->hits->stripes[at].hits;
-	store(hits, load(hits) + n);
+		at = (at + 1) % N_STRIPES;
+	if (load(&b->hits->owners[at]) == self)
+		count_at(&b->hits->stripes[at], n);
+	else
+		count_elsewhere(b, first, self, n);
 }
 
 /* How many blocks from this one on lie in sets that follow each other within
@@ -214,22 +244,36 @@ static uint64_t fetch_end(struct kiln_block *b, uint64_t block, uint64_t wanted)
 	return end < b->n_blocks ? end : b->n_blocks;
 }
 
-/* With the blocks claimed, and none of them there. */
-static int fetch_claimed(struct kiln_block *b, struct call *call,
-			 uint64_t block, uint64_t end, uint64_t wanted)
+static void count_misses(struct kiln_block *b, uint64_t n)
 {
-	uint64_t place = block * b->line_bytes, i;
-	size_t size = (size_t)((end - block - 1) * b->line_bytes) +
-		      line_length(b, end - 1);
-	int err = ki_block_device_read(b, place, call->buffer, size);
+	uint64_t before = add(&b->stats.misses, n);
 
-	add(&b->stats.misses, (end < wanted ? end : wanted) - block);
-	for (i = block; i < end && err >= 0; i++)
+	if ((before ^ (before + n)) >> MISSES_SHIFT)
+		ki_block_look_around(b);
+}
+
+static int read_blocks(struct kiln_block *b, struct call *call, uint64_t block,
+		       uint64_t end)
+{
+	return ki_block_device_read(b, block * b->line_bytes, call->buffer,
+				    (size_t)(end - block - 1) * b->line_bytes +
+					    line_length(b, end - 1));
+}
+
+/* Put what was read where it belongs.  Those behind the first are there to be
+   copied even if they find no place. */
+static int insert_blocks(struct kiln_block *b, struct call *call,
+			 uint64_t block, uint64_t end)
+{
+	int first = ki_block_insert(b, &call, block, call->buffer, 0, 0), err;
+	uint64_t i;
+
+	err = first;
+	for (i = block + 1; i < end && err >= 0; i++)
 		err = ki_block_insert(
 			b, &call, i, call->buffer + (i - block) * b->line_bytes,
 			0, 0);
-	store(&b->next_block, end);
-	return err < 0 ? err : 0;
+	return first < 0 ? first : 0;
 }
 
 ssize_t ki_block_fetch(struct kiln_block *b, uint64_t address, void *buffer,
@@ -265,7 +309,16 @@ ssize_t ki_block_fetch(struct kiln_block *b, uint64_t address, void *buffer,
 	result = ki_block_call(b, &call);
 	if (result)
 		goto out;
-	result = fetch_claimed(b, call, block, end, wanted);
+	result = read_blocks(b, call, block, end);
+	if (result && end > block + 1) {
+		/* It may be one of those behind that cannot be read. */
+		ki_block_claim_less(b, &claim, end = block + 1);
+		result = read_blocks(b, call, block, end);
+	}
+	count_misses(b, (end < wanted ? end : wanted) - block);
+	store(&b->next_block, end);
+	if (!result)
+		result = insert_blocks(b, call, block, end);
 	if (result)
 		goto out;
 	n = (size_t)(end - block) * b->line_bytes - offset;
@@ -353,13 +406,17 @@ ssize_t kiln_block_read(struct kiln_block *b, uint64_t address, void *buffer,
 
 int kiln_block_prefetch(struct kiln_block *b, uint64_t address, uint64_t count)
 {
-	uint64_t end, at;
+	uint64_t end, at, room;
 	ssize_t n;
 
 	if (!b || address > b->device_bytes)
 		return -EINVAL;
 	end = count < b->device_bytes - address ? address + count
 						: b->device_bytes;
+	/* What is behind would take the place of what was just brought in. */
+	room = b->n_lines * b->line_bytes - address % b->line_bytes;
+	if (end - address > room)
+		end = address + room;
 	for (at = address; at < end; at += (uint64_t)n) {
 		uint64_t left = end - at;
 
@@ -449,7 +506,7 @@ static int write_new(struct kiln_block *b, struct call **call, uint64_t block,
 	const void *whole = data;
 	int err;
 
-	add(&b->stats.misses, 1);
+	count_misses(b, 1);
 	if (size < length) {
 		err = ki_block_call(b, call);
 		if (!err)
@@ -582,6 +639,8 @@ static int bring_and_keep(struct kiln_block *b, uint64_t block, int holds,
 
 	for (tries = 0; tries < 16; tries++) {
 		result = keep(b, block, holds, out_line);
+		if (result > 0 && !tries)
+			count_hits(b, this_thread(), 1);
 		if (result)
 			return result > 0 ? 0 : result;
 		n = ki_block_fetch(b, block * b->line_bytes, NULL, 1);
@@ -617,8 +676,10 @@ void kiln_block_release(struct kiln_block *b, const void *data)
 	if (!b || !data)
 		return;
 	line = (size_t)((const uint8_t *)data - b->data) / b->line_bytes;
+	assert(line < b->n_lines);
 	index = line / b->n_ways;
 	ki_mutex_lock(&shard_at(b, index)->mutex);
+	assert(b->lines[line].n_held);
 	b->lines[line].n_held--;
 	ki_mutex_unlock(&shard_at(b, index)->mutex);
 }

@@ -21,6 +21,13 @@ static int is_inside_locked(struct kiln_block *b) KI_REQUIRES(b->mutex)
 	return 0;
 }
 
+static void wait_locked(struct kiln_block *b) KI_REQUIRES(b->mutex)
+{
+	b->n_waiting++;
+	ki_cond_wait(&b->changed, &b->mutex);
+	b->n_waiting--;
+}
+
 static int is_claimed_locked(struct kiln_block *b, uint64_t first, uint64_t end)
 	KI_REQUIRES(b->mutex)
 {
@@ -44,7 +51,7 @@ int ki_block_claim(struct kiln_block *b, struct claim *claim, uint64_t first,
 		else if (is_inside_locked(b))
 			err = -EDEADLK;
 		else
-			ki_cond_wait(&b->changed, &b->mutex);
+			wait_locked(b);
 	}
 	if (!err) {
 		*claim = (struct claim){ b->claims, first, end };
@@ -75,6 +82,16 @@ void ki_block_claim_less(struct kiln_block *b, struct claim *claim,
 	ki_mutex_unlock(&b->mutex);
 }
 
+int ki_block_is_busy(struct kiln_block *b)
+{
+	int result;
+
+	ki_mutex_lock(&b->mutex);
+	result = b->claims || b->n_waiting;
+	ki_mutex_unlock(&b->mutex);
+	return result;
+}
+
 static struct call *free_call_locked(struct kiln_block *b) KI_REQUIRES(b->mutex)
 {
 	size_t i;
@@ -95,7 +112,7 @@ int ki_block_call(struct kiln_block *b, struct call **out_call)
 		if (is_inside_locked(b))
 			err = -EDEADLK;
 		else
-			ki_cond_wait(&b->changed, &b->mutex);
+			wait_locked(b);
 	}
 	if (!err) {
 		call->is_used = 1;

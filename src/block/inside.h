@@ -82,13 +82,17 @@ struct call {
 	int is_used;
 };
 
-/* Hits counted by one thread, and by those that came too late for their own. */
+/* Hits counted by one thread, whose name is not beside them: it is read by
+   those who look for a place. */
 struct stripe {
-	uint64_t hits; /* Atomic, by halves: near enough. */
+	/* Atomic. */
+	uint64_t hits; /* by halves: near enough */
+	uint64_t seen; /* when the cache looked last */
 } __attribute__((aligned(64)));
 
 struct stripes {
 	struct stripe stripes[N_STRIPES];
+	struct stripe common;	     /* of threads that found no place */
 	uintptr_t owners[N_STRIPES]; /* Atomic. */
 } __attribute__((aligned(64)));
 
@@ -137,6 +141,7 @@ struct kiln_block {
 	/* Under mutex. */
 	struct claim *claims;
 	struct call *calls;
+	size_t n_waiting; /* for `changed` */
 };
 
 /* ---- Where things are --------------------------------------------------- */
@@ -367,6 +372,10 @@ static inline void touch(struct kiln_block *b, struct set *set, size_t way)
 	touch_as(how_to_touch(b, this_thread()), set, b->n_ways, way);
 }
 
+/* Every so often: who has had no hits since gives up the place to count them,
+   and if it was one thread alone, it keeps the exact order again. */
+void ki_block_look_around(struct kiln_block *b);
+
 /* All with the shard locked. */
 /* A free way, or one that may go; n_ways: none. */
 size_t ki_block_choose(struct kiln_block *b, size_t set, int only_clean);
@@ -374,6 +383,8 @@ size_t ki_block_choose(struct kiln_block *b, size_t set, int only_clean);
 void ki_block_note_new(struct kiln_block *b, size_t set, size_t way,
 		       uint64_t block);
 void ki_block_note_evicted(struct kiln_block *b, size_t set, size_t way);
+/* It should go and cannot: it is the last that will be asked to again. */
+void ki_block_note_stuck(struct kiln_block *b, size_t set, size_t way);
 
 /* ---- claims.c ----------------------------------------------------------- */
 
@@ -385,6 +396,8 @@ void ki_block_unclaim(struct kiln_block *b, struct claim *claim);
 /* Gives up what is claimed from `end` on. */
 void ki_block_claim_less(struct kiln_block *b, struct claim *claim,
 			 uint64_t end);
+/* Whether anyone is under way in there, the caller included. */
+int ki_block_is_busy(struct kiln_block *b);
 /* Waits for a call; -EDEADLK. */
 int ki_block_call(struct kiln_block *b, struct call **out_call);
 void ki_block_uncall(struct kiln_block *b, struct call *call);

@@ -193,18 +193,33 @@ static int write_victim(struct kiln_block *b, struct call **call,
 	return err;
 }
 
+static void note_stuck(struct kiln_block *b, size_t index, uint64_t block,
+		       size_t *n_stuck)
+{
+	size_t way = find(b, set_at(b, index), block);
+
+	++*n_stuck;
+	if (way != b->n_ways)
+		ki_block_note_stuck(b, index, way);
+}
+
+/* Clean lines first once a dirty one could not be written, then the others. */
 int ki_block_insert(struct kiln_block *b, struct call **call, uint64_t block,
 		    const void *data, size_t begin, size_t end)
 {
-	size_t index = set_of(b, block), way;
+	size_t index = set_of(b, block), way, n_stuck = 0;
 	struct shard *shard = shard_at(b, index);
 	struct line *line;
-	uint64_t victim;
+	uint64_t victim = 0;
 	int err = 0;
 
 	for (;;) {
 		ki_mutex_lock(&shard->mutex);
+		if (err)
+			note_stuck(b, index, victim, &n_stuck);
 		way = ki_block_choose(b, index, err);
+		if (way == b->n_ways && err != -EDEADLK && n_stuck < b->n_ways)
+			way = ki_block_choose(b, index, 0);
 		if (way == b->n_ways) {
 			ki_mutex_unlock(&shard->mutex);
 			return err == -EIO || err == -EDEADLK ? err : 1;

@@ -41,6 +41,34 @@ static void restart(struct kiln_block *b, struct set *set, size_t way,
 	store(&marks_of(b, set)[way], (uint8_t)mark);
 }
 
+void ki_block_look_around(struct kiln_block *b)
+{
+	struct stripes *hits = b->hits;
+	uintptr_t owner, alone = 0;
+	size_t i, n_active = 0;
+	uint64_t now;
+
+	now = load(&hits->common.hits);
+	if (now != load(&hits->common.seen))
+		n_active = 2; /* as far as one can know */
+	store(&hits->common.seen, now);
+	for (i = 0; i < N_STRIPES; i++) {
+		owner = load(&hits->owners[i]);
+		now = load(&hits->stripes[i].hits);
+		if (now == load(&hits->stripes[i].seen)) {
+			store(&hits->owners[i], 0);
+			continue;
+		}
+		store(&hits->stripes[i].seen, now);
+		alone = owner;
+		n_active++;
+	}
+	if (n_active == 1 && alone && load(&b->is_shared)) {
+		store(&b->owner, alone);
+		store(&b->is_shared, 0);
+	}
+}
+
 /* Of all, or of those that have the mark's MARK_MAIN.  *out_n: how many. */
 static size_t oldest(struct kiln_block *b, size_t index, int only_clean,
 		     int of_all, unsigned mark, size_t *out_n)
@@ -129,4 +157,9 @@ void ki_block_note_evicted(struct kiln_block *b, size_t index, size_t way)
 		return;
 	ghosts[set->ghost] = fingerprint(load(&set->tags[way]) - 1);
 	set->ghost = (uint32_t)((set->ghost + 1) % b->n_ways);
+}
+
+void ki_block_note_stuck(struct kiln_block *b, size_t index, size_t way)
+{
+	restart(b, set_at(b, index), way, MARK_MAIN);
 }

@@ -409,8 +409,7 @@ static void callbacks_are_asked_for_one_line_at_a_time(void **state)
 	free(bytes);
 }
 
-/* With its bytes written.  (Which of two was used later is not kept if both were
-   since the last miss.) */
+/* With its bytes written. */
 static void the_line_used_least_recently_gives_way(void **state)
 {
 	struct rig rig;
@@ -426,6 +425,87 @@ static void the_line_used_least_recently_gives_way(void **state)
 		assert_int_equal(rig_misses(&rig, APART), 1);
 	}
 	rig_expect(&rig, 0, LINE, 'v');
+	rig_close(&rig);
+}
+
+/* Blocks of one set, the one used last first. */
+struct order {
+	uint64_t addrs[WAYS];
+	unsigned n;
+};
+
+/* Whether it was not there. */
+static int order_use(struct order *order, uint64_t addr)
+{
+	unsigned i;
+	int is_new;
+
+	for (i = 0; i < order->n && order->addrs[i] != addr; i++)
+		;
+	is_new = i == order->n;
+	if (is_new && order->n < WAYS)
+		order->n++;
+	if (i == WAYS)
+		i--;
+	memmove(order->addrs + 1, order->addrs, i * sizeof(addr));
+	order->addrs[0] = addr;
+	return is_new;
+}
+
+static void check_order(struct rig *rig)
+{
+	struct order order = { .n = 0 };
+	uint64_t seed = WAYS;
+
+	assert_int_equal(cache_invalidate(rig->cache, 0, SIZE), 0);
+	for (int i = 0; i < 5000; i++) {
+		const uint64_t addr =
+			harness_random(&seed) % (WAYS + 2) * APART;
+		const unsigned before = rig->device.n_reads;
+
+		if (harness_random(&seed) % 4)
+			(void)rig_misses(rig, addr);
+		else
+			rig_fill(rig, addr, 1, i, WB);
+		assert_int_equal(rig->device.n_reads - before,
+				 order_use(&order, addr));
+	}
+}
+
+static void lines_go_in_the_order_of_their_use(void **state)
+{
+	struct rig rig;
+
+	rig_open_as(&rig, (WAYS + 2) * APART, LINE, N_LINES);
+	check_order(&rig);
+	rig_close(&rig);
+}
+
+static int use_it_too(unsigned index, void *arg)
+{
+	struct rig *rig = arg;
+	uint8_t byte;
+
+	return cache_read(rig->cache, 0, &byte, 1) != 1 ||
+	       cache_read(rig->cache, 0, &byte, 1) != 1;
+}
+
+/* While two threads use a cache the order is not quite that. */
+static void the_order_is_kept_again_once_other_threads_are_gone(void **state)
+{
+	struct rig rig;
+
+	rig_open_as(&rig, (WAYS + 2) * APART, LINE, N_LINES);
+	(void)rig_misses(&rig, 0);
+	(void)rig_misses(&rig, 0);
+	assert_int_equal(harness_threads(1, use_it_too, &rig), 0);
+	for (uint64_t i = 0; i < 200; i++) {
+		const uint64_t addr = i % (WAYS + 2) * APART;
+
+		(void)rig_misses(&rig, addr);
+		(void)rig_misses(&rig, addr);
+	}
+	check_order(&rig);
 	rig_close(&rig);
 }
 
@@ -686,6 +766,9 @@ int main(void)
 		cmocka_unit_test(writing_through_moves_whole_lines),
 		cmocka_unit_test(callbacks_are_asked_for_one_line_at_a_time),
 		cmocka_unit_test(the_line_used_least_recently_gives_way),
+		cmocka_unit_test(lines_go_in_the_order_of_their_use),
+		cmocka_unit_test(
+			the_order_is_kept_again_once_other_threads_are_gone),
 		cmocka_unit_test(
 			a_write_through_that_fails_leaves_the_line_dirty),
 		cmocka_unit_test(a_fetch_that_fails_leaves_nothing),
