@@ -4,6 +4,10 @@
  * The system below ki_sys_posix, by --wrap: what it asks libc for fails at the
  * n-th call, EINTR included, which the table never hands on.  As in fault.c, a
  * close that fails has closed, and a write may have written half.
+ *
+ * Nobody else is at work in these tests, so whoever sleeps has slept at once: the
+ * clock is as much ahead from then on.  A lock that cannot be had is waited for
+ * by the second, thousands of times.
  */
 
 #include "fault/fault.h"
@@ -11,13 +15,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct fault *failing;
@@ -168,4 +175,54 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *pieces, int n_pieces,
 		return __real_pwritev64(fd, &part, 1, offset);
 	}
 	return __real_pwritev64(fd, pieces, n_pieces, offset);
+}
+
+/* ---- Time -------------------------------------------------------------------- */
+
+#define SECOND 1000000000
+
+static _Atomic int64_t slept_ns;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *out_time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out_time);
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *out_rest);
+int __real_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+				  clockid_t clock,
+				  const struct timespec *deadline);
+int __wrap_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+				  clockid_t clock,
+				  const struct timespec *deadline);
+
+static struct timespec shift(struct timespec time, int64_t by)
+{
+	const int64_t ns = time.tv_sec * (int64_t)SECOND + time.tv_nsec + by;
+
+	return (struct timespec){ ns / SECOND, ns % SECOND };
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out_time)
+{
+	const int status = __real_clock_gettime(clock, out_time);
+
+	if (!status &&
+	    (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE))
+		*out_time = shift(*out_time, atomic_load(&slept_ns));
+	return status;
+}
+
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *out_rest)
+{
+	(void)out_rest;
+	atomic_fetch_add(&slept_ns,
+			 wanted->tv_sec * (int64_t)SECOND + wanted->tv_nsec);
+	return 0;
+}
+
+int __wrap_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+				  clockid_t clock,
+				  const struct timespec *deadline)
+{
+	const struct timespec real = shift(*deadline, -atomic_load(&slept_ns));
+
+	return __real_pthread_cond_clockwait(cond, mutex, clock, &real);
 }
