@@ -65,7 +65,7 @@ static int is_possible(const struct ki_pack_root *root)
 	    root->index_offset[1] != rest - KI_PACK_ROOT_BYTES - index)
 		return 0;
 	rest = root->index_offset[1];
-	return rest >= index && root->index_offset[0] <= rest - index &&
+	return rest >= index && root->index_offset[0] == rest - index &&
 	       root->index_offset[0] >= KI_PACK_ROOT_BYTES;
 }
 

@@ -18,6 +18,7 @@
 
 #include "store/pack/pack.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,10 +92,9 @@ enum kiln_status ki_pack_find(struct ki_pack *pack,
 			      const uint8_t name[KI_PACK_NAME_BYTES],
 			      struct ki_pack_entry *out_entry)
 {
-	const uint64_t n_pages = pack->root.n_pages;
-	uint64_t i = ki_pack_table_find(pack->table, n_pages, name);
 	uint8_t page[KI_PACK_PAGE_BYTES];
 	enum kiln_status status;
+	uint64_t i;
 	size_t n;
 
 	if (pack->is_salvaged)
@@ -102,7 +102,8 @@ enum kiln_status ki_pack_find(struct ki_pack *pack,
 					  out_entry)
 			       ? KILN_OK
 			       : KILN_MISS;
-	if (i == n_pages)
+	i = ki_pack_table_find(pack->table, pack->root.n_pages, name);
+	if (i == pack->root.n_pages)
 		return KILN_MISS;
 	status = ki_pack_read_page(pack, i, page, &n);
 	if (status)
@@ -272,13 +273,12 @@ static int is_remote(const struct ki_pack *pack)
 	return !!(pack->device.flags & KILN_PACK_REMOTE);
 }
 
-static enum kiln_status open_block(struct ki_pack *pack)
+/* Of a small pack no more than there is; in whole sets. */
+static void measure(struct ki_pack *pack)
 {
-	struct kiln_block_options options = kiln_block_options_default();
-	struct kiln_block_device device = {
-		.read = pack->device.read,
-		.context = pack->device.context,
-	};
+	const uint64_t set_bytes = LINE_BYTES * N_WAYS;
+	const uint64_t whole =
+		(pack->device_bytes + set_bytes - 1) / set_bytes * set_bytes;
 	uint64_t ahead_max = is_remote(pack) ? AHEAD_FAR_MAX : AHEAD_NEAR_MAX;
 
 	pack->ahead_bytes = pack->device_bytes / AHEAD_SHARE;
@@ -288,6 +288,20 @@ static enum kiln_status open_block(struct ki_pack *pack)
 	pack->cache_bytes = pack->ahead_bytes * CACHE_AHEADS;
 	if (pack->cache_bytes < CACHE_BYTES_MIN)
 		pack->cache_bytes = CACHE_BYTES_MIN;
+	if (pack->cache_bytes > whole)
+		pack->cache_bytes = whole;
+	pack->cache_bytes -= pack->cache_bytes % set_bytes;
+}
+
+static enum kiln_status open_block(struct ki_pack *pack)
+{
+	struct kiln_block_options options = kiln_block_options_default();
+	struct kiln_block_device device = {
+		.read = pack->device.read,
+		.context = pack->device.context,
+	};
+
+	measure(pack);
 	options.device_bytes = pack->device_bytes;
 	options.line_bytes = LINE_BYTES;
 	options.n_ways = N_WAYS;
@@ -412,6 +426,7 @@ static enum kiln_status salvage(struct ki_pack *pack)
 	if (status)
 		return status;
 	pack->is_salvaged = 1;
+	pack->root = (struct ki_pack_root){ 0 };
 	atomic_store(&pack->order, order);
 	ki_pack_say(pack, KILN_LOG_WARNING,
 		    "its index is lost; what is whole was looked for");
@@ -424,7 +439,8 @@ static enum kiln_status open_pack(struct ki_pack *pack)
 	enum kiln_status status;
 
 	if (bytes < 0)
-		return ki_status_from_errno((int)bytes);
+		return bytes < INT_MIN ? KILN_E_IO
+				       : ki_status_from_errno((int)bytes);
 	if (bytes < KI_PACK_ROOT_BYTES)
 		return KILN_E_FORMAT;
 	pack->device_bytes = (uint64_t)bytes;
