@@ -197,7 +197,9 @@ KILN_API int kiln_block_discard(struct kiln_block *block, uint64_t begin,
 
 /*
  * The bytes from `address` to the end of its line, without copying: valid and
- * unchanged until the release of the same pointer.  Writing to the line fails
+ * unchanged until the release of the same pointer.  Lines of 64 bytes or more
+ * begin at a multiple of the greatest power of two that divides their size, up
+ * to 4096.  Writing to the line fails
  * with -EBUSY meanwhile.  -ENOSPC: all lines of the set are held, pinned, or on
  * their way to the device.
  */

@@ -293,6 +293,36 @@ static void a_held_line_neither_goes_nor_changes(void **state)
 	assert_int_equal(kiln_block_close(block), 0);
 }
 
+static void lines_of_a_power_of_two_bytes_are_aligned_to_it(void **state)
+{
+	static const struct {
+		size_t line_bytes, alignment;
+	} rows[] = {
+		{ 64, 64 },	{ 128, 128 },	{ 512, 512 },
+		{ 4096, 4096 }, { 8192, 4096 }, { 192, 64 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_block_options options =
+			small(rows[i].line_bytes, 8);
+		struct device device = { .reads = 0 };
+		struct kiln_block *block = open_on(&device, &options);
+		const void *data;
+		uint64_t at;
+		size_t size;
+
+		for (at = 0; at < DEVICE_BYTES; at += rows[i].line_bytes) {
+			assert_int_equal(
+				kiln_block_get(block, at, &data, &size), 0);
+			assert_int_equal((uintptr_t)data % rows[i].alignment,
+					 0);
+			kiln_block_release(block, data);
+		}
+		assert_int_equal(kiln_block_close(block), 0);
+	}
+}
+
 static void a_set_full_of_pinned_lines_still_reads_and_writes(void **state)
 {
 	struct kiln_block_options options = small(64, 4);
@@ -573,6 +603,8 @@ int main(void)
 			blocks_behind_that_cannot_be_read_cost_only_themselves),
 		cmocka_unit_test(a_failed_read_costs_no_line),
 		cmocka_unit_test(a_held_line_neither_goes_nor_changes),
+		cmocka_unit_test(
+			lines_of_a_power_of_two_bytes_are_aligned_to_it),
 		cmocka_unit_test(
 			a_set_full_of_pinned_lines_still_reads_and_writes),
 		cmocka_unit_test(a_prefetch_brings_in_what_there_is_room_for),
