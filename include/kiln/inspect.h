@@ -180,6 +180,13 @@ KILN_API int kiln_order_is(const void *record, size_t size);
 KILN_API enum kiln_status kiln_order_name(const void *value, size_t size,
 					  size_t n, const uint8_t **out_name);
 
+/* ---- Packs ------------------------------------------------------------------ */
+
+/* The path of the n-th pack that was given in kiln_options.packs, and whether it
+   is in use: KILN_OK, or why not.  NULL past the last; lives with the kiln. */
+KILN_API const char *kiln_pack_given(const struct kiln *kiln, size_t n,
+				     enum kiln_status *out_status);
+
 /* ---- Verify --------------------------------------------------------------- */
 
 /* Bytes that were looked at, and that there are. */

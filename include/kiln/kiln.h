@@ -362,7 +362,7 @@ struct kiln_options {
 	size_t size;		     /* set by kiln_options_init() */
 	const char *store_url;	     /* "log:DIR[#NAME]", "file:DIR",
 					"neo:[DIR][#WORD,...]",
-					"sycl:[DIR]";
+					"sycl:[DIR]", "pack:FILE";
 					NULL: no store */
 	uint64_t store_bytes_max;    /* of a store made now; 0: no bound */
 	uint64_t store_age_max_s;    /* entries unused longer go; 0: none */
@@ -389,6 +389,11 @@ struct kiln_options {
 					   come to, exactly; beyond that a put is
 					   FULL; 0: no quota */
 	enum kiln_memory_order memory_order;
+	const char *packs; /* paths from the root, a comma between, at most 16:
+			      packs (<kiln/pack.h>) that are asked after the
+			      store and before `tiers`, and never written; one
+			      that cannot be used is logged and left out; not
+			      of a session; NULL: none */
 };
 
 /* Defaults.  Inline, so that `size` is what the caller was compiled with. */
@@ -538,12 +543,13 @@ KILN_API enum kiln_status kiln_put(struct kiln *kiln,
  */
 KILN_API uint64_t kiln_generation(const struct kiln *kiln);
 
-/* Remove an entry from all tiers.  KILN_OK, KILN_MISS (none had it); READONLY,
-   IO, TIMEOUT (a tier may still have it), INVALID, FORKED. */
+/* Remove an entry from all tiers.  KILN_OK, KILN_MISS (none had it); READONLY
+   (also: a pack has it), IO, TIMEOUT (a tier may still have it), INVALID,
+   FORKED. */
 KILN_API enum kiln_status kiln_remove(struct kiln *kiln,
 				      const struct kiln_key *key);
 
-/* Empty all tiers, for every process that has the store open.  Errors:
+/* Empty all tiers, but for packs, for every process that has the store open.  Errors:
    READONLY, IO (also: nothing is found any more, but files could not be
    removed), TIMEOUT, FORKED. */
 KILN_API enum kiln_status kiln_wipe(struct kiln *kiln);

@@ -7,7 +7,7 @@
  *	kiln_get_or_build (entry.c)
  *	  hot ---------------- memory tier, by pin: no lock, no call (memory/)
  *	  ki_memory_begin ---- join a flight, or lead one
- *	    ask_tiers -------- store and further tiers, fastest first
+ *	    ask_tiers -------- store, packs and further tiers, fastest first
  *	    lock_build ------- one process at a time; then the store once more
  *	    build() ---------- the caller's
  *	    store_built ------ into all tiers that can be written
@@ -250,8 +250,16 @@ COLD static void tell_once(struct kiln *kiln, enum kiln_status status,
 			    kiln_status_name(status));
 }
 
+static int is_pack(const struct kiln *kiln, const struct kiln_tier *tier)
+{
+	for (size_t i = 0; i < kiln->n_packs; i++)
+		if (kiln->packs[i].tier == tier)
+			return 1;
+	return 0;
+}
+
 /* A failing tier is a miss: here, for all tiers.  *reason is why.  Damage is
-   told by the tier, which knows where.  KILN_E_COLLISION is a miss, too, that
+   told by the tier, which knows where; not by packs.  KILN_E_COLLISION is a miss, too, that
    some callers want to know of. */
 static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 			    const struct kiln_key *key,
@@ -266,12 +274,18 @@ static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 		return status;
 	if (status == KILN_E_FORMAT) {
 		*reason = KILN_COUNT_MISS_DAMAGED;
+		if (is_pack(kiln, tier))
+			tell_once(kiln, status, "a pack has damaged entries",
+				  0);
 	} else if (status == KILN_E_COLLISION) {
 		ki_kiln_count(kiln, KILN_COUNT_COLLISIONS, 1);
 		return status;
 	} else {
 		*reason = KILN_COUNT_MISS_UNAVAILABLE;
-		tell_once(kiln, status, "the store cannot be read", 0);
+		tell_once(kiln, status,
+			  is_pack(kiln, tier) ? "a pack cannot be read"
+					      : "the store cannot be read",
+			  0);
 	}
 	return KILN_MISS;
 }
@@ -347,6 +361,59 @@ static void backfill(struct kiln *kiln, size_t n_tiers,
 	}
 }
 
+/* As ask(), of all packs in turn. */
+static enum kiln_status ask_packs(struct kiln *kiln, const struct kiln_key *key,
+				  struct kiln_blob **out_blob,
+				  struct kiln_blob **out_metadata,
+				  enum kiln_counter *reason)
+{
+	enum kiln_status status, answer = KILN_MISS;
+
+	for (size_t i = 0; i < kiln->n_packs; i++) {
+		if (!kiln->packs[i].tier)
+			continue;
+		status = ask(kiln, kiln->packs[i].tier, key, out_blob,
+			     out_metadata, reason);
+		if (!status)
+			return status;
+		if (status == KILN_E_COLLISION)
+			answer = status;
+	}
+	return answer;
+}
+
+/* As ask(), of all there is.  *out_n_vain: so many tiers are to be filled with
+   what was found. */
+static enum kiln_status ask_all(struct kiln *kiln, const struct kiln_key *key,
+				struct kiln_blob **out_blob,
+				struct kiln_blob **out_metadata,
+				enum kiln_counter *reason, size_t *out_n_vain)
+{
+	enum kiln_status status, answer = KILN_MISS;
+
+	for (size_t i = 0;; i++) {
+		/* Packs stand behind the store; of them nothing is copied. */
+		if (i == (size_t)kiln->has_store && kiln->n_packs) {
+			*out_n_vain = 0;
+			status = ask_packs(kiln, key, out_blob, out_metadata,
+					   reason);
+			if (!status)
+				return status;
+			if (status == KILN_E_COLLISION)
+				answer = status;
+		}
+		if (i == kiln->n_tiers)
+			return answer;
+		*out_n_vain = i;
+		status = ask(kiln, kiln->tiers[i], key, out_blob, out_metadata,
+			     reason);
+		if (!status)
+			return status;
+		if (status == KILN_E_COLLISION)
+			answer = status;
+	}
+}
+
 /*
  * Find a key in the tiers, fastest first, and fill those asked in vain.
  * KILN_OK, or KILN_MISS or KILN_E_COLLISION, with the counter that tells how it
@@ -359,9 +426,9 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 				      enum kiln_counter *out_outcome)
 {
 	struct kiln_blob *value, *metadata;
-	enum kiln_status status, answer = KILN_MISS;
+	enum kiln_status status;
 	uint64_t changes;
-	size_t i;
+	size_t n_vain;
 
 	follow_generations(kiln);
 	if (kiln->order)
@@ -369,18 +436,11 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 	changes = ki_memory_changes(kiln->memory);
 	*out_outcome = kiln->store_status < 0 ? KILN_COUNT_MISS_UNAVAILABLE
 					      : KILN_COUNT_MISS_NEW;
-	for (i = 0; i < kiln->n_tiers; i++) {
-		status = ask(kiln, kiln->tiers[i], key, &value, &metadata,
-			     out_outcome);
-		if (!status)
-			break;
-		if (status == KILN_E_COLLISION)
-			answer = status;
-	}
-	if (i == kiln->n_tiers)
-		return answer;
+	status = ask_all(kiln, key, &value, &metadata, out_outcome, &n_vain);
+	if (status)
+		return status;
 	*out_outcome = KILN_COUNT_HITS_STORE;
-	backfill(kiln, i, key, value, metadata, changes);
+	backfill(kiln, n_vain, key, value, metadata, changes);
 	ki_memory_fill(kiln->memory, key, value, changes);
 	trace(kiln, key, "hit in the store");
 	*out_blob = value;
@@ -864,6 +924,11 @@ enum kiln_status kiln_peek(struct kiln *kiln, const struct kiln_key *key,
 	for (size_t i = 0; i < kiln->n_tiers && status; i++)
 		status = kiln->tiers[i]->ops->get(kiln->tiers[i], key, out_blob,
 						  out_metadata);
+	for (size_t i = 0; i < kiln->n_packs && status; i++)
+		if (kiln->packs[i].tier)
+			status = kiln->packs[i].tier->ops->get(
+				kiln->packs[i].tier, key, out_blob,
+				out_metadata);
 	ki_kiln_leave(kiln);
 	return status ? KILN_MISS : KILN_OK;
 }
@@ -984,6 +1049,8 @@ enum kiln_status kiln_remove(struct kiln *kiln, const struct kiln_key *key)
 	}
 	if (!ki_memory_remove(kiln->memory, key))
 		result = KILN_OK;
+	if (ki_kiln_has_in_pack(kiln, key))
+		failed = KILN_E_READONLY;
 	ki_kiln_leave(kiln);
 	return failed ? failed : result;
 }
@@ -1027,5 +1094,9 @@ void kiln_prefetch(struct kiln *kiln, const struct kiln_key *const *keys,
 		if (kiln->tiers[i]->ops->prefetch)
 			kiln->tiers[i]->ops->prefetch(kiln->tiers[i], keys,
 						      n_keys);
+	for (size_t i = 0; i < kiln->n_packs; i++)
+		if (kiln->packs[i].tier)
+			kiln->packs[i].tier->ops->prefetch(kiln->packs[i].tier,
+							   keys, n_keys);
 	ki_kiln_leave(kiln);
 }

@@ -13,14 +13,23 @@
 #include "core/order.h"
 #include "memory/memory.h"
 #include "memory/slots.h"
+#include "store/store.h"
 #include "sys/sys.h"
 
 #define KI_TIERS_MAX 8
+#define KI_PACKS_MAX 16
 #define KI_STRIPES   8		 /* of counters; a power of two */
 #define KI_TICK_NS   1000000000u /* between two flushes of counters */
 
 struct ki_stripe {
 	_Alignas(64) _Atomic uint64_t counters[KILN_N_COUNTERS];
+};
+
+/* A pack as given; `tier` is NULL if it is not in use. */
+struct ki_pack_given {
+	char *path;
+	enum kiln_status status;
+	struct kiln_tier *tier;
 };
 
 struct kiln {
@@ -59,6 +68,9 @@ struct kiln {
 	struct ki_cond no_calls;
 	struct ki_mutex stats_mutex;
 	uint64_t flushed[KILN_N_COUNTERS];
+	/* Fixed after open, too, and away from what hits read. */
+	size_t n_packs;
+	struct ki_pack_given packs[KI_PACKS_MAX]; /* asked behind the store */
 };
 
 /*
@@ -97,6 +109,19 @@ void ki_kiln_tick(struct kiln *kiln);
 void ki_kiln_flush(struct kiln *kiln);
 /* So much of the memory that there may be is in use. */
 void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now);
+
+/* ---- packs.c --------------------------------------------------------------- */
+
+/* Of one as the store; the directory is its path. */
+enum kiln_status ki_store_pack_open(const struct ki_store_options *options,
+				    struct kiln_tier **out_tier);
+/* NULL, or what is wrong with a list of packs, as half a sentence. */
+const char *ki_packs_fault(const char *list);
+/* 0 without memory.  Packs that cannot be used are logged. */
+int ki_kiln_open_packs(struct kiln *kiln, const struct kiln_options *options);
+/* Also in a forked child. */
+void ki_kiln_close_packs(struct kiln *kiln);
+int ki_kiln_has_in_pack(const struct kiln *kiln, const struct kiln_key *key);
 
 /* ---- record.c -------------------------------------------------------------- */
 

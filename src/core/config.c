@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "core/cache.h"
 #include "core/sycl.h"
 #include "store/neo/environment.h"
 #include "sys/sys.h"
@@ -34,7 +35,7 @@
 
 extern char **environ;
 
-enum type { TEXT, BOOL, SIZE, MILLISECONDS, ROOTED, LIBRARY, STORE };
+enum type { TEXT, BOOL, SIZE, MILLISECONDS, ROOTED, LIBRARY, STORE, PACKS };
 
 static const struct {
 	enum type type;
@@ -47,7 +48,7 @@ static const struct {
 	SETTING(MAX_SIZE, SIZE, "1G"),
 	SETTING(MEMORY, SIZE, "64M"),
 	SETTING(READONLY, BOOL, "0"),
-	SETTING(PACKS, TEXT, NULL),
+	SETTING(PACKS, PACKS, NULL),
 	SETTING(REMOTE, TEXT, NULL),
 	SETTING(NAMESPACE, TEXT, NULL),
 	SETTING(LOG, ROOTED, NULL),
@@ -188,6 +189,11 @@ static int is_sycl(const char *url)
 	return url && !strncmp(url, "sycl:", 5);
 }
 
+static int is_pack(const char *url)
+{
+	return url && !strncmp(url, "pack:", 5);
+}
+
 /* "neo:", "sycl:": the environment of Intel's driver, or SYCL's, says where. */
 static int names_no_directory(const char *url)
 {
@@ -200,7 +206,7 @@ static int is_store(const char *text)
 	const char *directory = strchr(text, ':');
 
 	return (!strncmp(text, "log:", 4) || !strncmp(text, "file:", 5) ||
-		is_sycl(text) || is_neo(text)) &&
+		is_sycl(text) || is_neo(text) || is_pack(text)) &&
 	       (is_rooted(directory + 1) || names_no_directory(text));
 }
 
@@ -241,9 +247,11 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 	case STORE:
 		return is_store(text) ? NULL
 				      : "is not a store; use log:DIR, "
-					"log:DIR#NAME, file:DIR, neo:DIR or "
-					"sycl:DIR, with DIR from the root, or "
-					"neo: or sycl:";
+					"log:DIR#NAME, file:DIR, neo:DIR, "
+					"sycl:DIR or pack:FILE, with DIR or "
+					"FILE from the root, or neo: or sycl:";
+	case PACKS:
+		return ki_packs_fault(text);
 	}
 	return NULL;
 }
@@ -638,7 +646,8 @@ static void choose_from_url(struct kiln_config *config)
 {
 	const char *url = config->values[KILN_SET_STORE].text;
 	const char *directory = strchr(url, ':') + 1;
-	const int has_name = strncmp(url, "file:", 5) != 0 && !is_sycl(url);
+	const int has_name =
+		strncmp(url, "file:", 5) != 0 && !is_sycl(url) && !is_pack(url);
 	const char *name = has_name ? strrchr(directory, '#') : NULL;
 
 	if (name && strchr(name, '/'))
@@ -701,7 +710,9 @@ static void choose_directory(struct kiln_config *config,
 		       say_origin(config, KILN_SET_DIR));
 	else
 		choose_by_home(config, environment);
-	if (config->directory && config->values[KILN_SET_SPOOL].number)
+	/* A pack is a file, and nothing is ever added to it. */
+	if (config->directory && config->values[KILN_SET_SPOOL].number &&
+	    !is_pack(url))
 		config->spool = format(config, "%s/spool", config->directory);
 }
 
@@ -924,6 +935,8 @@ void kiln_config_options(const struct kiln_config *config,
 	options->lock_timeout_ms =
 		(uint32_t)kiln_config_number(config, KILN_SET_LOCK_TIMEOUT);
 	options->name_space = kiln_config_value(config, KILN_SET_NAMESPACE);
+	if (!kiln_config_number(config, KILN_SET_DISABLE))
+		options->packs = kiln_config_value(config, KILN_SET_PACKS);
 	if (kiln_config_number(config, KILN_SET_READONLY))
 		options->flags |= KILN_OPEN_READONLY;
 	if (!kiln_config_number(config, KILN_SET_KEEP_SOURCES))

@@ -164,6 +164,22 @@ static void wrong_values_are_named_and_not_used(void **state)
 		  "log:DIR" },
 		{ { "KILN_STORE=log:cache" }, NULL, "KILN_STORE", "log:DIR" },
 		{ { "KILN_STORE=log:" }, NULL, "KILN_STORE", "log:DIR" },
+		{ { "KILN_STORE=pack:x" }, NULL, "KILN_STORE", "pack:FILE" },
+		{ { "KILN_PACKS=a.pack" },
+		  NULL,
+		  "KILN_PACKS: \"a.pack\"",
+		  "from the root" },
+		{ { "KILN_PACKS=/a,b" }, NULL, "KILN_PACKS", "from the root" },
+		{ { "KILN_PACKS=/a,,/b" }, NULL, "KILN_PACKS", "comma" },
+		{ { "KILN_PACKS=/1,/2,/3,/4,/5,/6,/7,/8,/9,/10,/11,/12,/13,/14,"
+		    "/15,/16,/17" },
+		  NULL,
+		  "KILN_PACKS",
+		  "more than 16" },
+		{ { NULL },
+		  "packs = a.pack\n",
+		  "kiln.conf:1: packs: \"a.pack\"",
+		  "from the root" },
 		{ { "KILN_CONFIG=/nonexistent/x" },
 		  NULL,
 		  "KILN_CONFIG",
@@ -339,6 +355,24 @@ static void the_directory_is_where_people_expect_it(void **state)
 	}
 }
 
+static void a_pack_as_the_store_has_no_spool(void **state)
+{
+	static const char *const environment[] = { "KILN_STORE=pack:/p/a#b",
+						   "KILN_DISABLE=0", NULL };
+	struct kiln_options options;
+	struct kiln_config *config;
+	char message[256];
+
+	assert_int_equal(load(environment, NULL, NULL, &config, message),
+			 KILN_OK);
+	kiln_options_init(&options);
+	kiln_config_options(config, &options);
+	assert_string_equal(options.store_url, "pack:/p/a#b");
+	assert_string_equal(kiln_config_directory(config, NULL), "/p/a#b");
+	assert_null(kiln_config_spool(config));
+	kiln_config_free(config);
+}
+
 static void unknown_names_are_warnings(void **state)
 {
 	static const char *const environment[] = { "KILN_MAXSIZE=1G", "KILN=1",
@@ -368,6 +402,7 @@ static void settings_become_options(void **state)
 		"KILN_NAMESPACE=team",
 		"KILN_READONLY=1",
 		"KILN_SPOOL=0",
+		"KILN_PACKS=/a b.pack,/c",
 		"HOME=/h",
 		NULL,
 	};
@@ -383,7 +418,13 @@ static void settings_become_options(void **state)
 	assert_int_equal(options.memory_bytes_max, 7 << 20);
 	assert_int_equal(options.lock_timeout_ms, 11);
 	assert_string_equal(options.name_space, "team");
+	assert_string_equal(options.packs, "/a b.pack,/c");
 	assert_int_equal(options.flags, KILN_OPEN_READONLY);
+	kiln_options_init(&options);
+	options.flags = KILN_OPEN_GUEST;
+	kiln_config_options(config, &options);
+	assert_int_equal(options.flags, KILN_OPEN_GUEST | KILN_OPEN_ORDER |
+						KILN_OPEN_READONLY);
 	assert_null(kiln_config_spool(config));
 	kiln_config_free(config);
 }
@@ -392,7 +433,8 @@ static void settings_become_options(void **state)
 static void secure_programs_have_everything_off(void **state)
 {
 	static const char *const environment[] = { "HOME=/h", "KILN_DIR=/d",
-						   "KILN_DISABLE=0", NULL };
+						   "KILN_DISABLE=0",
+						   "KILN_PACKS=/p", NULL };
 	const struct ki_config_sources sources = {
 		.environment = environment,
 		.system_file = "/nonexistent",
@@ -413,6 +455,7 @@ static void secure_programs_have_everything_off(void **state)
 	kiln_options_init(&options);
 	kiln_config_options(config, &options);
 	assert_null(options.store_url);
+	assert_null(options.packs);
 	kiln_config_free(config);
 }
 
@@ -909,6 +952,7 @@ int main(void)
 		cmocka_unit_test(wrong_values_are_named_and_not_used),
 		cmocka_unit_test(numbers_are_parsed),
 		cmocka_unit_test(the_directory_is_where_people_expect_it),
+		cmocka_unit_test(a_pack_as_the_store_has_no_spool),
 		cmocka_unit_test(unknown_names_are_warnings),
 		cmocka_unit_test(settings_become_options),
 		cmocka_unit_test(secure_programs_have_everything_off),

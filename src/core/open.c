@@ -40,6 +40,7 @@ static const struct kind kinds[] = {
 	{ "file:", ki_store_file_open, 0, 0, 0 },
 	{ "neo:", ki_store_neo_open, 0, 1, 1 },
 	{ "sycl:", ki_store_sycl_open, 0, 0, 1 },
+	{ "pack:", ki_store_pack_open, 0, 0, 0 },
 	{ NULL, NULL, 0, 0, 0 },
 };
 
@@ -97,6 +98,11 @@ static const char *find_fault(const struct kiln_options *options)
 	     options->store_quota_bytes) &&
 	    (!options->store_url || strncmp(options->store_url, "log:", 4)))
 		return "flags, store_quota_bytes: of a log: store only";
+	if (options->packs && (options->flags & KILN_OPEN_SESSION))
+		return "packs: not of a session";
+	if (options->packs && ki_packs_fault(options->packs))
+		return "packs: at most 16 paths from the root, a comma "
+		       "between";
 	if ((unsigned)options->memory_order > KILN_MEMORY_INSERTION)
 		return "memory_order: not a value of the enumeration";
 	if ((unsigned)options->failure_policy > KILN_FAILURE_KEEP_FOR)
@@ -150,7 +156,7 @@ static const char *parse_url(const char *url, struct place *out_place)
 	out_place->kind = find_kind(url);
 	if (!out_place->kind)
 		return "expected log:DIR[#NAME], file:DIR, "
-		       "neo:[DIR][#WORD,...] or sycl:[DIR]";
+		       "neo:[DIR][#WORD,...], sycl:[DIR] or pack:FILE";
 	directory = url + strlen(out_place->kind->prefix);
 	if (out_place->kind->has_name)
 		name = strrchr(directory, '#');
@@ -159,7 +165,7 @@ static const char *parse_url(const char *url, struct place *out_place)
 	size = name ? (size_t)(name - directory) : strlen(directory);
 	out_place->directory[0] = '\0';
 	if (!size && !out_place->kind->has_default)
-		return "the directory is missing";
+		return "the path behind the colon is missing";
 	/* Behind a slash, a symbolic link would be followed. */
 	while (size > 1 && directory[size - 1] == '/')
 		size--;
@@ -351,6 +357,7 @@ static void free_kiln(struct kiln *kiln)
 	free(kiln->name_space);
 	free(kiln->application);
 	ki_order_free(kiln->order);
+	ki_kiln_close_packs(kiln);
 	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
 		ki_mutex_fini(&kiln->mutex);
 		ki_mutex_fini(&kiln->stats_mutex);
@@ -453,12 +460,17 @@ static enum kiln_status open_kiln(struct kiln_options *options,
 				    options->store_url,
 				    kiln_status_name(kiln->store_status));
 	}
+	if (options->packs && !ki_kiln_open_packs(kiln, options)) {
+		close_tiers(kiln->tiers, kiln->n_tiers);
+		free_kiln(kiln);
+		return KILN_E_NO_MEMORY;
+	}
 	for (size_t i = 0; i < options->n_tiers; i++)
 		kiln->tiers[kiln->n_tiers++] = options->tiers[i];
 	if (ki_kiln_may_record(kiln, options->store_url))
 		kiln->order = ki_order_new();
 	kiln->glances = (kiln->flags & KILN_OPEN_NO_MEMORY) && !kiln->order &&
-			!(kiln->flags & KILN_OPEN_GUEST) &&
+			!kiln->n_packs && !(kiln->flags & KILN_OPEN_GUEST) &&
 			kiln->n_tiers == 1 && kiln->tiers[0]->ops->glance &&
 			ki_memory_counts_looks(kiln->memory);
 	if (kiln->flags & KILN_OPEN_GUEST) {

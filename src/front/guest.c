@@ -124,12 +124,24 @@ static void count_wrong_setting(void)
 	kiln_close(kiln);
 }
 
-/* Without its store a guest has nothing to look into: keys would be taken for
-   nothing.  The library has logged the reason.  A store that is only busy is
-   another matter. */
-static int is_hopeless(enum kiln_status status)
+static int has_pack(const struct kiln *kiln)
 {
-	return status < 0 && status != KILN_E_TIMEOUT;
+	enum kiln_status status;
+
+	for (size_t i = 0; kiln_pack_given(kiln, i, &status); i++)
+		if (status == KILN_OK)
+			return 1;
+	return 0;
+}
+
+/* Without store and packs a guest has nothing to look into: keys would be taken
+   for nothing.  The library has logged the reason.  A store that is only busy is
+   another matter. */
+static int is_hopeless(const struct kiln *kiln)
+{
+	enum kiln_status status = kiln_store_status(kiln);
+
+	return status != KILN_OK && status != KILN_E_TIMEOUT && !has_pack(kiln);
 }
 
 static int open_kiln(ki_guest_ready_fn *ready)
@@ -152,7 +164,8 @@ static int open_kiln(ki_guest_ready_fn *ready)
 	for (i = 0; kiln_config_warning(guest.config, i); i++)
 		ki_guest_log(&guest, "%s",
 			     kiln_config_warning(guest.config, i));
-	if (!kiln_config_directory(guest.config, &why)) {
+	if (!kiln_config_directory(guest.config, &why) &&
+	    !kiln_config_value(guest.config, KILN_SET_PACKS)) {
 		ki_guest_log(&guest, "caching is off, directory: %s", why);
 		return -1;
 	}
@@ -167,7 +180,7 @@ static int open_kiln(ki_guest_ready_fn *ready)
 	is_opening = 0;
 	if (status)
 		return -1;
-	if (is_hopeless(kiln_store_status(guest.kiln)))
+	if (is_hopeless(guest.kiln))
 		return -1;
 	if (!kiln_config_number(guest.config, KILN_SET_READONLY))
 		guest.spool = kiln_config_spool(guest.config);

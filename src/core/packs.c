@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Packs of a kiln: files that are asked after the store and before the tiers
+ * given, and never written.  Nothing of them is copied to the store: they are
+ * on this machine as it is, and would be there twice.
+ *
+ * A pack that is not there or cannot be trusted costs a line in the log and
+ * what it might have answered.
+ */
+
+#include "core/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <kiln/pack.h>
+
+static enum kiln_status open_pack(const char *path, uint32_t flags,
+				  uint64_t user_version, kiln_log_fn *log,
+				  void *log_arg, struct kiln_tier **out_tier)
+{
+	struct kiln_pack_options options;
+
+	kiln_pack_options_init(&options);
+	options.user_version = user_version;
+	options.log = log;
+	options.log_arg = log_arg;
+	if (flags & KILN_OPEN_GUEST)
+		options.flags |= KILN_PACK_GUEST;
+	/* Who looks is shown what there is, whole or not. */
+	if (flags & KILN_OPEN_ANY_OWNER)
+		options.flags |= KILN_PACK_ANY_OWNER | KILN_PACK_UNSIGNED |
+				 KILN_PACK_SALVAGE;
+	return kiln_pack_open(path, &options, out_tier);
+}
+
+enum kiln_status ki_store_pack_open(const struct ki_store_options *options,
+				    struct kiln_tier **out_tier)
+{
+	return open_pack(options->directory, options->flags,
+			 options->user_version, options->log, options->log_arg,
+			 out_tier);
+}
+
+/* ---- The list --------------------------------------------------------------- */
+
+/* The next path of a list, and its size; NULL behind the last.  A path may be
+   empty. */
+static const char *next_path(const char **inout_rest, size_t *out_size)
+{
+	const char *path = *inout_rest;
+
+	if (!path)
+		return NULL;
+	*out_size = strcspn(path, ",");
+	*inout_rest = path[*out_size] ? path + *out_size + 1 : NULL;
+	return path;
+}
+
+const char *ki_packs_fault(const char *list)
+{
+	const char *path;
+	size_t size, n = 0;
+
+	while ((path = next_path(&list, &size)) != NULL) {
+		if (*path != '/' || size < 2 || size >= KI_PATH_MAX)
+			return "is not a list of packs; use paths from the "
+			       "root, with a comma between";
+		if (++n > KI_PACKS_MAX)
+			return "are more than 16 packs";
+	}
+	return NULL;
+}
+
+/* ---- Of a kiln -------------------------------------------------------------- */
+
+static int open_one(struct kiln *kiln, const struct kiln_options *options,
+		    const char *path, size_t size)
+{
+	struct ki_pack_given *given = &kiln->packs[kiln->n_packs];
+
+	given->path = strndup(path, size);
+	if (!given->path)
+		return 0;
+	kiln->n_packs++;
+	given->status =
+		open_pack(given->path, options->flags, options->user_version,
+			  options->log, options->log_arg, &given->tier);
+	return 1;
+}
+
+int ki_kiln_open_packs(struct kiln *kiln, const struct kiln_options *options)
+{
+	const char *rest = options->packs, *path;
+	size_t size;
+
+	while ((path = next_path(&rest, &size)) != NULL)
+		if (!open_one(kiln, options, path, size))
+			return 0;
+	return 1;
+}
+
+void ki_kiln_close_packs(struct kiln *kiln)
+{
+	while (kiln->n_packs) {
+		struct ki_pack_given *given = &kiln->packs[--kiln->n_packs];
+
+		if (given->tier)
+			given->tier->ops->close(given->tier);
+		free(given->path);
+		*given = (struct ki_pack_given){ NULL, KILN_OK, NULL };
+	}
+}
+
+int ki_kiln_has_in_pack(const struct kiln *kiln, const struct kiln_key *key)
+{
+	struct kiln_blob *value;
+
+	for (size_t i = 0; i < kiln->n_packs; i++) {
+		struct kiln_tier *tier = kiln->packs[i].tier;
+
+		if (tier && !tier->ops->get(tier, key, &value, NULL)) {
+			kiln_blob_unref(value);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+const char *kiln_pack_given(const struct kiln *kiln, size_t n,
+			    enum kiln_status *out_status)
+{
+	if (!kiln || n >= kiln->n_packs)
+		return NULL;
+	*out_status = kiln->packs[n].status;
+	return kiln->packs[n].path;
+}
