@@ -776,8 +776,9 @@ static void a_stores_limit_is_shown_and_changed(void **state)
 static const struct {
 	const char *name;
 	int status;
-} readers[] = { { "ls", 0 },	{ "stats", 0 }, { "verify", 0 }, { "wait", 0 },
-		{ "clear", 0 }, { "gc", 0 },	{ "config", 0 } };
+} readers[] = { { "ls", 0 },   { "stats", 0 },	{ "verify", 0 },
+		{ "wait", 0 }, { "report", 0 }, { "clear", 0 },
+		{ "gc", 0 },   { "config", 0 } };
 #define N_READERS (sizeof(readers) / sizeof(*readers))
 
 /* S61: the reader is gone before anything is written. */

@@ -88,12 +88,17 @@ uint64_t ki_counts_hits(const uint64_t *total)
 	return total[KILN_COUNT_HITS_MEMORY] + total[KILN_COUNT_HITS_STORE];
 }
 
+uint64_t ki_counts_lookups(const uint64_t *total)
+{
+	return ki_counts_hits(total) + total[KILN_COUNT_MISSES];
+}
+
 double ki_counts_percent(const uint64_t *total)
 {
-	uint64_t hits = ki_counts_hits(total);
-	uint64_t asked = hits + total[KILN_COUNT_MISSES];
+	uint64_t asked = ki_counts_lookups(total);
 
-	return asked ? 100.0 * (double)hits / (double)asked : 0.0;
+	return asked ? 100.0 * (double)ki_counts_hits(total) / (double)asked
+		     : 0.0;
 }
 
 /* Others stand for builds that nobody looked up, or could not keep. */

@@ -23,6 +23,8 @@ uint64_t ki_counts_since(const struct kiln_store_counters *counters,
 			 uint64_t from_s, uint64_t out_total[KILN_N_COUNTERS]);
 
 uint64_t ki_counts_hits(const uint64_t *total);
+/* Hits and misses.  Who has none only stored: the worker. */
+uint64_t ki_counts_lookups(const uint64_t *total);
 /* Hits in 100 look-ups; 0 where there were none. */
 double ki_counts_percent(const uint64_t *total);
 /* Misses of which nobody said why: of programs that call the library. */

@@ -102,8 +102,7 @@ int ki_out_has_progress(void)
 
 /* ---- Text ----------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at `text`; 0 if it is none or controls. */
-static size_t character(const char *text)
+size_t ki_out_character(const char *text)
 {
 	const unsigned char *c = (const unsigned char *)text;
 	size_t size, i;
@@ -131,7 +130,7 @@ static int columns_of(const char *text)
 	int columns = 0;
 
 	while (*text) {
-		size_t size = character(text);
+		size_t size = ki_out_character(text);
 
 		text += size ? size : 1;
 		columns++;
@@ -146,7 +145,7 @@ int ki_out_safe(struct ki_bytes *out, const char *text, int width)
 	int used = 0;
 
 	while (*text && (!width || used < room)) {
-		size_t size = character(text);
+		size_t size = ki_out_character(text);
 
 		if (size)
 			ki_bytes_add(out, text, size);

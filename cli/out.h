@@ -35,6 +35,9 @@ int ki_out_is_colourful(int fd);
 /* Whether progress may be drawn on standard error. */
 int ki_out_has_progress(void);
 
+/* Bytes of the UTF-8 character at `text`; 0 if it is none, or controls. */
+size_t ki_out_character(const char *text);
+
 /* Append `text` made harmless, cut to `width` columns (0: whole).  Returns the
    columns used. */
 int ki_out_safe(struct ki_bytes *out, const char *text, int width);

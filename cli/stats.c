@@ -151,12 +151,11 @@ static void age(struct ki_bytes *out, const char *words,
 
 static void print_use(struct ki_bytes *out, const uint64_t *total)
 {
-	uint64_t hits = ki_counts_hits(total);
 	char text[64];
 
 	snprintf(text, sizeof(text), "%llu of %llu (%.1f %%)",
-		 (unsigned long long)hits,
-		 (unsigned long long)(hits + total[KILN_COUNT_MISSES]),
+		 (unsigned long long)ki_counts_hits(total),
+		 (unsigned long long)ki_counts_lookups(total),
 		 ki_counts_percent(total));
 	line(out, "hits", text);
 	duration(out, "build time saved", total[KILN_COUNT_SAVED_NS]);
@@ -302,14 +301,18 @@ static void print_programs(struct ki_bytes *out, const struct picture *picture)
 	static char texts[KILN_PROGRAMS_MAX][N_COLUMNS][CELL_BYTES];
 	const char *cells[KILN_PROGRAMS_MAX][N_COLUMNS];
 	const struct kiln_store_counters *counters = picture->counters;
-	size_t n = counters->n_programs;
+	size_t n = 0;
 
+	for (size_t i = 0; i < counters->n_programs; i++)
+		if (ki_counts_lookups(counters->programs[i].total)) {
+			fill_row(picture, &counters->programs[i], texts[n],
+				 cells[n]);
+			n++;
+		}
 	if (!n) {
 		ki_complain("no application has been counted here");
 		return;
 	}
-	for (size_t i = 0; i < n; i++)
-		fill_row(picture, &counters->programs[i], texts[i], cells[i]);
 	ki_out_table(out, columns, N_COLUMNS, cells[0], n, ki_out_columns(),
 		     ki_out_is_colourful(1));
 }

@@ -78,6 +78,21 @@ const struct ki_verb ki_verbs[] = {
 		     KI_HAS(PROMETHEUS),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_stats },
+	{ .name = "report",
+	  .arguments = "[FILE]",
+	  .summary =
+		  "write a page about the cache: use, contents, what is slow",
+	  .about = "One HTML file that needs nothing else: no script, no "
+		   "network.  Without\n"
+		   "FILE, or with -, it goes to standard output.  It names "
+		   "applications,\n"
+		   "build options and the store; look before you pass it "
+		   "on.\n",
+	  .examples = "kiln report kiln.html # the store in use\n",
+	  .options = COMMON | KI_HAS(STORE),
+	  .n_arguments_max = 1,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_report },
 	{ .name = "verify",
 	  .arguments = "",
 	  .summary = "read and check every entry",
