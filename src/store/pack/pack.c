@@ -12,6 +12,11 @@
  * looked for in the other place, so that no damage costs more than the entries
  * that it hits.
  *
+ * Of the block cache's policies it has the plain one.  The pages of the index are
+ * used by every look-up, so nothing flushes them; and one that has new lines on
+ * trial keeps an eighth of its room for what was read ahead, of which most was
+ * gone before its turn came (27 calls for the first 100 of 1000 entries, now 9).
+ *
  * There is no lock here: what is read is checked in the reader's own memory, and
  * the block cache does the rest.
  */
@@ -306,7 +311,6 @@ static enum kiln_status open_block(struct ki_pack *pack)
 	options.line_bytes = LINE_BYTES;
 	options.n_ways = N_WAYS;
 	options.n_lines = (size_t)(pack->cache_bytes / LINE_BYTES);
-	options.policy = KILN_BLOCK_SCAN_RESISTANT;
 	options.index = KILN_BLOCK_HASHED;
 	options.n_calls = pack->device.n_calls ? pack->device.n_calls : 1;
 	options.call_bytes_max = (size_t)pack->cache_bytes / 2;
