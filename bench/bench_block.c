@@ -5,7 +5,7 @@
  * memcpy().  Turns of all that is compared are interleaved; ratios are of one
  * round, and their medians count.  Before it is timed everything is read and
  * compared with what the device has.  Groups by name: hits threads beside calls
- * traces memory.
+ * traces memory pack.
  */
 
 #include <math.h>
@@ -20,6 +20,7 @@
 #include <kiln/block.h>
 
 #include "bench.h"
+#include "block_pack.h"
 #include "block_traces.h"
 #include "original.h"
 #include "together.h"
@@ -815,6 +816,11 @@ static void memory_group(void)
 	free(device.bytes);
 }
 
+static void pack_group(void)
+{
+	block_pack_rows(&bench);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -824,6 +830,7 @@ int main(int argc, char **argv)
 		{ "hits", hits_group },	    { "threads", threads_group },
 		{ "beside", beside_group }, { "calls", calls_group },
 		{ "traces", traces_group }, { "memory", memory_group },
+		{ "pack", pack_group },
 	};
 
 	bench_begin(&bench, argc, argv, "block");
