@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "conform/kinds.h"
 #include "store/log/format.h"
+#include "store/pack/pack.h"
 
 #define NUMBER 0 /* of the key that is shown */
 
@@ -44,21 +45,27 @@ static void dump_line(struct ki_bytes *out, const uint8_t *data, size_t offset,
 	ki_bytes_add_string(out, "\n");
 }
 
-static char *dump(const uint8_t *data, size_t size)
+/* From `begin` to before `end`. */
+static char *dump_part(const uint8_t *data, size_t begin, size_t end)
 {
 	struct ki_bytes out;
 	size_t offset;
 	char *text;
 
 	ki_bytes_init(&out);
-	for (offset = 0; offset < size; offset += 16)
+	for (offset = begin; offset < end; offset += 16)
 		dump_line(&out, data, offset,
-			  size - offset < 16 ? size - offset : 16);
+			  end - offset < 16 ? end - offset : 16);
 	ki_bytes_add_u8(&out, 0);
 	assert_false(out.failed);
 	text = strdup((const char *)out.data);
 	ki_bytes_fini(&out);
 	return text;
+}
+
+static char *dump(const uint8_t *data, size_t size)
+{
+	return dump_part(data, 0, size);
 }
 
 static void assert_shown(const char *document, const char *text)
@@ -168,11 +175,39 @@ static void the_record_of_a_log_is_a_real_one(void **state)
 	free(data);
 }
 
+/* A part of the golden pack, which pack.md shows. */
+static void assert_part_shown(const uint8_t *pack, size_t begin, size_t end)
+{
+	char *text = dump_part(pack, begin, end);
+
+	assert_shown("pack.md", text);
+	free(text);
+}
+
+static void the_bytes_of_a_pack_are_real_ones(void **state)
+{
+	struct ki_pack_root root;
+	size_t size, index, table;
+	char *data = read_golden("pack/golden.pack", &size);
+	const uint8_t *pack = (const uint8_t *)data;
+
+	assert_true(size > KI_PACK_ROOT_BYTES);
+	assert_int_equal(ki_pack_root_read(pack, &root), KILN_OK);
+	assert_int_equal(root.file_bytes, size);
+	index = (size_t)root.index_offset[0];
+	table = index + (size_t)root.n_pages * KI_PACK_PAGE_BYTES;
+	assert_part_shown(pack, 0, KI_PACK_SIGNED_BYTES + 8);
+	assert_part_shown(pack, index, index + 16 + KI_PACK_ENTRY_BYTES);
+	assert_part_shown(pack, table, table + KI_PACK_TABLE_BYTES);
+	free(data);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_record_of_a_log_is_a_real_one),
 		cmocka_unit_test(the_entry_of_a_file_is_a_real_one),
+		cmocka_unit_test(the_bytes_of_a_pack_are_real_ones),
 	};
 
 	if (argc != 3) {

@@ -8,6 +8,7 @@
  *
  *	golden FOLDER		test
  *	golden FOLDER KIND	write what is committed (once for each version)
+ *	golden FOLDER pack
  */
 
 #include <dirent.h>
@@ -17,6 +18,8 @@
 #include <sys/stat.h>
 
 #include "harness/harness.h"
+
+#include <kiln/pack.h>
 
 #include "conform/kinds.h"
 
@@ -121,6 +124,97 @@ static void what_version_1_wrote_is_read(void **state)
 	}
 }
 
+/* ---- Packs ------------------------------------------------------------------------ */
+
+#define N_PACKED 3
+
+static struct kiln_metadata *metadata_of(unsigned n)
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+
+	kiln_metadata_add_string(metadata, KILN_META_FRONT, "golden");
+	kiln_metadata_add_u64(metadata, KILN_META_STAGE, n);
+	return metadata;
+}
+
+static void check_packed(struct kiln_tier *tier, unsigned n)
+{
+	struct kiln_key *key = numbered_key(n);
+	struct kiln_blob *value, *metadata;
+	uint64_t stage;
+
+	assert_int_equal(tier->ops->get(tier, key, &value, &metadata), KILN_OK);
+	assert_int_equal(kiln_blob_size(value), sizes[n]);
+	assert_true(is_value_of(n, kiln_blob_data(value), sizes[n]));
+	assert_int_equal(kiln_metadata_find_u64(kiln_blob_data(metadata),
+						kiln_blob_size(metadata),
+						KILN_META_STAGE, &stage),
+			 KILN_OK);
+	assert_int_equal(stage, n);
+	kiln_blob_unref(value);
+	kiln_blob_unref(metadata);
+	kiln_key_free(key);
+}
+
+/* S17 */
+static void the_pack_that_version_1_wrote_is_read(void **state)
+{
+	/* Whoever checked it out may let a group write to it. */
+	const struct kiln_pack_options options = {
+		.size = sizeof(options),
+		.flags = KILN_PACK_ANY_OWNER,
+	};
+	char *path = harness_path(folder, "pack/golden.pack");
+	struct kiln_verify_report report;
+	struct kiln_tier *tier;
+
+	assert_int_equal(kiln_pack_open(path, &options, &tier), KILN_OK);
+	for (unsigned n = 0; n < N_PACKED; n++)
+		check_packed(tier, n);
+	assert_int_equal(tier->ops->verify(tier, 0, NULL, NULL, &report),
+			 KILN_OK);
+	assert_int_equal(report.n_entries, N_PACKED);
+	assert_int_equal(report.n_damaged, 0);
+	tier->ops->close(tier);
+	free(path);
+}
+
+static enum kiln_status pack_numbered(struct kiln_pack_writer *writer,
+				      unsigned n)
+{
+	struct kiln_metadata *metadata = metadata_of(n);
+	struct kiln_key *key = numbered_key(n);
+	char *value = malloc(sizes[n]);
+	enum kiln_status status;
+	const void *bytes;
+	size_t size;
+
+	assert_non_null(value);
+	fill_value(n, value, sizes[n]);
+	status = kiln_metadata_bytes(metadata, &bytes, &size);
+	if (!status)
+		status = kiln_pack_add(writer, key, bytes, size, value,
+				       sizes[n]);
+	kiln_metadata_free(metadata);
+	kiln_key_free(key);
+	free(value);
+	return status;
+}
+
+static int write_pack(void)
+{
+	char *path = harness_path(folder, "pack/golden.pack");
+	struct kiln_pack_writer *writer;
+
+	if (kiln_pack_create(path, NULL, &writer))
+		return 1;
+	for (unsigned n = 0; n < N_PACKED; n++)
+		if (pack_numbered(writer, n))
+			return 1;
+	free(path);
+	return kiln_pack_finish(writer, NULL) ? 1 : 0;
+}
+
 static int write_store(const struct kind *kind)
 {
 	char *directory = harness_path(folder, kind->name);
@@ -141,6 +235,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_version_1_wrote_is_read),
+		cmocka_unit_test(the_pack_that_version_1_wrote_is_read),
 	};
 
 	if (argc < 2) {
@@ -148,6 +243,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	folder = argv[1];
+	if (argc > 2 && !strcmp(argv[2], "pack"))
+		return write_pack();
 	if (argc > 2)
 		return kind_find(argv[2]) ? write_store(kind_find(argv[2])) : 2;
 	return cmocka_run_group_tests(tests, NULL, NULL);
