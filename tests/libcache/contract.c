@@ -260,6 +260,36 @@ static void bytes_written_back_are_on_the_device_in_the_end(void **state)
 	rig_free(&rig);
 }
 
+/* No two neighbours are alike, and those around stay what they were. */
+static void each_byte_written_has_its_own_place(void **state)
+{
+	const uint64_t addr = 10 * LINE + 57;
+
+	for (int policy = WB; policy <= WT; policy++) {
+		uint8_t bytes[127], found[127], expected[SIZE];
+		uint64_t seed = 57;
+		struct rig rig;
+
+		rig_open(&rig);
+		memcpy(expected, rig.device.bytes, SIZE);
+		for (size_t i = 0; i < sizeof(bytes); i++)
+			bytes[i] = (uint8_t)harness_random(&seed);
+		memcpy(expected + addr, bytes, sizeof(bytes));
+		assert_int_equal(cache_write(rig.cache, addr, bytes,
+					     sizeof(bytes), policy),
+				 sizeof(bytes));
+		if (policy == WT)
+			assert_memory_equal(rig.device.bytes, expected, SIZE);
+		assert_int_equal(
+			cache_read(rig.cache, addr, found, sizeof(found)),
+			sizeof(found));
+		assert_memory_equal(found, bytes, sizeof(found));
+		assert_int_equal(cache_deinit(rig.cache), 0);
+		assert_memory_equal(rig.device.bytes, expected, SIZE);
+		rig_free(&rig);
+	}
+}
+
 static void integers_are_read_as_they_are_on_the_device(void **state)
 {
 	struct rig rig;
@@ -754,6 +784,7 @@ int main(void)
 			bytes_written_through_are_on_the_device_at_once),
 		cmocka_unit_test(
 			bytes_written_back_are_on_the_device_in_the_end),
+		cmocka_unit_test(each_byte_written_has_its_own_place),
 		cmocka_unit_test(integers_are_read_as_they_are_on_the_device),
 		cmocka_unit_test(integers_come_back_as_written),
 		cmocka_unit_test(
