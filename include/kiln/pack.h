@@ -48,7 +48,7 @@ struct kiln_pack_writer_options {
 	size_t size; /* set by kiln_pack_writer_options_init() */
 	uint32_t flags;
 	uint64_t user_version; /* that readers may ask for; 0: none */
-	/* Texts of secret keys, as `kiln key` keeps them; each one signs. */
+	/* Secret keys as text (docs/formats/sign.md); each one signs. */
 	const char *const *signing_keys;
 	size_t n_signing_keys;
 };
@@ -126,7 +126,8 @@ struct kiln_pack_options {
 	size_t size; /* set by kiln_pack_options_init() */
 	uint32_t flags;
 	uint64_t user_version; /* entries of others are misses; 0: any */
-	/* Texts of public keys.  Where there are any, one must have signed. */
+	/* Public keys as text, one a line.  Where there are any, one of them
+	   must have signed. */
 	const char *const *trusted_keys;
 	size_t n_trusted_keys;
 	kiln_log_fn *log; /* why a pack is refused; NULL: silent */

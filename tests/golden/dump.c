@@ -196,7 +196,9 @@ static void the_bytes_of_a_pack_are_real_ones(void **state)
 	assert_int_equal(root.file_bytes, size);
 	index = (size_t)root.index_offset[0];
 	table = index + (size_t)root.n_pages * KI_PACK_PAGE_BYTES;
-	assert_part_shown(pack, 0, KI_PACK_SIGNED_BYTES + 8);
+	assert_int_equal(root.n_signatures, 1);
+	assert_part_shown(pack, 0,
+			  KI_PACK_SIGNED_BYTES + 8 + KI_SIGNATURE_BYTES);
 	assert_part_shown(pack, index, index + 16 + KI_PACK_ENTRY_BYTES);
 	assert_part_shown(pack, table, table + KI_PACK_TABLE_BYTES);
 	free(data);

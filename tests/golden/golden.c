@@ -128,6 +128,12 @@ static void what_version_1_wrote_is_read(void **state)
 
 #define N_PACKED 3
 
+/* Of somebody whom nobody trusts. */
+static const char *const secret_key =
+	"kiln-secret:golden:Z2dnZ2dnZ2dnZ2dnZ2dnZ2dnZ2dnZ2dnZ2dnZ2dnZ2c=";
+static const char *const public_key =
+	"golden:EqQVksi3wX1AWeeym2Ho/5bHQV8vgDNI8vAX4Fueodo=";
+
 static struct kiln_metadata *metadata_of(unsigned n)
 {
 	struct kiln_metadata *metadata = kiln_metadata_new();
@@ -163,6 +169,8 @@ static void the_pack_that_version_1_wrote_is_read(void **state)
 	const struct kiln_pack_options options = {
 		.size = sizeof(options),
 		.flags = KILN_PACK_ANY_OWNER,
+		.trusted_keys = &public_key,
+		.n_trusted_keys = 1,
 	};
 	char *path = harness_path(folder, "pack/golden.pack");
 	struct kiln_verify_report report;
@@ -203,10 +211,15 @@ static enum kiln_status pack_numbered(struct kiln_pack_writer *writer,
 
 static int write_pack(void)
 {
+	const struct kiln_pack_writer_options options = {
+		.size = sizeof(options),
+		.signing_keys = &secret_key,
+		.n_signing_keys = 1,
+	};
 	char *path = harness_path(folder, "pack/golden.pack");
 	struct kiln_pack_writer *writer;
 
-	if (kiln_pack_create(path, NULL, &writer))
+	if (kiln_pack_create(path, &options, &writer))
 		return 1;
 	for (unsigned n = 0; n < N_PACKED; n++)
 		if (pack_numbered(writer, n))

@@ -22,8 +22,7 @@ static_assert(PAGE_HEADER_BYTES + KI_PACK_PAGE_ENTRIES * KI_PACK_ENTRY_BYTES <=
 		      KI_PACK_PAGE_BYTES,
 	      "a page holds its entries");
 static_assert(KI_PACK_SIGNED_BYTES + 8 +
-			      KILN_PACK_SIGNATURES_MAX *
-				      KI_PACK_SIGNATURE_BYTES <=
+			      KILN_PACK_SIGNATURES_MAX * KI_SIGNATURE_BYTES <=
 		      CHECK_OFFSET,
 	      "a root holds its signatures");
 
@@ -46,7 +45,7 @@ void ki_pack_root_write(const struct ki_pack_root *root,
 	memcpy(out + 96, root->table_digest, KI_BLAKE2B_BYTES);
 	ki_put_u32(out + 128, root->n_signatures);
 	memcpy(out + 136, root->signatures,
-	       root->n_signatures * KI_PACK_SIGNATURE_BYTES);
+	       root->n_signatures * KI_SIGNATURE_BYTES);
 	ki_put_u64(out + CHECK_OFFSET, ki_xxh3_64(out, CHECK_OFFSET));
 }
 
@@ -91,7 +90,7 @@ enum kiln_status ki_pack_root_read(const uint8_t bytes[KI_PACK_ROOT_BYTES],
 	if (!is_possible(&root))
 		return KILN_E_FORMAT;
 	memcpy(root.signatures, bytes + 136,
-	       root.n_signatures * KI_PACK_SIGNATURE_BYTES);
+	       root.n_signatures * KI_SIGNATURE_BYTES);
 	*out_root = root;
 	return KILN_OK;
 }

@@ -319,13 +319,42 @@ static enum kiln_status open_block(struct ki_pack *pack)
 		kiln_block_open(&options, &device, &pack->block));
 }
 
-/* Whether somebody who is trusted has signed, where that is asked for. */
-static enum kiln_status check_trust(const struct ki_pack *pack)
+/* ---- Trust ------------------------------------------------------------------ */
+
+static int needs_signature(const struct ki_pack *pack)
 {
-	if (is_remote(pack) || (pack->flags & KILN_PACK_SIGNED))
-		return KILN_E_OWNER;
-	return KILN_OK;
+	return is_remote(pack) || (pack->flags & KILN_PACK_SIGNED);
 }
+
+/* Whether somebody who is trusted has signed, where that is asked for. */
+static enum kiln_status check_trust(const struct ki_pack *pack,
+				    const uint8_t bytes[KI_PACK_ROOT_BYTES],
+				    const struct ki_pack_root *root)
+{
+	uint8_t digest[KI_BLAKE2B_BYTES];
+
+	if (!needs_signature(pack))
+		return KILN_OK;
+	ki_pack_root_digest(bytes, digest);
+	for (uint32_t i = 0; i < root->n_signatures; i++)
+		if (ki_sign_verify(&pack->trust, KI_SIGN_PACK, digest,
+				   root->signatures[i]))
+			return KILN_OK;
+	return KILN_E_OWNER;
+}
+
+static enum kiln_status take_keys(struct ki_pack *pack,
+				  const struct kiln_pack_options *options)
+{
+	enum kiln_status status = KILN_OK;
+
+	for (size_t i = 0; !status && i < options->n_trusted_keys; i++)
+		status = ki_sign_trust_add_text(&pack->trust,
+						options->trusted_keys[i]);
+	return status;
+}
+
+/* ---- The index -------------------------------------------------------------- */
 
 static enum kiln_status read_root(struct ki_pack *pack, uint64_t offset)
 {
@@ -340,7 +369,7 @@ static enum kiln_status read_root(struct ki_pack *pack, uint64_t offset)
 	if (!status && offset && root.file_bytes != pack->device_bytes)
 		status = KILN_E_FORMAT;
 	if (!status)
-		status = check_trust(pack);
+		status = check_trust(pack, bytes, &root);
 	if (!status)
 		pack->root = root;
 	return status;
@@ -423,9 +452,9 @@ static void bring_in_pages(struct ki_pack *pack)
 static enum kiln_status salvage(struct ki_pack *pack)
 {
 	struct ki_pack_order *order;
-	enum kiln_status status = check_trust(pack);
+	enum kiln_status status = KILN_E_OWNER;
 
-	if (!status)
+	if (!needs_signature(pack))
 		status = ki_pack_salvage(pack, &order);
 	if (status)
 		return status;
@@ -469,6 +498,10 @@ static void complain(const struct ki_pack *pack, enum kiln_status status)
 	case KILN_E_OWNER:
 		ki_pack_say(pack, KILN_LOG_ERROR,
 			    "has no signature of a key that is trusted");
+		break;
+	case KILN_E_INVALID:
+		ki_pack_say(pack, KILN_LOG_ERROR,
+			    "a key that is to be trusted is none");
 		break;
 	default:
 		ki_pack_say(pack, KILN_LOG_ERROR, "cannot be read");
@@ -517,7 +550,10 @@ enum kiln_status kiln_pack_open_device(const struct kiln_pack_device *device,
 	pack = new_pack(device, &given);
 	if (!pack)
 		return KILN_E_NO_MEMORY;
-	status = open_pack(pack);
+	status = take_keys(pack, &given);
+	if (!status)
+		status = open_pack(pack);
+	ki_sign_trust_fini(&pack->trust);
 	if (status) {
 		complain(pack, status);
 		free_pack(pack);

@@ -21,6 +21,7 @@
 
 #include <kiln/pack.h>
 
+#include "sign/sign.h"
 #include "store/store.h"
 #include "tier/envelope.h"
 
@@ -36,8 +37,6 @@
 #define KI_PACK_NAME_BYTES   KI_BLAKE2B_BYTES
 #define KI_PACK_N_INDEXES    2
 
-#define KI_PACK_SIGNATURE_BYTES 72
-
 struct ki_pack_root {
 	uint64_t file_bytes;
 	uint64_t n_entries;
@@ -47,7 +46,7 @@ struct ki_pack_root {
 	uint64_t created_s;
 	uint8_t table_digest[KI_BLAKE2B_BYTES];
 	uint32_t n_signatures;
-	uint8_t signatures[KILN_PACK_SIGNATURES_MAX][KI_PACK_SIGNATURE_BYTES];
+	uint8_t signatures[KILN_PACK_SIGNATURES_MAX][KI_SIGNATURE_BYTES];
 };
 
 struct ki_pack_entry {
@@ -128,6 +127,7 @@ struct ki_pack {
 	uint64_t user_version;
 	kiln_log_fn *log;
 	void *log_arg;
+	struct ki_sign_trust trust; /* empty once it is open */
 	struct ki_pack_root root;
 	uint8_t *table; /* of root.n_pages */
 	int is_salvaged;

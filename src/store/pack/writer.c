@@ -33,12 +33,16 @@ struct kiln_pack_writer {
 	struct ki_map by_name;
 	struct ki_pack_entry *entries;
 	size_t n_entries, capacity;
+	struct ki_sign_secret secrets[KILN_PACK_SIGNATURES_MAX];
+	size_t n_secrets;
 };
 
 /* ---- Beginning and end ----------------------------------------------------- */
 
 static void free_writer(struct kiln_pack_writer *writer)
 {
+	for (size_t i = 0; i < writer->n_secrets; i++)
+		ki_sign_secret_fini(&writer->secrets[i]);
 	ki_map_fini(&writer->by_name);
 	free(writer->entries);
 	free(writer);
@@ -47,6 +51,22 @@ static void free_writer(struct kiln_pack_writer *writer)
 static enum kiln_status status_of(int err)
 {
 	return err == -EEXIST ? KILN_EXISTS : ki_status_from_errno(err);
+}
+
+static enum kiln_status take_keys(
+	struct kiln_pack_writer *writer,
+	const struct kiln_pack_writer_options *options)
+{
+	enum kiln_status status = KILN_OK;
+
+	if (options->n_signing_keys > KILN_PACK_SIGNATURES_MAX)
+		return KILN_E_INVALID;
+	for (size_t i = 0; !status && i < options->n_signing_keys; i++) {
+		status = ki_sign_secret_parse(options->signing_keys[i],
+					      &writer->secrets[i]);
+		writer->n_secrets += !status;
+	}
+	return status;
 }
 
 static enum kiln_status begin(struct kiln_pack_writer *writer)
@@ -77,7 +97,7 @@ enum kiln_status ki_pack_create(const struct ki_sys *sys, const char *path,
 		       options->size < sizeof(given) ? options->size
 						     : sizeof(given));
 	if (!path || !out_writer || strlen(path) >= KI_PATH_MAX ||
-	    given.flags & ~KILN_PACK_REPLACE || given.n_signing_keys)
+	    given.flags & ~KILN_PACK_REPLACE)
 		return KILN_E_INVALID;
 	writer = calloc(1, sizeof(*writer));
 	if (!writer)
@@ -88,7 +108,9 @@ enum kiln_status ki_pack_create(const struct ki_sys *sys, const char *path,
 	writer->offset = KI_PACK_ROOT_BYTES;
 	memcpy(writer->path, path, strlen(path) + 1);
 	ki_map_init(&writer->by_name);
-	status = begin(writer);
+	status = take_keys(writer, &given);
+	if (!status)
+		status = begin(writer);
 	if (status)
 		free_writer(writer);
 	else
@@ -341,6 +363,22 @@ static void lay_out(const struct kiln_pack_writer *writer,
 	root->file_bytes = root->index_offset[1] + index + KI_PACK_ROOT_BYTES;
 }
 
+/* The root's bytes, with the signatures of its first part. */
+static void sign_root(const struct kiln_pack_writer *writer,
+		      struct ki_pack_root *root,
+		      uint8_t out[KI_PACK_ROOT_BYTES])
+{
+	uint8_t digest[KI_BLAKE2B_BYTES];
+
+	ki_pack_root_write(root, out);
+	ki_pack_root_digest(out, digest);
+	for (size_t i = 0; i < writer->n_secrets; i++)
+		ki_sign(&writer->secrets[i], KI_SIGN_PACK, digest,
+			root->signatures[i]);
+	root->n_signatures = (uint32_t)writer->n_secrets;
+	ki_pack_root_write(root, out);
+}
+
 static enum kiln_status write_end(struct kiln_pack_writer *writer,
 				  struct ki_pack_root *root)
 {
@@ -355,7 +393,7 @@ static enum kiln_status write_end(struct kiln_pack_writer *writer,
 	if (!index)
 		return KILN_E_NO_MEMORY;
 	make_index(writer, root, index);
-	ki_pack_root_write(root, bytes);
+	sign_root(writer, root, bytes);
 	err = write_index(writer, index, size, root->index_offset[0]);
 	if (!err)
 		err = write_index(writer, index, size, root->index_offset[1]);
