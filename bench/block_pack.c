@@ -20,6 +20,12 @@
 #define N_FIRST	  100
 #define CALL_MS	  20
 
+/* What is far away has to be signed. */
+static const char *const secret_key =
+	"kiln-secret:bench:YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI=";
+static const char *const public_key =
+	"bench:LfBBJfABWvtHzoU674dyCU/5SYwUyxueEpc8KSfaD6Y=";
+
 struct far {
 	uint8_t *bytes;
 	size_t size;
@@ -77,11 +83,15 @@ static void fill(uint8_t *value, size_t size, unsigned n)
 
 static void write_pack(const char *path, size_t mean)
 {
+	struct kiln_pack_writer_options options;
 	struct kiln_pack_writer *writer;
 	uint8_t *value = malloc(mean * 6);
 	unsigned n;
 
-	if (!value || kiln_pack_create(path, NULL, &writer))
+	kiln_pack_writer_options_init(&options);
+	options.signing_keys = &secret_key;
+	options.n_signing_keys = 1;
+	if (!value || kiln_pack_create(path, &options, &writer))
 		bench_fail("no pack");
 	for (n = 0; n < N_ENTRIES; n++) {
 		struct kiln_key *key = key_of(n);
@@ -117,15 +127,20 @@ static void read_file(const char *path, struct far *far)
 static struct kiln_tier *open_far(struct far *far)
 {
 	struct kiln_pack_device device;
+	struct kiln_pack_options options;
 	struct kiln_tier *tier;
 
+	kiln_pack_options_init(&options);
+	options.trusted_keys = &public_key;
+	options.n_trusted_keys = 1;
 	kiln_pack_device_init(&device);
+	device.flags = KILN_PACK_REMOTE;
 	device.bytes = far_bytes;
 	device.read = far_read;
 	device.context = far;
 	far->n_calls = 0;
 	far->n_bytes = 0;
-	if (kiln_pack_open_device(&device, NULL, &tier))
+	if (kiln_pack_open_device(&device, &options, &tier))
 		bench_fail("the pack does not open");
 	return tier;
 }
