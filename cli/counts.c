@@ -122,3 +122,11 @@ unsigned ki_counts_reason(unsigned n)
 {
 	return n < KILN_REASONS_MAX ? reasons[n] : KILN_N_COUNTERS;
 }
+
+const char *ki_counts_time(uint64_t ns, char *out, size_t size)
+{
+	if (ns)
+		return ki_format_duration(ns, out, size);
+	snprintf(out, size, "0 s");
+	return out;
+}

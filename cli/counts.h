@@ -30,6 +30,9 @@ double ki_counts_percent(const uint64_t *total);
 /* Misses of which nobody said why: of programs that call the library. */
 uint64_t ki_counts_untold(const uint64_t *total);
 
+/* A sum of times, which may be none: "4.2 s", "0 s".  Returns `out`. */
+const char *ki_counts_time(uint64_t ns, char *out, size_t size);
+
 /* The n-th reason, as a counter; KILN_N_COUNTERS past the last. */
 unsigned ki_counts_reason(unsigned n);
 

@@ -46,7 +46,7 @@ static const char *in_digits(uint64_t n, char text[TEXT_BYTES])
 
 static const char *in_time(uint64_t ns, char text[TEXT_BYTES])
 {
-	return ns ? ki_format_duration(ns, text, TEXT_BYTES) : "0 s";
+	return ki_counts_time(ns, text, TEXT_BYTES);
 }
 
 static const char *in_size(uint64_t bytes, char text[TEXT_BYTES])

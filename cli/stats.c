@@ -134,8 +134,7 @@ static void duration(struct ki_bytes *out, const char *words, uint64_t ns)
 {
 	char text[24];
 
-	line(out, words,
-	     ns ? ki_format_duration(ns, text, sizeof(text)) : "0 s");
+	line(out, words, ki_counts_time(ns, text, sizeof(text)));
 }
 
 static void age(struct ki_bytes *out, const char *words,
@@ -280,14 +279,8 @@ static void fill_row(const struct picture *picture,
 	snprintf(texts[1], CELL_BYTES, "%llu",
 		 (unsigned long long)total[KILN_COUNT_MISSES]);
 	snprintf(texts[2], CELL_BYTES, "%.0f %%", ki_counts_percent(total));
-	cells[3] = total[KILN_COUNT_SAVED_NS]
-			   ? ki_format_duration(total[KILN_COUNT_SAVED_NS],
-						texts[3], CELL_BYTES)
-			   : "0 s";
-	cells[4] = total[KILN_COUNT_BUILD_NS]
-			   ? ki_format_duration(total[KILN_COUNT_BUILD_NS],
-						texts[4], CELL_BYTES)
-			   : "0 s";
+	ki_counts_time(total[KILN_COUNT_SAVED_NS], texts[3], CELL_BYTES);
+	ki_counts_time(total[KILN_COUNT_BUILD_NS], texts[4], CELL_BYTES);
 	ki_format_size(total[KILN_COUNT_BYTES_READ], texts[5], CELL_BYTES);
 	ki_format_age(program->last < picture->now_s
 			      ? picture->now_s - program->last

@@ -93,6 +93,18 @@ const struct ki_verb ki_verbs[] = {
 	  .n_arguments_max = 1,
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_report },
+	{ .name = "top",
+	  .arguments = "",
+	  .summary =
+		  "watch the cache: rates, misses by reason, what is biggest",
+	  .about = "Once a second, on a terminal.  q leaves, p pauses, r "
+		   "counts from now on.\n"
+		   "HERE is what was counted since top began, or since r.  "
+		   "With --json, tells\n"
+		   "what was counted in one second, and ends.\n",
+	  .options = COMMON | KI_HAS(STORE),
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_top },
 	{ .name = "verify",
 	  .arguments = "",
 	  .summary = "read and check every entry",

@@ -12,6 +12,7 @@ ki_verb_fn ki_verb_why;
 ki_verb_fn ki_verb_rm;
 ki_verb_fn ki_verb_stats;
 ki_verb_fn ki_verb_report;
+ki_verb_fn ki_verb_top;
 ki_verb_fn ki_verb_verify;
 ki_verb_fn ki_verb_gc;
 ki_verb_fn ki_verb_clear;
