@@ -126,9 +126,15 @@ struct kiln_block {
 	void *data_memory;
 	size_t metadata_bytes;
 
-	/* Atomic. */
+	/* Atomic, and seldom written. */
 	uintptr_t owner; /* the one thread that has hits, as far as known */
 	int is_shared;	 /* there were two */
+
+	/* Hits read what is above, misses write what is below: not to the same
+	   line of the processor's cache, wherever it begins. */
+	char apart[64];
+
+	/* Atomic. */
 	uint64_t next_block;
 	uint64_t n_valid;
 	uint64_t n_dirty;
