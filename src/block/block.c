@@ -276,12 +276,26 @@ static int is_kept(const struct kiln_block *b)
 	return 0;
 }
 
+/* The lines of a set of a former table, none of them dirty: those used last come
+   last, so that they stay if there is less room. */
+static void move_set(struct kiln_block *b, struct kiln_block *old, size_t index)
+{
+	struct set *set = set_at(old, index);
+	struct call *call = NULL;
+	size_t way;
+
+	while ((way = ki_block_oldest(old, index)) != old->n_ways) {
+		(void)ki_block_insert(b, &call, set->tags[way] - 1,
+				      data_at(old, index * old->n_ways + way),
+				      0, 0);
+		set->tags[way] = 0;
+	}
+}
+
 int kiln_block_resize(struct kiln_block *b, size_t n_lines)
 {
 	struct kiln_block old;
-	struct call *call = NULL;
-	size_t set, way;
-	uint64_t tag;
+	size_t set;
 	int err;
 
 	if (!b)
@@ -302,14 +316,7 @@ int kiln_block_resize(struct kiln_block *b, size_t n_lines)
 	*b->hits = *old.hits;
 	b->n_valid = 0;
 	for (set = 0; set < old.n_sets; set++)
-		for (way = 0; way < b->n_ways; way++) {
-			tag = set_at(&old, set)->tags[way];
-			if (tag)
-				(void)ki_block_insert(
-					b, &call, tag - 1,
-					data_at(&old, set * b->n_ways + way), 0,
-					0);
-		}
+		move_set(b, &old, set);
 	free_table(&old);
 	return 0;
 }

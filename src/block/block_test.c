@@ -574,6 +574,36 @@ static void a_resize_keeps_what_was_written(void **state)
 	assert_int_equal(kiln_block_close(block), 0);
 }
 
+/* One set of four lines becomes two, or part of one. */
+static void a_resize_keeps_the_order_of_use(void **state)
+{
+	static const uint64_t uses[] = { 2, 0, 6, 4 };
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .reads = 0 };
+	struct kiln_block *block = open_on(&device, &options);
+	uint8_t byte;
+	uint64_t i;
+
+	for (i = 0; i < 8; i += 2)
+		assert_int_equal(kiln_block_read(block, i * 64, &byte, 1), 1);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(kiln_block_read(block, uses[i] * 64, &byte, 1),
+				 1);
+	assert_int_equal(kiln_block_resize(block, 8), 0);
+	/* Each new one of the same set takes the place of the next in turn. */
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(
+			kiln_block_read(block, (8 + 2 * i) * 64, &byte, 1), 1);
+		device.reads = 0;
+		for (size_t left = i + 1; left < 4; left++)
+			assert_int_equal(kiln_block_read(block, uses[left] * 64,
+							 &byte, 1),
+					 1);
+		assert_int_equal(device.reads, 0);
+	}
+	assert_int_equal(kiln_block_close(block), 0);
+}
+
 static void a_line_costs_at_most_32_bytes_more(void **state)
 {
 	struct kiln_block_options options = small(64, 1024);
@@ -615,6 +645,7 @@ int main(void)
 		cmocka_unit_test(threads_that_are_gone_leave_their_places),
 		cmocka_unit_test(a_forked_child_may_abandon_its_copy),
 		cmocka_unit_test(a_resize_keeps_what_was_written),
+		cmocka_unit_test(a_resize_keeps_the_order_of_use),
 		cmocka_unit_test(a_line_costs_at_most_32_bytes_more),
 	};
 

@@ -385,6 +385,8 @@ void ki_block_look_around(struct kiln_block *b);
 /* All with the shard locked. */
 /* A free way, or one that may go; n_ways: none. */
 size_t ki_block_choose(struct kiln_block *b, size_t set, int only_clean);
+/* Of those that are there; n_ways: none is. */
+size_t ki_block_oldest(struct kiln_block *b, size_t set);
 /* The line in a way is another now (block), or none (it left for good). */
 void ki_block_note_new(struct kiln_block *b, size_t set, size_t way,
 		       uint64_t block);

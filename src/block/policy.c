@@ -118,6 +118,19 @@ static size_t choose_by_trial(struct kiln_block *b, size_t index,
 	return oldest(b, index, only_clean, 1, 0, &n_trial);
 }
 
+size_t ki_block_oldest(struct kiln_block *b, size_t index)
+{
+	struct set *set = set_at(b, index);
+	size_t way, found = b->n_ways;
+
+	for (way = 0; way < b->n_ways; way++)
+		if (load(&set->tags[way]) &&
+		    (found == b->n_ways ||
+		     age(b, set, way) > age(b, set, found)))
+			found = way;
+	return found;
+}
+
 size_t ki_block_choose(struct kiln_block *b, size_t index, int only_clean)
 {
 	struct set *set = set_at(b, index);
