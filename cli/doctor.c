@@ -260,6 +260,33 @@ static void check_directory(struct ki_doctor *doctor)
 	}
 }
 
+/* As programs will have them. */
+static void check_packs(struct ki_doctor *doctor)
+{
+	struct kiln_options options;
+	enum kiln_status status;
+	struct kiln *kiln;
+	const char *path;
+
+	kiln_options_init(&options);
+	kiln_config_options(doctor->config, &options);
+	options.store_url = NULL;
+	if (!options.packs || kiln_open(&options, &kiln))
+		return;
+	for (size_t i = 0; (path = kiln_pack_given(kiln, i, &status)); i++)
+		if (status)
+			ki_doctor_say(doctor, "pack", KI_DOCTOR_NOTE,
+				      "see what 'kiln verify pack:FILE' says "
+				      "of it, or take it out of KILN_PACKS",
+				      "%s is not used: %s (%s)", path,
+				      ki_status_words(status),
+				      kiln_status_name(status));
+		else
+			ki_doctor_say(doctor, "pack", KI_DOCTOR_FINE, NULL,
+				      "%s is asked behind the store", path);
+	kiln_close(kiln);
+}
+
 /* ---- OpenCL -------------------------------------------------------------------- */
 
 static void check_layer(struct ki_doctor *doctor)
@@ -483,6 +510,7 @@ int ki_verb_doctor(const struct ki_command *command)
 	check_settings(doctor);
 	if (doctor->config) {
 		check_directory(doctor);
+		check_packs(doctor);
 		check_jobs(doctor);
 	}
 	check_opencl(doctor);

@@ -78,7 +78,14 @@ static int parse_option(struct ki_command *command, char ***arguments,
 			return -1;
 		}
 	}
+	if (command->n_given == KI_GIVEN_MAX) {
+		snprintf(message, message_size, "more than %d options",
+			 KI_GIVEN_MAX);
+		return -1;
+	}
 	command->values[id] = value ? value : "";
+	command->given[command->n_given].option = (enum ki_option)id;
+	command->given[command->n_given++].value = command->values[id];
 	return 0;
 }
 

@@ -23,10 +23,12 @@
 	X(VERSION, "version", 'V', NULL, "show the version")                   \
 	X(JSON, "json", 0, NULL, "print one JSON object")                      \
 	X(STORE, "store", 0, "URL",                                            \
-	  "use this store: log:DIR[#NAME], {file,neo,sycl}:DIR")               \
+	  "use this store: {log,file,neo,sycl}:DIR, pack:FILE")                \
 	X(ALL, "all", 'a', NULL, "show kiln's own bookkeeping, too")           \
 	X(WAIT, "wait", 'w', NULL,                                             \
 	  "return when the jobs of the program are done")                      \
+	X(PACK, "pack", 0, "FILE",                                             \
+	  "have this pack asked behind the store; may come again")             \
 	X(ZERO, "zero", 'z', NULL, "set the counters to 0 after showing them") \
 	X(SINCE, "since", 0, "WHEN",                                           \
 	  "count from a day (2026-11-22) or an age (7d, 12h) on")              \
@@ -42,6 +44,17 @@
 	  "evict as if this were the limit (500M), this once")                 \
 	X(OLDER_THAN, "older-than", 0, "AGE",                                  \
 	  "remove what was not used for this long (30d, 12h)")                 \
+	X(MADE_BEFORE, "older-than", 0, "AGE",                                 \
+	  "take what was made longer ago than this (30d, 12h)")                \
+	X(MADE_SINCE, "newer-than", 0, "AGE",                                  \
+	  "take what was made since then (30d, 12h)")                          \
+	X(APPLICATION, "application", 0, "NAME",                               \
+	  "take what this program uses (its path, or name)")                   \
+	X(DEVICE, "device", 0, "NAME",                                         \
+	  "take what is for devices with this in their names")                 \
+	X(REPLACE, "replace", 0, NULL, "write over a file of that name")       \
+	X(TRUST_UNSIGNED, "trust-unsigned", 0, NULL,                           \
+	  "take a pack that nobody signed whom you trust")                     \
 	X(LIMIT, "limit", 0, "SIZE",                                           \
 	  "give the store this limit of its own (500M; 0: none)")              \
 	X(QUARANTINE, "quarantine", 0, NULL,                                   \
@@ -118,10 +131,18 @@ struct ki_verb {
 /* Ends with a verb whose name is NULL. */
 extern const struct ki_verb ki_verbs[];
 
+#define KI_GIVEN_MAX 64 /* options in one command */
+
 struct ki_command {
 	const struct ki_verb *verb;
-	/* NULL: not given; "" for options without argument. */
+	/* NULL: not given; "" for options without argument.  The last one. */
 	const char *values[KI_N_OPTIONS];
+	/* All that were given, in their order. */
+	struct {
+		enum ki_option option;
+		const char *value;
+	} given[KI_GIVEN_MAX];
+	int n_given;
 	char **arguments; /* ends with NULL */
 	int n_arguments;
 };

@@ -25,6 +25,7 @@
 #include "layers.h"
 #include "levelzero.h"
 #include "out.h"
+#include "packs.h"
 #include "parent.h"
 #include "place.h"
 #include "store.h"
@@ -167,8 +168,10 @@ static int use_store(struct kiln_config *config, const char *url)
 
 /* Whether the settings let anything be cached; fills the plan. */
 static int is_caching(struct kiln_config *config, enum kiln_status status,
-		      const char *message, const char *url, struct plan *plan)
+		      const char *message, const struct ki_command *command,
+		      struct plan *plan)
 {
+	const char *url = command->values[KI_OPTION_STORE];
 	struct kiln_options options;
 
 	if (status) {
@@ -183,6 +186,7 @@ static int is_caching(struct kiln_config *config, enum kiln_status status,
 	kiln_options_init(&options);
 	kiln_config_options(config, &options);
 	plan->store_url = options.store_url;
+	ki_packs_set(command, config);
 	(void)ki_levelzero_set(config);
 	if (options.store_url)
 		plan->spool = kiln_config_spool(config);
@@ -198,8 +202,7 @@ int ki_verb_run(const struct ki_command *command)
 	int result;
 
 	status = kiln_config_load(&config, message, sizeof(message));
-	if (is_caching(config, status, message,
-		       command->values[KI_OPTION_STORE], &plan) &&
+	if (is_caching(config, status, message, command, &plan) &&
 	    set_layer() && !is_nested() && plan.spool)
 		result = stand_by(command->arguments, &plan);
 	else

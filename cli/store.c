@@ -36,7 +36,7 @@ const char *ki_status_words(enum kiln_status status)
 	case KILN_E_TOO_LARGE:
 		return "too large for the bound";
 	case KILN_E_OWNER:
-		return "the directory is not safe to load code from";
+		return "it is not safe to load code from";
 	case KILN_E_FORKED:
 		return "opened before fork";
 	case KILN_E_TIMEOUT:
@@ -203,6 +203,39 @@ static int open_with(struct ki_settings *settings, unsigned flags,
 	return ki_store_failed(status, options.store_url);
 }
 
+static int is_pack(const struct ki_settings *settings)
+{
+	const char *url = settings->options.store_url;
+
+	return url && !strncmp(url, "pack:", 5);
+}
+
+/* A pack is there before it is named, and stays as it is. */
+static int check_pack(const struct ki_settings *settings, unsigned flags,
+		      int is_there)
+{
+	if (!(flags & KILN_OPEN_READONLY)) {
+		ki_complain("%s is a pack and never changed; 'kiln export' "
+			    "writes another",
+			    settings->directory);
+		return KI_EXIT_UNAVAILABLE;
+	}
+	if (!is_there) {
+		ki_complain("there is no pack %s", settings->directory);
+		return KI_EXIT_NOT_FOUND;
+	}
+	return KI_EXIT_OK;
+}
+
+int ki_store_make(struct ki_settings *settings, struct kiln **out_kiln)
+{
+	int status =
+		is_pack(settings) ? check_pack(settings, 0, 1) : KI_EXIT_OK;
+
+	*out_kiln = NULL;
+	return status ? status : open_with(settings, 0, out_kiln);
+}
+
 int ki_store_open(struct ki_settings *settings, unsigned flags,
 		  struct kiln **out_kiln)
 {
@@ -213,6 +246,11 @@ int ki_store_open(struct ki_settings *settings, unsigned flags,
 
 	*out_kiln = NULL;
 	err = sys->stat(sys, settings->directory, &info);
+	if (is_pack(settings)) {
+		status = check_pack(settings, flags, !err);
+		if (status)
+			return status;
+	}
 	if (err == -ENOENT)
 		return KI_EXIT_OK;
 	if (err) {
@@ -228,7 +266,7 @@ int ki_store_open(struct ki_settings *settings, unsigned flags,
 		*out_kiln = NULL;
 		return KI_EXIT_OK;
 	}
-	if (flags & KILN_OPEN_READONLY)
+	if ((flags & KI_STORE_LOOK) == KI_STORE_LOOK)
 		return KI_EXIT_OK;
 	kiln_close(*out_kiln);
 	*out_kiln = NULL;

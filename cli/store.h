@@ -42,6 +42,9 @@ void ki_settings_fini(struct ki_settings *settings);
 int ki_store_open(struct ki_settings *settings, unsigned flags,
 		  struct kiln **out_kiln);
 
+/* The same, to be written, and made where there is none. */
+int ki_store_make(struct ki_settings *settings, struct kiln **out_kiln);
+
 /* Complain of a call that failed; returns the exit status for it. */
 int ki_store_failed(enum kiln_status status, const char *what);
 

@@ -16,8 +16,11 @@ const struct ki_verb ki_verbs[] = {
 		   "When it\n"
 		   "has ended, kiln-worker makes in the background what the "
 		   "program\n"
-		   "could not wait for.\n",
-	  .options = KI_HAS(HELP) | KI_HAS(STORE) | KI_HAS(WAIT),
+		   "could not wait for.  What the store does not have is "
+		   "looked for in\n"
+		   "the packs given, then in those of KILN_PACKS; nothing is "
+		   "written there.\n",
+	  .options = KI_HAS(HELP) | KI_HAS(STORE) | KI_HAS(PACK) | KI_HAS(WAIT),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = -1,
 	  .is_wrapper = 1,
@@ -162,6 +165,39 @@ const struct ki_verb ki_verbs[] = {
 	  .options = COMMON | KI_HAS(STORE),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_clear },
+	{ .name = "export",
+	  .arguments = "FILE",
+	  .summary = "write entries into a pack, for other machines",
+	  .about = "A pack is one file that is written once and then only "
+		   "read.  What\n"
+		   "applications were seen to use comes first, in the order "
+		   "of first use,\n"
+		   "then the rest as it was made.  Where it ran, for whom and "
+		   "from which\n"
+		   "source stays here, and so do entries whose keys are of "
+		   "this machine\n"
+		   "alone.\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(APPLICATION) |
+		     KI_HAS(DEVICE) | KI_HAS(MADE_BEFORE) | KI_HAS(MADE_SINCE) |
+		     KI_HAS(REPLACE),
+	  .n_arguments_min = 1,
+	  .n_arguments_max = 1,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_export },
+	{ .name = "import",
+	  .arguments = "FILE",
+	  .summary = "bring the entries of a pack into the store",
+	  .about = "What the store has stays as it is.  The pack must have a "
+		   "signature of a\n"
+		   "key that is trusted here: a value is code.  With "
+		   "--trust-unsigned it need\n"
+		   "not, and of one that was cut short what is left is "
+		   "taken.\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(TRUST_UNSIGNED),
+	  .n_arguments_min = 1,
+	  .n_arguments_max = 1,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_import },
 	{ .name = "doctor",
 	  .arguments = "",
 	  .summary = "say whether caching works here, and if not, why",

@@ -16,6 +16,8 @@ ki_verb_fn ki_verb_top;
 ki_verb_fn ki_verb_verify;
 ki_verb_fn ki_verb_gc;
 ki_verb_fn ki_verb_clear;
+ki_verb_fn ki_verb_export;
+ki_verb_fn ki_verb_import;
 ki_verb_fn ki_verb_doctor;
 ki_verb_fn ki_verb_config;
 
