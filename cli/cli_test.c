@@ -1016,6 +1016,56 @@ static void doctor_finds_what_is_wrong(void **state)
 	free(directory);
 }
 
+/* Of this build, as the tool names it; NULL if it was not built. */
+static char *built_layer(void)
+{
+	char *folder = realpath(program, NULL), *path, *found;
+
+	assert_non_null(folder);
+	*strrchr(folder, '/') = '\0';
+	assert_true(asprintf(&path, "%s/../src/front/opencl/libkiln-opencl.so",
+			     folder) > 0);
+	found = realpath(path, NULL);
+	free(path);
+	free(folder);
+	return found;
+}
+
+/* What the system's file for layers does here, whatever loader there is. */
+static void doctor_says_what_loaders_make_of_the_layers_file(void **state)
+{
+	char *directory = harness_directory(), *variable, *file, *layer;
+	struct spawn spawn = tool(directory, "doctor", "--json");
+	struct ended ended;
+	json_t *json;
+	FILE *out;
+
+	layer = built_layer();
+	if (!layer)
+		HARNESS_LEAVE_OUT("the layer is not built here");
+	assert_true(asprintf(&file, "%s/kiln.lay", directory) > 0);
+	assert_true(asprintf(&variable, "OPENCL_LAYER_PATH=%s", directory) > 0);
+	spawn.variables[4] = variable;
+	for (int is_ours = 0; is_ours < 2; is_ours++) {
+		out = fopen(file, "w");
+		assert_non_null(out);
+		fprintf(out, "%s\n", is_ours ? layer : "/of/another.so");
+		fclose(out);
+		ended = spawn_run(&spawn);
+		json = json_loads(ended.out, 0, NULL);
+		assert_int_equal(finds(json, "loader", "note", "it ignores ") +
+					 finds(json, "loader", "ok",
+					       "every OpenCL program"),
+				 is_ours && !finds(json, "loader", "bad", ""));
+		json_decref(json);
+		ended_free(&ended);
+	}
+	free(layer);
+	free(variable);
+	free(file);
+	free(directory);
+}
+
 static void doctor_fits_and_says_the_verdict(void **state)
 {
 	char *directory = harness_directory();
@@ -1065,6 +1115,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_a_store_looking_is_unavailable),
 		cmocka_unit_test(unsafe_directories_can_be_read),
 		cmocka_unit_test(doctor_finds_what_is_wrong),
+		cmocka_unit_test(
+			doctor_says_what_loaders_make_of_the_layers_file),
 		cmocka_unit_test(doctor_fits_and_says_the_verdict),
 	};
 

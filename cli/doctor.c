@@ -397,6 +397,47 @@ static void check_active(struct ki_doctor *doctor)
 			      doctor->loader.error);
 }
 
+#define SYSTEM_LAYERS	     "/etc/OpenCL/layers"
+#define LAYER_FILE_BYTES_MAX 4096
+
+/* Whether a file of the system's layers has this line first. */
+static int names_layer(const char *path, const char *layer)
+{
+	size_t size;
+	void *text;
+	int is_ours;
+
+	if (ki_read_file(&ki_sys_posix, path, LAYER_FILE_BYTES_MAX, &text,
+			 &size))
+		return 0;
+	((char *)text)[strcspn(text, "\r\n")] = '\0';
+	is_ours = !strcmp(text, layer);
+	free(text);
+	return is_ours;
+}
+
+/* A loader that reads it gives the layer to every program; Debian 12's does
+   not, and says nothing. */
+static void check_layer_file(struct ki_doctor *doctor)
+{
+	const char *folder = getenv("OPENCL_LAYER_PATH");
+	struct ki_probe_loader loader;
+	char path[KI_PATH_MAX];
+
+	if (ki_path_join(path, folder ? folder : SYSTEM_LAYERS, "kiln.lay") ||
+	    !names_layer(path, doctor->layer))
+		return;
+	ki_probe_loader(NULL, doctor->layer, &loader);
+	if (loader.layer_is_active)
+		ki_doctor_say(doctor, "loader", KI_DOCTOR_FINE, NULL,
+			      "%s: every OpenCL program gets the layer", path);
+	else
+		ki_doctor_say(doctor, "loader", KI_DOCTOR_NOTE,
+			      "start programs by 'kiln run', or use ocl-icd "
+			      "2.3.2 or newer, or the loader of Khronos",
+			      "it ignores %s", path);
+}
+
 static void check_opencl(struct ki_doctor *doctor)
 {
 	char *layers = NULL;
@@ -407,6 +448,8 @@ static void check_opencl(struct ki_doctor *doctor)
 	ki_probe_loader(layers, layers ? doctor->layer : NULL, &doctor->loader);
 	free(layers);
 	check_loader(doctor);
+	if (doctor->layer_is_there && doctor->loader.is_there)
+		check_layer_file(doctor);
 	check_drivers(doctor);
 	if (doctor->layer_is_there && doctor->loader.knows_layers)
 		check_active(doctor);

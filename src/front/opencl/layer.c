@@ -6,7 +6,8 @@
  * from here.  What this layer leaves alone is NULL in its table, and the
  * loaders then call the next one directly.
  *
- * In a set-uid program the whole table is NULL.
+ * In a set-uid program the whole table is NULL, and so is a second one for a
+ * loader that was told of this layer twice.
  */
 
 #include "front/opencl/layer.h"
@@ -96,6 +97,24 @@ static void fill_table(void)
 			       sizeof(calls[i].own));
 }
 
+/* Named by the system and by OPENCL_LAYERS the layer is loaded once, and asked
+   twice: on top of itself it would call itself for ever. */
+static int is_below(const cl_icd_dispatch *next, cl_uint n)
+{
+	void *call;
+	size_t i;
+
+	for (i = 0; i < N_CALLS; i++) {
+		if (calls[i].place >= n * sizeof(void *))
+			continue;
+		memcpy(&call, (const char *)next + calls[i].place,
+		       sizeof(call));
+		if (call == calls[i].own)
+			return 1;
+	}
+	return 0;
+}
+
 void *ki_cl_own_call(const char *name)
 {
 	size_t i;
@@ -135,18 +154,22 @@ PUBLIC cl_int CL_API_CALL clInitLayer(
 	cl_uint *num_entries_ret, const cl_icd_dispatch **layer_dispatch_ret)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static const cl_icd_dispatch nothing;
 	cl_uint n = sizeof(table) / sizeof(void *);
 
 	if (!target_dispatch || !num_entries_ret || !layer_dispatch_ret)
 		return CL_INVALID_VALUE;
 	if (n > num_entries)
 		n = num_entries;
+	*num_entries_ret = n;
+	*layer_dispatch_ret = &nothing;
+	if (is_below(target_dispatch, n))
+		return CL_SUCCESS;
 	if (!ki_process_is_secure()) {
 		pthread_once(&once, prepare);
 		memcpy(&ki_cl_next, target_dispatch, n * sizeof(void *));
 		fill_table();
 	}
-	*num_entries_ret = n;
 	*layer_dispatch_ret = &table;
 	return CL_SUCCESS;
 }

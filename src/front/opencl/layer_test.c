@@ -662,6 +662,26 @@ static void check_short_table(void *layer)
 			 (void *)table->clBuildProgram);
 }
 
+/* As a loader does that finds it among the system's layers and in
+   OPENCL_LAYERS. */
+static void check_loaded_twice(void *layer, const cl_icd_dispatch *first)
+{
+	const cl_uint n = sizeof(cl_icd_dispatch) / sizeof(void *);
+	init_fn *init = (init_fn *)dlsym(layer, "clInitLayerWithProperties");
+	const cl_icd_dispatch *second = NULL;
+	const cl_icd_dispatch before = *first;
+	cl_uint told = 0, i;
+
+	assert_int_equal(init(n, first, &told, &second, NULL), CL_SUCCESS);
+	for (i = 0; i < told; i++)
+		assert_null(((void *const *)second)[i]);
+	assert_memory_equal(first, &before, sizeof(before));
+	assert_ptr_equal(
+		first->clGetExtensionFunctionAddressForPlatform(
+			(cl_platform_id)&before, "clAddCommentINTEL"),
+		address_of((cl_platform_id)&before, "clAddCommentINTEL"));
+}
+
 static void both_loaders_find_their_entry_points(void **state)
 {
 	void *layer = dlopen(getenv("KILN_TEST_LAYER"), RTLD_LAZY);
@@ -693,6 +713,7 @@ static void both_loaders_find_their_entry_points(void **state)
 	assert_null(table->clEnqueueNDRangeKernel);
 	assert_null(table->clSetKernelArg);
 	assert_null(table->clCreateBuffer);
+	check_loaded_twice(layer, table);
 	assert_non_null(dlsym(layer, "clDeinitLayer"));
 	dlclose(layer);
 }
