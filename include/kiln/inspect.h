@@ -412,7 +412,8 @@ KILN_API unsigned kiln_builds_now(struct kiln *kiln);
 	X(LOCK_TIMEOUT, "KILN_LOCK_TIMEOUT", "lock-timeout")                   \
 	X(REMOTE_CREDENTIALS, "KILN_REMOTE_CREDENTIALS", "remote-credentials") \
 	X(D3D12_DEVELOPER, "KILN_D3D12_DEVELOPER", "d3d12-developer")          \
-	X(ZE_DRIVER, "KILN_ZE_DRIVER", "ze-driver")
+	X(ZE_DRIVER, "KILN_ZE_DRIVER", "ze-driver")                            \
+	X(SIGNING_KEY, "KILN_SIGNING_KEY", "signing-key")
 
 enum kiln_setting {
 #define KILN_SETTING_ENUM(name, env, conf) KILN_SET_##name,
@@ -480,6 +481,11 @@ KILN_API const char *kiln_config_spool(const struct kiln_config *config);
 KILN_API enum kiln_status kiln_config_use_store(struct kiln_config *config,
 						const char *url, char *message,
 						size_t message_size);
+
+/* Where this user's kiln.conf and keys belong (docs/env.md), which need not be
+   there; NULL if that cannot be said.  Lives with the config. */
+KILN_API const char *kiln_config_user_directory(
+	const struct kiln_config *config);
 
 /* Fill options (initialised) from a config; strings are borrowed from it.  Flags
    are added to; a guest's (KILN_OPEN_GUEST) get KILN_OPEN_ORDER. */

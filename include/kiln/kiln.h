@@ -394,6 +394,12 @@ struct kiln_options {
 			      store and before `tiers`, and never written; one
 			      that cannot be used is logged and left out; not
 			      of a session; NULL: none */
+	/* Public keys as text (docs/formats/sign.md).  If there are any, what
+	   others have written, packs, is used only with a signature of one. */
+	const char *const *trusted_keys;
+	size_t n_trusted_keys;
+	const char *signing_key; /* a secret key as text, or the path from the
+				    root of a file that holds one; NULL: none */
 };
 
 /* Defaults.  Inline, so that `size` is what the caller was compiled with. */

@@ -123,6 +123,11 @@ int ki_kiln_open_packs(struct kiln *kiln, const struct kiln_options *options);
 void ki_kiln_close_packs(struct kiln *kiln);
 int ki_kiln_has_in_pack(const struct kiln *kiln, const struct kiln_key *key);
 
+/* ---- signature.c ----------------------------------------------------------- */
+
+/* Whether the keys in the options are keys. */
+int ki_kiln_keys_are_good(const struct kiln_options *options);
+
 /* ---- record.c -------------------------------------------------------------- */
 
 /* Whether what is asked for may be noted, and kept. */

@@ -19,6 +19,7 @@ static void remember(void *arg, enum kiln_log_level level, const char *message)
 static void wrong_options_are_named(void **state)
 {
 	struct kiln_tier *no_tier = NULL;
+	const char *no_key = "a:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 	const struct {
 		const char *name;
 		struct kiln_options change;
@@ -42,6 +43,10 @@ static void wrong_options_are_named(void **state)
 		{ "store_url", { .store_url = "" } },
 		{ "tiers", { .n_tiers = 1 } },
 		{ "tiers", { .n_tiers = 1, .tiers = &no_tier } },
+		{ "trusted_keys", { .n_trusted_keys = 1 } },
+		{ "trusted_keys",
+		  { .n_trusted_keys = 1, .trusted_keys = &no_key } },
+		{ "signing_key", { .signing_key = "default" } },
 		{ "n_tiers", { .n_tiers = 100, .tiers = &no_tier } },
 	};
 

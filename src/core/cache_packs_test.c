@@ -314,6 +314,45 @@ static void a_pack_that_cannot_be_used_costs_one_line(void **state)
 	}
 }
 
+#define PUBLIC "a:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+
+/* As one under the store and as the store; who looks is shown it all the same. */
+static void where_keys_are_trusted_an_unsigned_pack_is_refused(void **state)
+{
+	static const char *const keys[] = { PUBLIC };
+	char *directory = harness_directory();
+	char *pack = new_pack(directory, "a.pack", "packed", 1, 1);
+	char url[KI_PATH_MAX];
+
+	snprintf(url, sizeof(url), "pack:%s", pack);
+	for (unsigned row = 0; row < 4; row++) {
+		struct kiln_options options = defaults();
+		struct kiln *kiln;
+
+		if (row & 1)
+			options.store_url = url;
+		else
+			options.packs = pack;
+		if (row & 2)
+			options.flags =
+				KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER;
+		options.trusted_keys = keys;
+		options.n_trusted_keys = 1;
+		options.log = take_line;
+		n_lines = 0;
+		assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+		if (row & 2) {
+			assert_got(kiln, 1, "packed");
+		} else {
+			assert_got(kiln, 1, "KILN_MISS");
+			assert_true(n_lines >= 1);
+		}
+		kiln_close(kiln);
+	}
+	free(pack);
+	free(directory);
+}
+
 static void a_link_may_lead_to_a_pack(void **state)
 {
 	char *directory = harness_directory();
@@ -472,6 +511,8 @@ int main(void)
 		cmocka_unit_test(
 			a_store_that_cannot_be_written_is_no_hindrance),
 		cmocka_unit_test(a_pack_that_cannot_be_used_costs_one_line),
+		cmocka_unit_test(
+			where_keys_are_trusted_an_unsigned_pack_is_refused),
 		cmocka_unit_test(a_link_may_lead_to_a_pack),
 		cmocka_unit_test(wrong_lists_are_told_at_opening),
 		cmocka_unit_test(a_damaged_pack_costs_what_the_damage_hits),

@@ -24,6 +24,7 @@
 #include "base/text.h"
 #include "core/cache.h"
 #include "core/sycl.h"
+#include "sign/files.h"
 #include "store/neo/environment.h"
 #include "sys/sys.h"
 
@@ -35,7 +36,17 @@
 
 extern char **environ;
 
-enum type { TEXT, BOOL, SIZE, MILLISECONDS, ROOTED, LIBRARY, STORE, PACKS };
+enum type {
+	TEXT,
+	BOOL,
+	SIZE,
+	MILLISECONDS,
+	ROOTED,
+	LIBRARY,
+	KEY_NAME,
+	STORE,
+	PACKS
+};
 
 static const struct {
 	enum type type;
@@ -60,6 +71,7 @@ static const struct {
 	SETTING(REMOTE_CREDENTIALS, ROOTED, NULL),
 	SETTING(D3D12_DEVELOPER, BOOL, "0"),
 	SETTING(ZE_DRIVER, LIBRARY, NULL),
+	SETTING(SIGNING_KEY, KEY_NAME, NULL),
 #undef SETTING
 };
 
@@ -94,8 +106,12 @@ struct kiln_config {
 	size_t n_warnings;
 	char *directory; /* or NULL */
 	char *why;
-	char *url;   /* of the store, or NULL */
-	char *spool; /* or NULL */
+	char *url;	      /* of the store, or NULL */
+	char *spool;	      /* or NULL */
+	char *user_directory; /* or NULL */
+	char *signing_key;    /* the path of its file, or NULL */
+	char **trusted;	      /* texts of public keys */
+	size_t n_trusted;
 	struct foreign foreign[N_FOREIGN];
 	struct ki_neo_environment neo;
 	struct ki_sycl_environment sycl;
@@ -244,6 +260,11 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 			       ? NULL
 			       : "is neither the name of a library nor a path "
 				 "from the root";
+	case KEY_NAME:
+		return ki_sign_name_is_good(text, strlen(text))
+			       ? NULL
+			       : "is not the name of a key, 1 to 64 letters, "
+				 "digits, dots, dashes or underscores";
 	case STORE:
 		return is_store(text) ? NULL
 				      : "is not a store; use log:DIR, "
@@ -434,13 +455,28 @@ static void read_environment(struct reading *reading,
 	}
 }
 
+static void find_user_directory(struct kiln_config *config,
+				const char *const *environment)
+{
+	const char *home = lookup(environment, "XDG_CONFIG_HOME");
+
+	if (home && is_rooted(home)) {
+		config->user_directory = format(config, "%s/kiln", home);
+		return;
+	}
+	home = lookup(environment, "HOME");
+	if (home && is_rooted(home))
+		config->user_directory =
+			format(config, "%s/.config/kiln", home);
+}
+
 /* The user's file: $KILN_CONFIG, or where XDG puts it. */
 static void read_user_file(struct reading *reading,
 			   const char *const *environment)
 {
 	const char *chosen = lookup(environment, "KILN_CONFIG");
-	const char *home = lookup(environment, "XDG_CONFIG_HOME");
-	char *path = NULL;
+	const char *directory = reading->config->user_directory;
+	char *path;
 
 	if (chosen) {
 		/* If it is no path, read_environment() says so. */
@@ -448,17 +484,84 @@ static void read_user_file(struct reading *reading,
 			read_file(reading, chosen, 1);
 		return;
 	}
-	if (home && is_rooted(home)) {
-		path = format(reading->config, "%s/kiln/kiln.conf", home);
-	} else {
-		home = lookup(environment, "HOME");
-		if (home && is_rooted(home))
-			path = format(reading->config,
-				      "%s/.config/kiln/kiln.conf", home);
-	}
+	if (!directory)
+		return;
+	path = format(reading->config, "%s/kiln.conf", directory);
 	if (path)
 		read_file(reading, path, 0);
 	free(path);
+}
+
+/* ---- Keys ------------------------------------------------------------------ */
+
+static void complain_of_key(void *arg, const char *path, const char *why)
+{
+	warn(arg, path, why);
+}
+
+static void trust_below(struct kiln_config *config, const char *directory,
+			struct ki_sign_trust *trust)
+{
+	char *path =
+		directory ? format(config, "%s/%s", directory, KI_SIGN_TRUSTED)
+			  : NULL;
+
+	if (path && ki_sign_read_trusted(&ki_sys_posix, path, trust,
+					 complain_of_key, config))
+		config->no_memory = 1;
+	free(path);
+}
+
+static void keep_trusted(struct kiln_config *config,
+			 const struct ki_sign_trust *trust)
+{
+	char text[KI_SIGN_TEXT_BYTES];
+
+	if (!trust->n_keys)
+		return;
+	config->trusted = calloc(trust->n_keys, sizeof(*config->trusted));
+	if (!config->trusted) {
+		config->no_memory = 1;
+		return;
+	}
+	for (size_t i = 0; i < trust->n_keys; i++) {
+		ki_sign_public_print(&trust->keys[i], text);
+		config->trusted[i] = format(config, "%s", text);
+		config->n_trusted++;
+	}
+}
+
+/*
+ * The path alone: who signs reads the secret then, and no longer than it takes.
+ * A key named "default" need not be asked for.
+ */
+static void find_signing_key(struct kiln_config *config)
+{
+	const char *name = config->values[KILN_SET_SIGNING_KEY].text;
+	struct ki_file_info info;
+	char *path;
+
+	if (!config->user_directory)
+		return;
+	path = format(config, "%s/%s/%s%s", config->user_directory,
+		      KI_SIGN_KEYS, name ? name : KI_SIGN_DEFAULT,
+		      KI_SIGN_SECRET);
+	if (path && !name && ki_sys_posix.lstat(&ki_sys_posix, path, &info)) {
+		free(path);
+		path = NULL;
+	}
+	config->signing_key = path;
+}
+
+static void find_keys(struct kiln_config *config, const char *system_directory)
+{
+	struct ki_sign_trust trust = { 0 };
+
+	trust_below(config, config->user_directory, &trust);
+	trust_below(config, system_directory, &trust);
+	keep_trusted(config, &trust);
+	ki_sign_trust_fini(&trust);
+	find_signing_key(config);
 }
 
 /* ---- The environment of Intel's driver ------------------------------------- */
@@ -752,6 +855,7 @@ enum kiln_status ki_config_load(const struct ki_config_sources *sources,
 	if (sources->is_secure) {
 		turn_off(config);
 	} else {
+		find_user_directory(config, sources->environment);
 		read_file(&reading, sources->system_file, 0);
 		read_user_file(&reading, sources->environment);
 		read_environment(&reading, sources->environment);
@@ -760,6 +864,7 @@ enum kiln_status ki_config_load(const struct ki_config_sources *sources,
 	if (!sources->is_secure) {
 		use_foreign(&reading);
 		choose_directory(config, sources->environment);
+		find_keys(config, sources->system_directory);
 	}
 	if (config->no_memory) {
 		kiln_config_free(config);
@@ -775,6 +880,7 @@ static enum kiln_status load(int is_looking, struct kiln_config **out_config,
 	const struct ki_config_sources sources = {
 		.environment = (const char *const *)environ,
 		.system_file = SYSTEM_FILE,
+		.system_directory = KI_SIGN_SYSTEM,
 		.is_secure = ki_process_is_secure(),
 		.is_looking = is_looking,
 	};
@@ -806,6 +912,11 @@ void kiln_config_free(struct kiln_config *config)
 		free(config->warnings[i]);
 	for (size_t i = 0; i < N_FOREIGN; i++)
 		free(config->foreign[i].text);
+	for (size_t i = 0; i < config->n_trusted; i++)
+		free(config->trusted[i]);
+	free(config->trusted);
+	free(config->signing_key);
+	free(config->user_directory);
 	forget_directory(config);
 	free(config);
 }
@@ -908,6 +1019,11 @@ const char *kiln_config_spool(const struct kiln_config *config)
 	return config->spool;
 }
 
+const char *kiln_config_user_directory(const struct kiln_config *config)
+{
+	return config->user_directory;
+}
+
 /* A directory shared with others has the limit that they obey. */
 static uint64_t bytes_max(const struct kiln_config *config)
 {
@@ -937,6 +1053,9 @@ void kiln_config_options(const struct kiln_config *config,
 	options->name_space = kiln_config_value(config, KILN_SET_NAMESPACE);
 	if (!kiln_config_number(config, KILN_SET_DISABLE))
 		options->packs = kiln_config_value(config, KILN_SET_PACKS);
+	options->trusted_keys = (const char *const *)config->trusted;
+	options->n_trusted_keys = config->n_trusted;
+	options->signing_key = config->signing_key;
 	if (kiln_config_number(config, KILN_SET_READONLY))
 		options->flags |= KILN_OPEN_READONLY;
 	if (!kiln_config_number(config, KILN_SET_KEEP_SOURCES))

@@ -9,6 +9,7 @@
 struct ki_config_sources {
 	const char *const *environment; /* NAME=VALUE, NULL-ended */
 	const char *system_file;	/* "/etc/kiln.conf" */
+	const char *system_directory;	/* "/etc/kiln"; NULL: no keys there */
 	int is_secure;			/* set-uid and the like */
 	int is_looking;			/* kiln_config_load_to_look() */
 };

@@ -169,6 +169,10 @@ static void wrong_values_are_named_and_not_used(void **state)
 		  NULL,
 		  "KILN_PACKS: \"a.pack\"",
 		  "from the root" },
+		{ { "KILN_SIGNING_KEY=../a" },
+		  NULL,
+		  "KILN_SIGNING_KEY: \"../a\"",
+		  "name of a key" },
 		{ { "KILN_PACKS=/a,b" }, NULL, "KILN_PACKS", "from the root" },
 		{ { "KILN_PACKS=/a,,/b" }, NULL, "KILN_PACKS", "comma" },
 		{ { "KILN_PACKS=/1,/2,/3,/4,/5,/6,/7,/8,/9,/10,/11,/12,/13,/14,"
@@ -427,6 +431,111 @@ static void settings_become_options(void **state)
 						KILN_OPEN_READONLY);
 	assert_null(kiln_config_spool(config));
 	kiln_config_free(config);
+}
+
+#define PUBLIC_A "a:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+#define PUBLIC_B "b:PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw="
+
+/* In a file below `directory`, which is made. */
+static void write_key(const char *directory, const char *folder,
+		      const char *name, const char *text, unsigned mode)
+{
+	char *parent = harness_path(directory, folder);
+	char *path = harness_path(parent, name);
+
+	(void)mkdir(parent, 0700);
+	harness_write(path, text, strlen(text));
+	assert_int_equal(chmod(path, mode), 0);
+	free(path);
+	free(parent);
+}
+
+static struct kiln_config *load_keys(const char *user, const char *system,
+				     const char *variable)
+{
+	char *home = NULL;
+	struct kiln_config *config = NULL;
+	char message[256] = "";
+
+	if (asprintf(&home, "XDG_CONFIG_HOME=%s", user) < 0)
+		abort();
+	{
+		const char *const environment[] = { home, variable, NULL };
+		const struct ki_config_sources sources = {
+			.environment = environment,
+			.system_file = "/nonexistent",
+			.system_directory = system,
+		};
+
+		assert_int_equal(ki_config_load(&sources, &config, message,
+						sizeof(message)),
+				 KILN_OK);
+	}
+	free(home);
+	return config;
+}
+
+static void keys_are_found_and_a_secret_is_only_named(void **state)
+{
+	char *user = harness_directory(), *system = harness_directory();
+	char *kiln = harness_path(user, "kiln");
+	char *path = harness_path(kiln, "keys/default.secret");
+	struct kiln_options options;
+	struct kiln_config *config;
+
+	assert_int_equal(mkdir(kiln, 0700), 0);
+	kiln_options_init(&options);
+	config = load_keys(user, system, NULL);
+	kiln_config_options(config, &options);
+	assert_int_equal(options.n_trusted_keys, 0);
+	assert_null(options.signing_key);
+	assert_string_equal(kiln_config_user_directory(config), kiln);
+	kiln_config_free(config);
+
+	write_key(kiln, "trusted-keys", "a.public", PUBLIC_A "\n", 0644);
+	write_key(system, "trusted-keys", "b.public",
+		  PUBLIC_B "\n" PUBLIC_A "\n", 0644);
+	/* Whatever is in it: nobody reads it before it is needed. */
+	write_key(kiln, "keys", "default.secret", "x", 0644);
+	config = load_keys(user, system, NULL);
+	kiln_config_options(config, &options);
+	assert_int_equal(options.n_trusted_keys, 2);
+	assert_string_equal(options.trusted_keys[0], PUBLIC_A);
+	assert_string_equal(options.trusted_keys[1], PUBLIC_B);
+	assert_string_equal(options.signing_key, path);
+	assert_null(kiln_config_warning(config, 0));
+	kiln_config_free(config);
+
+	config = load_keys(user, NULL, "KILN_SIGNING_KEY=ci");
+	kiln_config_options(config, &options);
+	assert_int_equal(options.n_trusted_keys, 1);
+	assert_non_null(strstr(options.signing_key, "/keys/ci.secret"));
+	kiln_config_free(config);
+	free(path);
+	free(kiln);
+	free(system);
+	free(user);
+}
+
+static void keys_that_others_could_have_written_are_warnings(void **state)
+{
+	char *user = harness_directory(), *kiln = harness_path(user, "kiln");
+	struct kiln_options options;
+	struct kiln_config *config;
+
+	assert_int_equal(mkdir(kiln, 0700), 0);
+	write_key(kiln, "trusted-keys", "a.public", PUBLIC_A "\n", 0644);
+	write_key(kiln, "trusted-keys", "b.public", PUBLIC_B "\n", 0666);
+	config = load_keys(user, NULL, NULL);
+	kiln_options_init(&options);
+	kiln_config_options(config, &options);
+	assert_int_equal(options.n_trusted_keys, 1);
+	assert_non_null(strstr(kiln_config_warning(config, 0),
+			       "b.public: can be written by everyone"));
+	assert_null(kiln_config_warning(config, 1));
+	kiln_config_free(config);
+	free(kiln);
+	free(user);
 }
 
 /* S38 */
@@ -955,6 +1064,9 @@ int main(void)
 		cmocka_unit_test(a_pack_as_the_store_has_no_spool),
 		cmocka_unit_test(unknown_names_are_warnings),
 		cmocka_unit_test(settings_become_options),
+		cmocka_unit_test(keys_are_found_and_a_secret_is_only_named),
+		cmocka_unit_test(
+			keys_that_others_could_have_written_are_warnings),
 		cmocka_unit_test(secure_programs_have_everything_off),
 		cmocka_unit_test(odd_files_do_no_harm),
 		cmocka_unit_test(the_process_has_a_config),

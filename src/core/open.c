@@ -103,6 +103,9 @@ static const char *find_fault(const struct kiln_options *options)
 	if (options->packs && ki_packs_fault(options->packs))
 		return "packs: at most 16 paths from the root, a comma "
 		       "between";
+	if (!ki_kiln_keys_are_good(options))
+		return "trusted_keys, signing_key: not texts of keys, or too "
+		       "many";
 	if ((unsigned)options->memory_order > KILN_MEMORY_INSERTION)
 		return "memory_order: not a value of the enumeration";
 	if ((unsigned)options->failure_policy > KILN_FAILURE_KEEP_FOR)
@@ -295,6 +298,8 @@ static enum kiln_status open_store(struct kiln *kiln,
 		.application = kiln->application,
 		.log = options->log,
 		.log_arg = options->log_arg,
+		.trusted_keys = options->trusted_keys,
+		.n_trusted_keys = options->n_trusted_keys,
 	};
 
 	store.is_local =

@@ -16,31 +16,33 @@
 
 #include <kiln/pack.h>
 
+/* The options of a kiln or of a store, as a pack's. */
 static enum kiln_status open_pack(const char *path, uint32_t flags,
-				  uint64_t user_version, kiln_log_fn *log,
-				  void *log_arg, struct kiln_tier **out_tier)
+				  struct kiln_pack_options *options,
+				  struct kiln_tier **out_tier)
 {
-	struct kiln_pack_options options;
-
-	kiln_pack_options_init(&options);
-	options.user_version = user_version;
-	options.log = log;
-	options.log_arg = log_arg;
 	if (flags & KILN_OPEN_GUEST)
-		options.flags |= KILN_PACK_GUEST;
+		options->flags |= KILN_PACK_GUEST;
 	/* Who looks is shown what there is, whole or not. */
 	if (flags & KILN_OPEN_ANY_OWNER)
-		options.flags |= KILN_PACK_ANY_OWNER | KILN_PACK_UNSIGNED |
-				 KILN_PACK_SALVAGE;
-	return kiln_pack_open(path, &options, out_tier);
+		options->flags |= KILN_PACK_ANY_OWNER | KILN_PACK_UNSIGNED |
+				  KILN_PACK_SALVAGE;
+	return kiln_pack_open(path, options, out_tier);
 }
 
 enum kiln_status ki_store_pack_open(const struct ki_store_options *options,
 				    struct kiln_tier **out_tier)
 {
-	return open_pack(options->directory, options->flags,
-			 options->user_version, options->log, options->log_arg,
-			 out_tier);
+	struct kiln_pack_options pack = {
+		.size = sizeof(pack),
+		.user_version = options->user_version,
+		.trusted_keys = options->trusted_keys,
+		.n_trusted_keys = options->n_trusted_keys,
+		.log = options->log,
+		.log_arg = options->log_arg,
+	};
+
+	return open_pack(options->directory, options->flags, &pack, out_tier);
 }
 
 /* ---- The list --------------------------------------------------------------- */
@@ -79,14 +81,21 @@ static int open_one(struct kiln *kiln, const struct kiln_options *options,
 		    const char *path, size_t size)
 {
 	struct ki_pack_given *given = &kiln->packs[kiln->n_packs];
+	struct kiln_pack_options pack = {
+		.size = sizeof(pack),
+		.user_version = options->user_version,
+		.trusted_keys = options->trusted_keys,
+		.n_trusted_keys = options->n_trusted_keys,
+		.log = options->log,
+		.log_arg = options->log_arg,
+	};
 
 	given->path = strndup(path, size);
 	if (!given->path)
 		return 0;
 	kiln->n_packs++;
 	given->status =
-		open_pack(given->path, options->flags, options->user_version,
-			  options->log, options->log_arg, &given->tier);
+		open_pack(given->path, options->flags, &pack, &given->tier);
 	return 1;
 }
 

@@ -25,6 +25,8 @@ struct ki_store_options {
 	int is_local; /* the caller has asked for the directory's file system */
 	kiln_log_fn *log; /* may be NULL */
 	void *log_arg;
+	const char *const *trusted_keys; /* pack: one must have signed */
+	size_t n_trusted_keys;
 };
 
 /*
