@@ -437,6 +437,39 @@ static void what_is_written_while_it_is_cleaned_is_written_again(void **state)
 	assert_int_equal(kiln_block_close(block), 0);
 }
 
+/* A miss of the same set, and then the write fails. */
+static void miss_meanwhile(struct device *device)
+{
+	uint8_t byte;
+
+	device->write_hook = NULL;
+	device->answer = kiln_block_read(device->block, 512, &byte, 1);
+	device->writes_fail = 1;
+}
+
+static void a_line_on_its_way_to_the_device_does_not_go(void **state)
+{
+	struct kiln_block_options options = small(64, 4);
+	struct device device = { .write_hook = miss_meanwhile };
+	struct kiln_block *block;
+	uint8_t byte;
+	uint64_t at;
+
+	options.n_calls = 2;
+	block = open_on(&device, &options);
+	assert_int_equal(
+		kiln_block_write(block, 0, "a", 1, KILN_BLOCK_WRITE_BACK), 1);
+	for (at = 64; at < 256; at += 64)
+		assert_int_equal(kiln_block_read(block, at, &byte, 1), 1);
+	assert_int_equal(kiln_block_flush(block, 0, 64), -EIO);
+	assert_int_equal(device.answer, 1);
+	device.writes_fail = 0;
+	assert_int_equal(kiln_block_read(block, 0, &byte, 1), 1);
+	assert_int_equal(byte, 'a');
+	assert_int_equal(kiln_block_close(block), 0);
+	assert_int_equal(device.bytes[0], 'a');
+}
+
 /* ---- Threads ------------------------------------------------------------ */
 
 static int hit_once(unsigned index, void *arg)
@@ -642,6 +675,7 @@ int main(void)
 		cmocka_unit_test(a_callback_cannot_end_its_cache_nor_resize_it),
 		cmocka_unit_test(
 			what_is_written_while_it_is_cleaned_is_written_again),
+		cmocka_unit_test(a_line_on_its_way_to_the_device_does_not_go),
 		cmocka_unit_test(threads_that_are_gone_leave_their_places),
 		cmocka_unit_test(a_forked_child_may_abandon_its_copy),
 		cmocka_unit_test(a_resize_keeps_what_was_written),
