@@ -17,7 +17,7 @@ struct runner {
 
 /* Left to the scheduler, new threads share a processor until it notices, which
    may be as long as what is timed. */
-static void have_a_processor(unsigned number)
+void together_have_a_processor(unsigned number)
 {
 	cpu_set_t allowed, one;
 
@@ -38,7 +38,7 @@ static void *run(void *arg)
 	struct runner *runner = arg;
 	const struct together *together = runner->together;
 
-	have_a_processor(runner->number);
+	together_have_a_processor(runner->number);
 	if (together->begin)
 		together->begin(together->arg);
 	pthread_barrier_wait(runner->barrier);

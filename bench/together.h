@@ -14,6 +14,10 @@ struct together {
 	void *arg;
 };
 
+/* The number-th of the processors that the calling thread may use is the only
+   one it uses from now on; nothing happens if there are fewer. */
+void together_have_a_processor(unsigned number);
+
 /* ns from the first start to the last end. */
 double together_run(const struct together *together, unsigned n_threads);
 
