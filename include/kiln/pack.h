@@ -156,7 +156,7 @@ struct kiln_pack_device {
 	/* When the tier closes; may be NULL. */
 	void (*release)(void *context);
 	void *context;
-	const char *name; /* for the log; may be NULL */
+	const char *name; /* for the log, as long as it is open; may be NULL */
 };
 
 static inline void kiln_pack_device_init(struct kiln_pack_device *device)

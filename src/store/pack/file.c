@@ -104,22 +104,37 @@ static enum kiln_status judge(const struct ki_file_info *info, uint32_t flags,
 	return ki_status_from_errno(err);
 }
 
+/* Of the path from the root: a guest's program may go to another directory. */
+static struct file *new_file(const struct ki_sys *sys, const char *path)
+{
+	char absolute[KI_PATH_MAX];
+	struct file *file;
+	size_t size;
+
+	if (!ki_absolute_path(absolute, path))
+		path = absolute;
+	size = strlen(path) + 1;
+	file = malloc(sizeof(*file) + size);
+	if (!file)
+		return NULL;
+	*file = (struct file){ .sys = sys, .fd = -1 };
+	memcpy(file->path, path, size);
+	return file;
+}
+
 enum kiln_status ki_pack_file_open(const struct ki_sys *sys, const char *path,
 				   uint32_t flags,
 				   struct kiln_pack_device *out_device,
 				   const char **out_why)
 {
-	size_t size = strlen(path) + 1;
-	struct file *file = malloc(sizeof(*file) + size);
+	struct file *file = new_file(sys, path);
 	enum kiln_status status;
 	int err;
 
 	*out_why = "cannot be opened";
 	if (!file)
 		return KILN_E_NO_MEMORY;
-	file->sys = sys;
-	memcpy(file->path, path, size);
-	file->fd = sys->open(sys, path, KI_OPEN_READ, 0);
+	file->fd = sys->open(sys, file->path, KI_OPEN_READ, 0);
 	if (file->fd < 0) {
 		status = ki_status_from_errno(file->fd);
 		free(file);

@@ -148,17 +148,27 @@ static int is_in_order(const uint8_t *page, size_t n, const uint8_t *table,
 						 own + KI_PACK_TABLE_BYTES) < 0;
 }
 
+/* How many entries page `i` has to have. */
+static size_t entries_of(const struct ki_pack_root *root, uint64_t i)
+{
+	uint64_t rest = root->n_entries - i * KI_PACK_PAGE_ENTRIES;
+
+	return rest < KI_PACK_PAGE_ENTRIES ? (size_t)rest
+					   : KI_PACK_PAGE_ENTRIES;
+}
+
 size_t ki_pack_page_check(const uint8_t page[KI_PACK_PAGE_BYTES],
-			  const uint8_t *table, uint64_t n_pages, uint64_t i)
+			  const struct ki_pack_root *root, const uint8_t *table,
+			  uint64_t i)
 {
 	const uint8_t *own = table + i * KI_PACK_TABLE_BYTES;
 	uint8_t digest[KI_BLAKE2B_BYTES];
-	size_t n = ki_get_u32(page);
+	size_t n = entries_of(root, i);
 
 	ki_blake2b(page, KI_PACK_PAGE_BYTES, digest);
 	if (memcmp(digest, own + KI_PACK_NAME_BYTES, sizeof(digest)) != 0 ||
-	    !n || n > KI_PACK_PAGE_ENTRIES ||
-	    !is_in_order(page, n, table, n_pages, i))
+	    ki_get_u32(page) != n ||
+	    !is_in_order(page, n, table, root->n_pages, i))
 		return 0;
 	return n;
 }

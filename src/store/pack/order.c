@@ -206,7 +206,7 @@ static void verify_index(struct ki_pack *pack, struct ki_verifying *verifying,
 		uint64_t at = offset + i * KI_PACK_PAGE_BYTES;
 
 		if (ki_pack_read(pack, at, page, sizeof(page)) ||
-		    !ki_pack_page_check(page, pack->table, root->n_pages, i))
+		    !ki_pack_page_check(page, root, pack->table, i))
 			note_damaged(verifying, NULL, "index", at);
 		ki_verifying_step(verifying, sizeof(page));
 	}

@@ -86,7 +86,7 @@ enum kiln_status ki_pack_read_page(struct ki_pack *pack, uint64_t i,
 			worst = status;
 		if (status)
 			continue;
-		*out_n = ki_pack_page_check(out, pack->table, root->n_pages, i);
+		*out_n = ki_pack_page_check(out, root, pack->table, i);
 		if (*out_n)
 			return KILN_OK;
 	}

@@ -81,9 +81,10 @@ void ki_pack_root_digest(const uint8_t bytes[KI_PACK_ROOT_BYTES],
 /* `n` entries from 1 to KI_PACK_PAGE_ENTRIES, in the order of their names. */
 void ki_pack_page_write(const struct ki_pack_entry *entries, size_t n,
 			uint8_t out[KI_PACK_PAGE_BYTES]);
-/* How many there are; 0: it is not what the table says of page `i`. */
+/* How many there are; 0: it is not what root and table say of page `i`. */
 size_t ki_pack_page_check(const uint8_t page[KI_PACK_PAGE_BYTES],
-			  const uint8_t *table, uint64_t n_pages, uint64_t i);
+			  const struct ki_pack_root *root, const uint8_t *table,
+			  uint64_t i);
 void ki_pack_page_entry(const uint8_t *page, size_t i,
 			struct ki_pack_entry *out_entry);
 /* 1, and the entry, if the name is in a page of n entries. */

@@ -115,6 +115,7 @@ static int use(struct forgery *forgery)
 	assert_true(count_listed(tier) <= N);
 	assert_int_equal(tier->ops->verify(tier, 0, NULL, NULL, &report),
 			 KILN_OK);
+	assert_true(report.n_damaged <= N + 2 * (1 + 4 + 1));
 	for (n = 0; n < N; n++)
 		kiln_key_free(keys[n]);
 	tier->ops->close(tier);
@@ -280,9 +281,9 @@ static void swap(uint8_t *a, uint8_t *b, size_t size)
 	}
 }
 
-static void many_entries_in_a_page_cost_the_page(void **state)
+static void another_number_of_entries_costs_the_page(void **state)
 {
-	static const uint32_t rows[] = { 0, 47, 48, 1 << 16, UINT32_MAX };
+	static const uint32_t rows[] = { 0, 1, 45, 47, 1 << 16, UINT32_MAX };
 	char *directory = harness_directory();
 	char *path = write_pack(directory, N);
 	struct forgery forgery;
@@ -294,6 +295,10 @@ static void many_entries_in_a_page_cost_the_page(void **state)
 		assert_int_equal(use(&forgery), N - KI_PACK_PAGE_ENTRIES);
 		forgery_undo(&forgery);
 	}
+	/* The last page, which is not full, as if it were. */
+	ki_put_u32(page_at(&forgery, 2), KI_PACK_PAGE_ENTRIES);
+	seal(&forgery);
+	assert_int_equal(use(&forgery), 2 * KI_PACK_PAGE_ENTRIES);
 	forgery_fini(&forgery);
 	harness_remove(directory);
 	free(path);
@@ -468,7 +473,7 @@ int main(void)
 		cmocka_unit_test(an_entry_of_another_name_is_no_answer),
 		cmocka_unit_test(positions_need_not_be_any),
 		cmocka_unit_test(of_entries_that_overlap_one_is_listed),
-		cmocka_unit_test(many_entries_in_a_page_cost_the_page),
+		cmocka_unit_test(another_number_of_entries_costs_the_page),
 		cmocka_unit_test(names_out_of_order_cost_the_page),
 		cmocka_unit_test(pages_out_of_order_cost_the_pack),
 		cmocka_unit_test(a_root_that_cannot_be_is_none),

@@ -81,7 +81,10 @@ static void a_pack_has_its_name_when_it_is_whole(void **state)
 	char *directory = harness_directory();
 	char *path = harness_path(directory, "test.pack");
 	struct kiln_pack_writer *writer = NULL;
+	mode_t mask = umask(0);
 	struct stat st;
+
+	(void)umask(mask);
 
 	assert_int_equal(kiln_pack_create(path, NULL, &writer), KILN_OK);
 	assert_int_equal(add(writer, 1, 100), KILN_OK);
@@ -93,7 +96,7 @@ static void a_pack_has_its_name_when_it_is_whole(void **state)
 	assert_int_equal(kiln_pack_finish(writer, NULL), KILN_OK);
 	assert_int_equal(n_files(directory), 1);
 	assert_int_equal(stat(path, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0644);
+	assert_int_equal(st.st_mode & 07777, 0644 & ~mask);
 	kiln_pack_abandon(NULL);
 	harness_remove(directory);
 	free(path);
@@ -396,6 +399,27 @@ static void a_guest_leaves_no_descriptor_open(void **state)
 	free(directory);
 }
 
+static void a_guest_finds_its_pack_from_any_directory(void **state)
+{
+	enum { MANY = 3000 };
+	const struct kiln_pack_options guest = { .size = sizeof(guest),
+						 .flags = KILN_PACK_GUEST };
+	char *directory = harness_directory(), before[4096];
+	char *path = write_pack(directory, MANY);
+	struct kiln_tier *tier = NULL;
+
+	assert_non_null(getcwd(before, sizeof(before)));
+	assert_int_equal(chdir(directory), 0);
+	assert_int_equal(kiln_pack_open("test.pack", &guest, &tier), KILN_OK);
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(count_hits(tier, MANY), MANY);
+	tier->ops->close(tier);
+	assert_int_equal(chdir(before), 0);
+	harness_remove(directory);
+	free(path);
+	free(directory);
+}
+
 static void a_guest_takes_no_other_file_for_its_own(void **state)
 {
 	enum { MANY = 3000 };
@@ -426,6 +450,52 @@ static void a_guest_takes_no_other_file_for_its_own(void **state)
 	free(directory);
 }
 
+/* ---- Under a kiln ------------------------------------------------------------------- */
+
+static void build(const struct kiln_key *key, void *arg,
+		  struct kiln_build_result *out_result)
+{
+	unsigned *n_builds = arg;
+
+	(*n_builds)++;
+	assert_int_equal(kiln_blob_copy("built", 5, &out_result->blob),
+			 KILN_OK);
+}
+
+/* S59: with the keys of one driver; those of another are misses. */
+static void a_first_start_with_a_pack_builds_nothing(void **state)
+{
+	enum { MANY = 120, OTHERS = 10 };
+	char *directory = harness_directory();
+	char *path = write_pack(directory, MANY);
+	struct kiln_options options;
+	struct kiln_tier *tier = NULL;
+	struct kiln *kiln = NULL;
+	unsigned n_builds = 0;
+
+	assert_int_equal(kiln_pack_open(path, NULL, &tier), KILN_OK);
+	kiln_options_init(&options);
+	options.tiers = &tier;
+	options.n_tiers = 1;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	for (unsigned n = 0; n < MANY + OTHERS; n++) {
+		struct kiln_build_result result;
+		struct kiln_key *key = key_of(n);
+
+		kiln_build_result_init(&result);
+		assert_int_equal(
+			kiln_get_or_build(kiln, key, build, &n_builds, &result),
+			KILN_OK);
+		assert_int_equal(n_builds, n < MANY ? 0 : n - MANY + 1);
+		kiln_build_result_fini(&result);
+		kiln_key_free(key);
+	}
+	kiln_close(kiln);
+	harness_remove(directory);
+	free(path);
+	free(directory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -441,7 +511,9 @@ int main(void)
 		cmocka_unit_test(a_file_of_somebody_else_is_refused),
 		cmocka_unit_test(what_is_no_file_is_refused),
 		cmocka_unit_test(a_guest_leaves_no_descriptor_open),
+		cmocka_unit_test(a_guest_finds_its_pack_from_any_directory),
 		cmocka_unit_test(a_guest_takes_no_other_file_for_its_own),
+		cmocka_unit_test(a_first_start_with_a_pack_builds_nothing),
 	};
 
 	return cmocka_run_group_tests_name("pack", tests, NULL, NULL);
