@@ -227,6 +227,25 @@ static void a_tampered_pack_costs_a_build_and_nothing_else(void **state)
 	free(path);
 }
 
+/* What the driver does not take from a pack the store has next time. */
+static void a_refused_entry_is_made_anew(void **state)
+{
+	const struct call calls[] = {
+		{ harness_directory(),
+		  { "run", "--pack", pack, "--wait", example },
+		  { "KILN_TEST_ICD_REFUSE_BINARIES=1" } },
+		{ calls[0].directory, { "run", "--", example } },
+	};
+
+	if (*driver != '/')
+		HARNESS_LEAVE_OUT("a driver of the world refuses nothing");
+	assert_ran(ask(&calls[0]), "");
+	assert_int_equal(counter(calls[0].directory, "miss_refused"), 1);
+	assert_int_equal(counter(calls[0].directory, "jobs_done"), 1);
+	assert_ran(ask(&calls[1]), "");
+	assert_int_equal(counter(calls[0].directory, "hits_store"), 1);
+}
+
 static void a_pack_for_another_driver_is_no_hit(void **state)
 {
 	const struct call call = { .directory = harness_directory(),
@@ -307,6 +326,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(it_serves_where_nothing_can_be_written),
 		cmocka_unit_test(
 			a_tampered_pack_costs_a_build_and_nothing_else),
+		cmocka_unit_test(a_refused_entry_is_made_anew),
 		cmocka_unit_test(a_pack_for_another_driver_is_no_hit),
 		cmocka_unit_test(a_pack_that_others_can_write_is_not_used),
 		cmocka_unit_test(imported_it_is_a_hit_of_the_store),

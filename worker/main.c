@@ -261,6 +261,8 @@ static int open_store(struct ki_worker *worker,
 		return KI_WORKER_UNAVAILABLE;
 	}
 	kiln_options.log = log_line;
+	/* A job for what a pack has is one for what its driver refused there. */
+	kiln_options.packs = NULL;
 	/* Nothing is read twice here. */
 	kiln_options.memory_bytes_max = (uint64_t)1 << 20;
 	if (kiln_options.flags & KILN_OPEN_READONLY)
