@@ -129,7 +129,8 @@ def sentence(groups, title):
     if len(text) > 100:
         text = text[:100].rsplit(',' if ',' in text[40:100] else ' ', 1)[0]
     if not text:
-        text = title
+        is_init = groups[0].functions[0][0].endswith('_init')
+        text = 'set defaults' if is_init else title
     if not text[1:2].isupper():
         text = text[:1].lower() + text[1:]
     return text.replace('`', '').replace('*', '')

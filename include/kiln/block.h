@@ -125,7 +125,7 @@ static inline struct kiln_block_options kiln_block_options_default(void)
 
 /* ---- Life --------------------------------------------------------------- */
 
-/* Copies both.  -EINVAL, -ENOMEM. */
+/* Open a cache over a device; both structures are copied.  -EINVAL, -ENOMEM. */
 KILN_API int kiln_block_open(const struct kiln_block_options *options,
 			     const struct kiln_block_device *device,
 			     struct kiln_block **out_block);
@@ -136,10 +136,11 @@ KILN_API int kiln_block_open(const struct kiln_block_options *options,
  * can be seen (hits leave no trace), or a line is held or pinned.
  */
 KILN_API int kiln_block_close(struct kiln_block *block);
-/* Alone.  The same without writing: what is dirty is lost.  Accepts NULL. */
+/* Free everything and write nothing: what is dirty is lost.  Alone.  Accepts
+   NULL. */
 KILN_API void kiln_block_abandon(struct kiln_block *block);
 /*
- * Alone.  Change the number of lines, a multiple of n_ways.  Dirty lines are
+ * Change the number of lines, a multiple of n_ways.  Alone.  Dirty lines are
  * written first; then the lines that find room stay.  After an error it is as
  * large as before.  -EBUSY while a line is held or pinned.
  */
@@ -153,12 +154,13 @@ enum kiln_block_write_mode {
 };
 
 /*
- * How many bytes were moved: fewer than `count` where the device ends, 0 at
- * its end.  An error if one line failed, whatever the lines before it did.
+ * Read bytes.  The result is how many: fewer than `count` where the device ends,
+ * 0 at its end.  An error if one line failed, whatever the lines before it did.
  */
 KILN_API ssize_t kiln_block_read(struct kiln_block *block, uint64_t address,
 				 void *buffer, size_t count);
-/* What cannot be written through stays, dirty. */
+/* Write bytes, with the same results.  What cannot be written through stays,
+   dirty. */
 KILN_API ssize_t kiln_block_write(struct kiln_block *block, uint64_t address,
 				  const void *buffer, size_t count,
 				  enum kiln_block_write_mode mode);
@@ -196,7 +198,7 @@ KILN_API int kiln_block_discard(struct kiln_block *block, uint64_t begin,
 /* ---- Lines that stay ---------------------------------------------------- */
 
 /*
- * The bytes from `address` to the end of its line, without copying: valid and
+ * Hold a line, to look at its bytes from `address` on without copying: valid and
  * unchanged until the release of the same pointer.  Lines of 64 bytes or more
  * begin at a multiple of the greatest power of two that divides their size, up
  * to 4096.  Writing to the line fails
@@ -213,7 +215,7 @@ KILN_API void kiln_block_release(struct kiln_block *block, const void *data);
  */
 KILN_API int kiln_block_pin(struct kiln_block *block, uint64_t address,
 			    size_t count);
-/* -EINVAL: one of them is not pinned (the others are let go). */
+/* Let them go.  -EINVAL: one of them is not pinned (the others are let go). */
 KILN_API int kiln_block_unpin(struct kiln_block *block, uint64_t address,
 			      size_t count);
 
@@ -234,6 +236,7 @@ struct kiln_block_stats {
 	uint64_t n_dirty;
 	uint64_t metadata_bytes; /* all memory but the lines and buffers */
 };
+/* What was counted so far, and what there is now. */
 KILN_API int kiln_block_stats(struct kiln_block *block,
 			      struct kiln_block_stats *out_stats);
 

@@ -303,8 +303,8 @@ struct kiln_store_info {
 	uint64_t quota_used;  /* of it, at most */
 };
 
-/* Strings are constants.  Errors: UNSUPPORTED (also without a store), FORKED, or
-   why the store is not used. */
+/* What is known of the store.  Strings are constants.  Errors: UNSUPPORTED (also
+   without a store), FORKED, or why the store is not used. */
 KILN_API enum kiln_status kiln_store_info(struct kiln *kiln,
 					  struct kiln_store_info *out_info);
 
@@ -442,13 +442,14 @@ KILN_API enum kiln_status kiln_config_load_to_look(
 	struct kiln_config **out_config, char *message, size_t message_size);
 KILN_API void kiln_config_free(struct kiln_config *config);
 
-/* As text, NULL if unset and without default; lives with the config. */
+/* A setting as text, NULL if unset and without default; lives with the config. */
 KILN_API const char *kiln_config_value(const struct kiln_config *config,
 				       enum kiln_setting setting);
-/* "environment", "/etc/kiln.conf:3", "default", ...; never NULL. */
+/* Where it comes from: "environment", "/etc/kiln.conf:3", "default", ...; never
+   NULL. */
 KILN_API const char *kiln_config_origin(const struct kiln_config *config,
 					enum kiln_setting setting);
-/* Booleans and sizes, parsed; 0 where unset. */
+/* The number, of booleans and sizes; 0 where unset. */
 KILN_API uint64_t kiln_config_number(const struct kiln_config *config,
 				     enum kiln_setting setting);
 /* The n-th warning, or NULL. */

@@ -156,7 +156,7 @@ KILN_API const uint8_t *kiln_key_digest(const struct kiln_key *key);
 /* Whether any field is local: 0 or 1. */
 KILN_API int kiln_key_is_local(const struct kiln_key *key);
 
-/* Keys are counted.  Both accept NULL; ref only finished keys. */
+/* Take a reference, or drop one.  Both accept NULL; ref only finished keys. */
 KILN_API struct kiln_key *kiln_key_ref(struct kiln_key *key);
 KILN_API void kiln_key_free(struct kiln_key *key);
 
@@ -187,7 +187,7 @@ KILN_API enum kiln_status kiln_key_of(struct kiln_key_room *room,
 
 typedef void kiln_release_fn(void *arg);
 
-/* Both accept NULL; ref returns its argument. */
+/* Take a reference, or drop one.  Both accept NULL; ref returns its argument. */
 KILN_API struct kiln_blob *kiln_blob_ref(struct kiln_blob *blob);
 KILN_API void kiln_blob_unref(struct kiln_blob *blob);
 
@@ -239,9 +239,10 @@ enum kiln_metadata_field {
 #define KILN_METADATA_BYTES_MAX ((size_t)1 << 24)
 
 /*
- * As for keys: NULL if there is no memory, which every call accepts; adding
- * cannot fail, what went wrong is kept for the user.  Data is copied.  Fields
- * may come in any order; of one field the first counts.  One thread at a time.
+ * Make metadata.  As for keys: NULL if there is no memory, which every call
+ * accepts; adding cannot fail, what went wrong is kept for the user.  Data
+ * is copied.  Fields may come in any order; of one field the first counts.
+ * One thread at a time.
  */
 KILN_API struct kiln_metadata *kiln_metadata_new(void);
 KILN_API void kiln_metadata_add(struct kiln_metadata *metadata,
@@ -434,8 +435,8 @@ KILN_API enum kiln_status kiln_store_status(const struct kiln *kiln);
 KILN_API void kiln_close(struct kiln *kiln);
 
 /*
- * Of a session: when the last one closes, in whatever process, the store is
- * removed, files and all; if that one dies instead, the next to open finds it
+ * Have the store of sessions removed, files and all, when the last of them
+ * closes, in whatever process; if that one dies instead, the next to open finds it
  * empty.  There is no way back.  INVALID without KILN_OPEN_SESSION; TIMEOUT, IO,
  * FORKED, or why the store is not used.
  */

@@ -30,9 +30,10 @@ struct kiln_neo_state {
 	uint32_t low;
 };
 
+/* Begin a hash, add pieces, and have it. */
 KILN_API void kiln_neo_begin(struct kiln_neo_state *state);
-/* One piece: its last 1 to 3 bytes are hashed by themselves, so pieces are not
-   the same as their concatenation.  NULL is passed over. */
+/* The same for one piece: its last 1 to 3 bytes are hashed by themselves, so
+   pieces are not the same as their concatenation.  NULL is passed over. */
 KILN_API void kiln_neo_add(struct kiln_neo_state *state, const void *data,
 			   size_t size);
 KILN_API uint64_t kiln_neo_end(const struct kiln_neo_state *state);
@@ -116,8 +117,8 @@ enum kiln_neo_layout {
 
 #define KILN_NEO_NAME_BYTES 40
 
-/* "0123456789abcdef.cl_cache", in the tree "0/1/0123456789abcdef.cl_cache".
-   Returns `out`; NULL if it does not fit. */
+/* The name of an entry: "0123456789abcdef.cl_cache", in the tree
+   "0/1/0123456789abcdef.cl_cache".  Returns `out`; NULL if it does not fit. */
 KILN_API const char *kiln_neo_name(uint64_t hash, const char *extension,
 				   enum kiln_neo_layout layout,
 				   char out[KILN_NEO_NAME_BYTES]);
@@ -157,7 +158,7 @@ KILN_API void kiln_neo_describe_bytes(
 KILN_API enum kiln_status kiln_neo_describe_file(
 	const char *path, struct kiln_neo_description *out_description);
 
-/* "zebin"; never NULL. */
+/* The name of a form, as "zebin"; never NULL. */
 KILN_API const char *kiln_neo_form_name(enum kiln_neo_form form);
 /* Of an ELF in these formats, "ET_OPENCL_EXECUTABLE"; "" if it is none. */
 KILN_API const char *kiln_neo_elf_type_name(unsigned elf_type);

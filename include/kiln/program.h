@@ -270,13 +270,13 @@ static inline void kiln_programs_options_init(
 	options->image_bytes_max = (uint64_t)1 << 30;
 }
 
-/* Errors: NO_MEMORY, INVALID. */
+/* Make the cache of a context.  Errors: NO_MEMORY, INVALID. */
 KILN_API enum kiln_status kiln_programs_new(
 	const struct kiln_programs_options *options,
 	struct kiln_programs **out_programs);
 
-/* Nobody is in a call; keys are freed before.  Programs and kernels handed out
-   stay good, and the runtime with them.  NULL is fine. */
+/* Free it; nobody is in a call, and keys are freed before.  Programs and
+   kernels handed out stay good, and the runtime with them.  NULL is fine. */
 KILN_API void kiln_programs_free(struct kiln_programs *programs);
 
 /* Drop everything, kept failures too, and release what nobody uses.  What is in
@@ -308,16 +308,16 @@ KILN_API enum kiln_status kiln_program_key_new(
 	struct kiln_programs *programs,
 	const struct kiln_program_request *request,
 	struct kiln_program_key **out_key);
-/* Not while a call with it is under way.  NULL is fine. */
+/* Free a key, not while a call with it is under way.  NULL is fine. */
 KILN_API void kiln_program_key_free(struct kiln_program_key *key);
 
-/* For one kernel of such a program on one of its devices.  The program's key
+/* A key for one kernel of such a program on one of its devices.  The program's key
    must remain until this one is freed; the name is copied.  Errors: NO_MEMORY,
    INVALID (not one of them), FORKED, TOO_LARGE (the name). */
 KILN_API enum kiln_status kiln_kernel_key_new(
 	const struct kiln_program_key *program_key, void *device,
 	const char *name, struct kiln_kernel_key **out_key);
-/* As above. */
+/* The same for a kernel's. */
 KILN_API void kiln_kernel_key_free(struct kiln_kernel_key *key);
 
 /* ---- Programs and kernels ------------------------------------------------ */
@@ -373,7 +373,7 @@ KILN_API void *kiln_kernel_retain(struct kiln_kernel *kernel);
 KILN_API struct kiln_program *kiln_kernel_program(
 	const struct kiln_kernel *kernel);
 
-/* Both kinds accept NULL; ref returns its argument. */
+/* Take a reference, or drop one.  All accept NULL; ref returns its argument. */
 KILN_API struct kiln_program *kiln_program_ref(struct kiln_program *program);
 KILN_API void kiln_program_unref(struct kiln_program *program);
 KILN_API struct kiln_kernel *kiln_kernel_ref(struct kiln_kernel *kernel);

@@ -39,9 +39,10 @@ struct kiln_sycl_binary {
 };
 
 /*
- * KILN_OK, KILN_MISS (no file, or no regular one; links are not followed),
- * KILN_E_FORMAT if its sizes are not those of the file, of which only `file_size`
- * is then said, KILN_E_IO.  No size is believed, and no time of access left behind.
+ * Say what an entry is made of.  KILN_OK, KILN_MISS (no file, or no regular
+ * one; links are not followed), KILN_E_FORMAT if its sizes are not those of
+ * the file, of which only `file_size` is then said, KILN_E_IO.  No size is
+ * believed, and no time of access left behind.
  */
 KILN_API enum kiln_status kiln_sycl_describe_source(
 	const char *path, struct kiln_sycl_source *out_source);

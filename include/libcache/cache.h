@@ -63,9 +63,10 @@ typedef struct {
 } cache_ops_t;
 
 /*
- * `ops` is copied.  `linesCnt` is a multiple of the number of ways (4, unless
- * the library was built with another).  Neither it nor `lineSize` need be a
- * power of two.  NULL: a size that cannot be, or no memory.
+ * Make a cache over a device of `srcMemSize` bytes.  `ops` is copied.
+ * `linesCnt` is a multiple of the number of ways (4, unless the library was
+ * built with another).  Neither it nor `lineSize` need be a power of two.
+ * NULL: a size that cannot be, or no memory.
  */
 cachectx_t *cache_init(size_t srcMemSize, size_t lineSize, size_t linesCnt,
 		       const cache_ops_t *ops);
@@ -77,20 +78,21 @@ cachectx_t *cache_init(size_t srcMemSize, size_t lineSize, size_t linesCnt,
 int cache_deinit(cachectx_t *cache);
 
 /*
- * How many bytes were moved: fewer than `count` where the device ends, 0 at its
- * very end.  When one line fails the result is an error, whatever the lines
+ * Read bytes.  The result is how many: fewer than `count` where the device ends,
+ * 0 at its very end.  When one line fails the result is an error, whatever the lines
  * before it did.
  */
 ssize_t cache_read(cachectx_t *cache, uint64_t addr, void *buffer,
 		   size_t count);
 /*
- * What could not be written through is kept in the cache as if written back.
+ * Write bytes, as `policy` says.  What could not be written through is kept
+ * in the cache as if written back.
  */
 ssize_t cache_write(cachectx_t *cache, uint64_t addr, const void *buffer,
 		    size_t count, int policy);
 
 /*
- * All lines with a byte in [begAddr, endAddr), the line of `begAddr` from its
+ * Write or drop all lines with a byte in [begAddr, endAddr), the line of `begAddr` from its
  * first byte on.  An end past the device's is the device's.
  *
  * flush writes dirty lines.  invalidate drops lines, and with them what was not

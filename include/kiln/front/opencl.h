@@ -97,7 +97,7 @@ KILN_API enum kiln_status kiln_cl_open(cl_context context,
 				       const struct kiln_cl_options *options,
 				       struct kiln_cl **out_cl);
 /*
- * Nobody is in a call.  Keeps what kiln_cl_keep() would; what was handed out
+ * Close; nobody is in a call.  Keeps what kiln_cl_keep() would; what was handed out
  * stays good.  Not from atexit() or a destructor: drivers may be gone by then.
  * NULL is fine.
  */
