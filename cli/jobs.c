@@ -112,17 +112,22 @@ int ki_jobs_start(const char *spool, const char *store_url)
 	return child < 0 ? (int)child : 0;
 }
 
-static pid_t start_reporting(const char *spool, const char *store_url,
-			     int is_detached, int *out_fd)
+#define ARGUMENTS_MAX 24
+
+/* Behind them comes where it is to report to. */
+static pid_t start_reporting(const char *const *arguments, int is_detached,
+			     int *out_fd)
 {
+	const char *argv[ARGUMENTS_MAX + 4] = { "kiln-worker" };
 	char worker[KI_PATH_MAX], number[16];
-	const char *argv[] = { "kiln-worker",	"--spool", spool,
-			       "--store",	store_url, "--wait",
-			       "--progress-fd", number,	   NULL };
 	char **environment;
-	int ends[2], err;
+	int ends[2], n = 1, err;
 	pid_t child;
 
+	while (*arguments && n < ARGUMENTS_MAX)
+		argv[n++] = *arguments++;
+	argv[n++] = "--progress-fd";
+	argv[n++] = number;
 	err = ki_place_worker(worker);
 	if (err)
 		return err;
@@ -227,13 +232,12 @@ static void remember_why(struct ki_bytes *list, const char *rest)
 	ki_bytes_fini(&words);
 }
 
-static void take_line(struct progress *progress, char *line)
+static void take_line(void *arg, char *line)
 {
+	struct progress *progress = arg;
 	struct ki_jobs_report *report = progress->report;
-	char *rest;
+	char *rest = strchr(line, ' ');
 
-	line[strcspn(line, "\n")] = '\0';
-	rest = strchr(line, ' ');
 	if (!rest)
 		return;
 	*rest++ = '\0';
@@ -258,36 +262,50 @@ static void take_line(struct progress *progress, char *line)
 	draw(progress);
 }
 
-int ki_jobs_wait(const char *spool, const char *store_url, int is_detached,
-		 struct ki_jobs_report *out_report)
+int ki_jobs_follow(const char *const *arguments, int is_detached,
+		   ki_jobs_line_fn *take, void *arg, int *out_wait_status)
 {
-	struct progress progress = { .report = out_report };
 	char *line = NULL;
 	size_t capacity = 0;
 	FILE *lines;
-	pid_t child;
 	int fd = -1;
+	pid_t child = start_reporting(arguments, is_detached, &fd);
+
+	if (child < 0)
+		return (int)child;
+	lines = fdopen(fd, "r");
+	if (!lines)
+		close(fd);
+	while (lines && getline(&line, &capacity, lines) > 0) {
+		line[strcspn(line, "\n")] = '\0';
+		take(arg, line);
+	}
+	free(line);
+	if (lines)
+		fclose(lines);
+	while (waitpid(child, out_wait_status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}
+
+int ki_jobs_wait(const char *spool, const char *store_url, int is_detached,
+		 struct ki_jobs_report *out_report)
+{
+	const char *arguments[] = { "--spool", spool,	 "--store",
+				    store_url, "--wait", NULL };
+	struct progress progress = { .report = out_report,
+				     .is_wanted = ki_out_has_progress() };
+	int err;
 
 	memset(out_report, 0, sizeof(*out_report));
 	ki_bytes_init(&out_report->failed);
 	ki_bytes_init(&out_report->skipped);
-	child = start_reporting(spool, store_url, is_detached, &fd);
-	if (child < 0)
-		return (int)child;
-	progress.is_wanted = ki_out_has_progress();
-	lines = fdopen(fd, "r");
-	if (!lines)
-		close(fd);
-	while (lines && getline(&line, &capacity, lines) > 0)
-		take_line(&progress, line);
-	free(line);
-	if (lines)
-		fclose(lines);
-	while (waitpid(child, &out_report->wait_status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	wipe(&progress);
-	return 0;
+	err = ki_jobs_follow(arguments, is_detached, take_line, &progress,
+			     &out_report->wait_status);
+	if (!err)
+		wipe(&progress);
+	return err;
 }
 
 void ki_jobs_report_fini(struct ki_jobs_report *report)

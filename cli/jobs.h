@@ -43,6 +43,15 @@ int ki_jobs_wait(const char *spool, const char *store_url, int is_detached,
 		 struct ki_jobs_report *out_report);
 void ki_jobs_report_fini(struct ki_jobs_report *report);
 
+/*
+ * Run a worker with these arguments (behind its name, NULL-ended) and hand on each
+ * line that it reports, without its end, to be changed at will.  As ki_jobs_wait();
+ * *out_wait_status is the worker's.
+ */
+typedef void ki_jobs_line_fn(void *arg, char *line);
+int ki_jobs_follow(const char *const *arguments, int is_detached,
+		   ki_jobs_line_fn *take_line, void *arg, int *out_wait_status);
+
 /* Say on standard error what was not made: at most one line for each kind. */
 void ki_jobs_complain(const struct ki_jobs_report *report);
 

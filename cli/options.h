@@ -62,7 +62,15 @@
 	X(D3D12, "d3d12", 0, NULL,                                             \
 	  "clear the shader caches of D3D12 programs, no store")               \
 	X(DRY_RUN, "dry-run", 'n', NULL,                                       \
-	  "with --d3d12: say what there is, change nothing")
+	  "with --d3d12: say what there is, change nothing")                   \
+	X(RETRY, "retry", 0, NULL,                                             \
+	  "also what crashed or took too long before")                         \
+	X(AT_ONCE, "at-once", 'j', "N",                                        \
+	  "build so many at once; else as many as there are processors")       \
+	X(TIME_LIMIT, "time-limit", 0, "SECONDS",                              \
+	  "give up a build after so long")                                     \
+	X(MEMORY_LIMIT, "memory-limit", 0, "SIZE",                             \
+	  "of all builds together (2G); else half of the machine's")
 
 enum ki_option {
 #define KI_OPTION_ENUM(id, name, letter, argument, help) KI_OPTION_##id,

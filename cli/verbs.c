@@ -146,6 +146,31 @@ const struct ki_verb ki_verbs[] = {
 		     KI_HAS(DRY_RUN),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_gc },
+	{ .name = "rebuild",
+	  .arguments = "",
+	  .summary = "make all entries again for the drivers that are here now",
+	  .about = "After an upgrade of a driver its entries are of no use any "
+		   "more.  This\n"
+		   "compiles all that the store knows of again, from the "
+		   "sources that it keeps\n"
+		   "beside the entries, as the programs did: in their "
+		   "directory, with their\n"
+		   "options and variables.  What is there already is not "
+		   "built.  Each build is\n"
+		   "a process of its own, with limits; what crashes or takes "
+		   "too long is not\n"
+		   "tried again with the same driver, but with --retry.  May "
+		   "be interrupted\n"
+		   "and begun again at any time.  Jobs of earlier runs are "
+		   "done first.\n",
+	  .examples = "kiln rebuild # after a driver upgrade\n"
+		      "kiln rebuild --device cpu -j 2 # a part of it, and "
+		      "gently\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(DEVICE) | KI_HAS(RETRY) |
+		     KI_HAS(AT_ONCE) | KI_HAS(TIME_LIMIT) |
+		     KI_HAS(MEMORY_LIMIT),
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_rebuild },
 	{ .name = "rm",
 	  .arguments = "KEY...",
 	  .summary = "remove single entries",

@@ -9,6 +9,7 @@ ki_verb_fn ki_verb_wait;
 ki_verb_fn ki_verb_ls;
 ki_verb_fn ki_verb_show;
 ki_verb_fn ki_verb_why;
+ki_verb_fn ki_verb_rebuild;
 ki_verb_fn ki_verb_rm;
 ki_verb_fn ki_verb_stats;
 ki_verb_fn ki_verb_report;

@@ -9,10 +9,17 @@
 #include "testing.h"
 #include "harness/harness.h"
 
+#include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sys/sys.h"
 
 static const char *program; /* kiln */
 static const char *example;
@@ -178,6 +185,203 @@ static void jobs_that_no_worker_may_make_are_named(void **state)
 	free(directory);
 }
 
+/* ---- kiln rebuild ------------------------------------------------------------ */
+
+/* A driver of its own, whose compiler has a file that changes. */
+static char *own_driver(void)
+{
+	char *directory = harness_directory(), *late, *library, *bytes;
+	size_t size;
+
+	late = harness_path(directory, "late");
+	library = harness_path(directory, "libkiln-test-icd.so");
+	bytes = harness_read(driver, &size);
+	harness_write(library, bytes, size);
+	assert_int_equal(mkdir(late, 0700), 0);
+	free(bytes);
+	free(late);
+	free(directory);
+	return library;
+}
+
+static void upgrade(const char *library, const char *version)
+{
+	char path[4300];
+
+	snprintf(path, sizeof(path), "%.*s/late/builtins.bc",
+		 (int)(strrchr(library, '/') - library), library);
+	harness_write(path, version, strlen(version));
+}
+
+static void assert_rebuilt(const char *directory, int status, int rebuilt,
+			   int current, int failed)
+{
+	json_t *json = ask(directory, "rebuild", status);
+
+	assert_int_equal(json_integer_value(json_object_get(json, "schema")),
+			 1);
+	assert_int_equal(json_integer_value(json_object_get(json, "rebuilt")),
+			 rebuilt);
+	assert_int_equal(json_integer_value(json_object_get(json, "current")),
+			 current);
+	assert_int_equal(json_integer_value(json_object_get(json, "failed")),
+			 failed);
+	assert_int_equal(json_integer_value(json_object_get(json, "skipped")),
+			 0);
+	assert_int_equal(json_integer_value(json_object_get(json, "left")), 0);
+	assert_int_equal(json_array_size(json_object_get(json, "problems")),
+			 failed);
+	json_decref(json);
+}
+
+static void after_an_upgrade_a_rebuild_makes_the_next_run_warm(void **state)
+{
+	char *directory = harness_directory(), *library = own_driver();
+	const char *before = driver;
+
+	driver = library;
+	upgrade(library, "1");
+	free(run_example(directory, "--wait", NULL));
+	assert_rebuilt(directory, 0, 0, 1, 0);
+	upgrade(library, "2");
+	assert_rebuilt(directory, 0, 1, 0, 0);
+	assert_rebuilt(directory, 0, 0, 1, 0);
+	free(run_example(directory, "--", NULL));
+	assert_int_equal(counter(directory, "builds"), 1);
+	assert_int_equal(counter(directory, "hits_store"), 1);
+	driver = before;
+	free(library);
+	free(directory);
+}
+
+static void what_a_rebuild_cannot_do_is_said(void **state)
+{
+	char *directory = harness_directory(), *library = own_driver();
+	struct spawn spawn = tool(directory, "rebuild", NULL);
+	const char *before = driver;
+	struct ended ended;
+
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	assert_string_equal(ended.out, "nothing to rebuild\n");
+	assert_string_equal(ended.err, "");
+	ended_free(&ended);
+	/* It cannot be made: what ran with it fails again. */
+	driver = library;
+	upgrade(library, "1");
+	free(run_example(directory, "--wait", NULL));
+	upgrade(library, "2");
+	spawn = tool(directory, "rebuild", NULL);
+	spawn.variables[4] = "KILN_KEEP_SOURCES=0";
+	spawn.arguments[1] = "--time-limit";
+	spawn.arguments[2] = "soon";
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 2);
+	assert_non_null(strstr(ended.err, "--time-limit"));
+	ended_free(&ended);
+	driver = before;
+	free(library);
+	free(directory);
+}
+
+static void without_sources_nothing_is_rebuilt(void **state)
+{
+	char *directory = harness_directory(), *library = own_driver();
+	const char *before = driver;
+	struct spawn spawn;
+	struct ended ended;
+
+	driver = library;
+	upgrade(library, "1");
+	free(run_example(directory, "--wait", "KILN_KEEP_SOURCES=0"));
+	upgrade(library, "2");
+	spawn = tool(directory, "rebuild", NULL);
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	assert_int_equal(strncmp(ended.out, "1 skipped\n", 10), 0);
+	assert_non_null(strstr(ended.out, "its source is not kept"));
+	ended_free(&ended);
+	driver = before;
+	free(library);
+	free(directory);
+}
+
+/* What the driver says of its calls, until it builds or says no more. */
+static int has_begun_to_build(int fd, int timeout_ms)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	char text[8192];
+	size_t size = 0;
+	ssize_t n;
+
+	while (poll(&pollfd, 1, timeout_ms) == 1) {
+		n = read(fd, text + size, sizeof(text) - 1 - size);
+		assert_true(n > 0);
+		size += (size_t)n;
+		text[size] = '\0';
+		if (timeout_ms && strstr(text, "build-source"))
+			return 1;
+	}
+	return 0;
+}
+
+/* S60.  What a terminal does on Ctrl-C: a signal for the whole group. */
+static void interrupted_a_rebuild_ends_at_once(void **state)
+{
+	char *directory = harness_directory(), *library = own_driver();
+	const char *before = driver;
+	struct spawned spawned;
+	struct spawn spawn;
+	struct ended ended;
+	uint64_t begun_ns;
+	int fd;
+	char *calls, *gate;
+	char calls_variable[4300], gate_variable[4300];
+
+	driver = library;
+	upgrade(library, "1");
+	calls = harness_path(directory, "calls");
+	gate = harness_path(directory, "gate");
+	assert_int_equal(mkfifo(calls, 0600), 0);
+	fd = open(calls, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	assert_true(fd >= 0);
+	snprintf(calls_variable, sizeof(calls_variable),
+		 "KILN_TEST_ICD_CALLS=%s", calls);
+	snprintf(gate_variable, sizeof(gate_variable),
+		 "KILN_TEST_ICD_WAIT_WHILE=%s", gate);
+	/* Both travel with the entry; the gate is closed from now on. */
+	spawn = tool(directory, "run", "--wait");
+	spawn.arguments[2] = example;
+	spawn.variables[4] = calls_variable;
+	spawn.variables[5] = gate_variable;
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	ended_free(&ended);
+	upgrade(library, "2");
+	(void)has_begun_to_build(fd, 0);
+	harness_write(gate, "", 0);
+	spawn = tool(directory, "rebuild", NULL);
+	spawn.has_group = 1;
+	spawned = spawn_start(&spawn);
+	assert_true(has_begun_to_build(fd, HARNESS_HANG_S * 1000));
+	begun_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix);
+	assert_int_equal(kill(-spawned.pid, SIGINT), 0);
+	ended = spawn_finish(&spawned);
+	assert_true(ki_sys_posix.monotonic_ns(&ki_sys_posix) - begun_ns <
+		    (uint64_t)10 * 1000000000);
+	assert_int_equal(status_of(&ended), 1000 + SIGINT);
+	assert_non_null(strstr(ended.out, "1 left"));
+	ended_free(&ended);
+	assert_int_equal(unlink(gate), 0);
+	assert_rebuilt(directory, 0, 1, 0, 0);
+	close(fd);
+	free(gate);
+	free(calls);
+	driver = before;
+	free(library);
+	free(directory);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +390,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(run_takes_a_store_of_any_kind),
 		cmocka_unit_test(wait_sees_what_runs_behind),
 		cmocka_unit_test(jobs_that_no_worker_may_make_are_named),
+		cmocka_unit_test(
+			after_an_upgrade_a_rebuild_makes_the_next_run_warm),
+		cmocka_unit_test(what_a_rebuild_cannot_do_is_said),
+		cmocka_unit_test(without_sources_nothing_is_rebuilt),
+		cmocka_unit_test(interrupted_a_rebuild_ends_at_once),
 	};
 
 	if (argc < 4)

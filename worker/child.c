@@ -38,6 +38,7 @@
 #include "worker.h"
 
 #define ANSWER_FD 3
+#define ITEM_FD	  4
 /* Exit status; ki_worker_make() has others. */
 #define NOT_STARTED 126
 /* linux/ioprio.h is not in every libc. */
@@ -157,18 +158,31 @@ static void set_limits(uint64_t memory_bytes_max)
 		(void)setrlimit(RLIMIT_DATA, &memory);
 }
 
-/* Three that lead nowhere, the answer, and no other. */
-static void connect_descriptors(int answer_fd)
+/* Out of the way of the numbers that it is to have. */
+static int move_up(int fd)
+{
+	return fcntl(fd, F_DUPFD_CLOEXEC, ITEM_FD + 1);
+}
+
+/* Three that lead nowhere, the answer, an item if there is one, and no other. */
+static void connect_descriptors(int answer_fd, int item_fd)
 {
 	int null = open("/dev/null", O_RDWR);
 
+	answer_fd = move_up(answer_fd);
+	if (item_fd >= 0)
+		item_fd = move_up(item_fd);
 	if (null < 0 || dup2(answer_fd, ANSWER_FD) < 0)
 		_exit(NOT_STARTED);
-	(void)fcntl(ANSWER_FD, F_SETFD, 0);
 	(void)dup2(null, 0);
 	(void)dup2(null, 1);
 	(void)dup2(null, 2);
-	(void)close_range(ANSWER_FD + 1, UINT_MAX, 0);
+	if (item_fd < 0)
+		(void)close_range(ITEM_FD, UINT_MAX, 0);
+	else if (dup2(item_fd, ITEM_FD) < 0)
+		_exit(NOT_STARTED);
+	else
+		(void)close_range(ITEM_FD + 1, UINT_MAX, 0);
 }
 
 static void become(const struct ki_try *try, int answer_fd, pid_t parent,
@@ -181,7 +195,7 @@ static void become(const struct ki_try *try, int answer_fd, pid_t parent,
 		_exit(NOT_STARTED);
 	signal(SIGPIPE, SIG_DFL);
 	(void)sigprocmask(SIG_SETMASK, &waiter->old_mask, NULL);
-	connect_descriptors(answer_fd);
+	connect_descriptors(answer_fd, try->path ? -1 : try->item_fd);
 	get_out_of_the_way();
 	set_limits(try->memory_bytes_max);
 	(void)execve("/proc/self/exe", arguments, environment);
@@ -191,10 +205,10 @@ static void become(const struct ki_try *try, int answer_fd, pid_t parent,
 static pid_t start(const struct ki_try *try, struct ki_waiter *waiter,
 		   int answer_fd)
 {
-	char number[16];
+	char number[16], item[16];
 	char *arguments[] = { (char *)"kiln-worker",
-			      (char *)"--make",
-			      (char *)(uintptr_t)try->path,
+			      (char *)(try->path ? "--make" : "--make-again"),
+			      try->path ? (char *)(uintptr_t)try->path : item,
 			      (char *)"--answer",
 			      number,
 			      NULL };
@@ -204,6 +218,7 @@ static pid_t start(const struct ki_try *try, struct ki_waiter *waiter,
 	if (!environment)
 		return -1;
 	snprintf(number, sizeof(number), "%d", ANSWER_FD);
+	snprintf(item, sizeof(item), "%d", ITEM_FD);
 	child = fork();
 	if (!child)
 		become(try, answer_fd, parent, waiter, arguments, environment);
@@ -213,13 +228,13 @@ static pid_t start(const struct ki_try *try, struct ki_waiter *waiter,
 
 /* ---- Watching ---------------------------------------------------------- */
 
-static int has_ended(pid_t child)
+int ki_trial_has_ended(const struct ki_trial *trial)
 {
 	siginfo_t info = { 0 };
 
-	return !waitid(P_PID, (id_t)child, &info,
+	return !waitid(P_PID, (id_t)trial->child, &info,
 		       WEXITED | WNOHANG | WNOWAIT) &&
-	       info.si_pid == child;
+	       info.si_pid == trial->child;
 }
 
 /* With all that it started; its number is not free before it is reaped. */
@@ -234,56 +249,75 @@ static int end(pid_t child)
 	return status;
 }
 
-static enum ki_try_end watch(const struct ki_try *try, struct ki_waiter *waiter,
-			     pid_t child, int *out_status)
+int ki_trial_begin(const struct ki_try *try, struct ki_waiter *waiter,
+		   struct ki_trial *out_trial)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
-	uint64_t deadline_ns = sys->monotonic_ns(sys) + try->time_limit_ns;
-	enum ki_try_end how = KI_TRY_ANSWERED;
+	int fd = memfd_create("kiln-answer", MFD_CLOEXEC);
+	pid_t child;
 
-	while (!has_ended(child)) {
-		if (waiter->ended_by) {
-			how = KI_TRY_INTERRUPTED;
-			break;
-		}
-		if (sys->monotonic_ns(sys) >= deadline_ns) {
-			how = KI_TRY_TOO_LONG;
-			break;
-		}
-		ki_waiter_wait(waiter, deadline_ns);
+	if (fd < 0)
+		return -errno;
+	child = start(try, waiter, fd);
+	if (child < 0) {
+		(void)close(fd);
+		return -EAGAIN;
 	}
-	*out_status = end(child);
+	*out_trial = (struct ki_trial){
+		.child = child,
+		.fd = fd,
+		.deadline_ns = sys->monotonic_ns(sys) + try->time_limit_ns,
+	};
+	return 0;
+}
+
+static enum ki_try_end how_it_ended(int has_ended, int status, int *out_signal)
+{
+	if (!has_ended)
+		return KI_TRY_TOO_LONG;
+	if (WIFSIGNALED(status)) {
+		*out_signal = WTERMSIG(status);
+		return KI_TRY_SIGNALLED;
+	}
+	if (WEXITSTATUS(status) == NOT_STARTED)
+		return KI_TRY_NOT_STARTED;
+	return WEXITSTATUS(status) ? KI_TRY_NO_ANSWER : KI_TRY_ANSWERED;
+}
+
+enum ki_try_end ki_trial_finish(struct ki_trial *trial,
+				struct ki_answer *out_answer, void **out_bytes,
+				int *out_signal)
+{
+	int has_ended = ki_trial_has_ended(trial);
+	enum ki_try_end how =
+		how_it_ended(has_ended, end(trial->child), out_signal);
+
+	*out_bytes = NULL;
+	if (ki_answer_read(trial->fd, out_answer, out_bytes) &&
+	    how == KI_TRY_ANSWERED)
+		how = KI_TRY_NO_ANSWER;
+	(void)close(trial->fd);
+	trial->fd = -1;
 	return how;
 }
+
+/* ---- One alone --------------------------------------------------------- */
 
 enum ki_try_end ki_worker_try(const struct ki_try *try,
 			      struct ki_waiter *waiter,
 			      struct ki_answer *out_answer, void **out_bytes,
 			      int *out_signal)
 {
-	enum ki_try_end how = KI_TRY_NOT_STARTED;
-	int fd = memfd_create("kiln-answer", MFD_CLOEXEC);
-	int status;
-	pid_t child;
+	const struct ki_sys *sys = &ki_sys_posix;
+	enum ki_try_end how;
+	struct ki_trial trial;
 
-	if (fd < 0)
-		return how;
-	child = start(try, waiter, fd);
-	if (child < 0)
-		goto out;
-	how = watch(try, waiter, child, &status);
-	if (how != KI_TRY_ANSWERED)
-		goto out;
-	if (WIFSIGNALED(status)) {
-		*out_signal = WTERMSIG(status);
-		how = KI_TRY_SIGNALLED;
-	} else if (WEXITSTATUS(status) == NOT_STARTED) {
-		how = KI_TRY_NOT_STARTED;
-	} else if (WEXITSTATUS(status) ||
-		   ki_answer_read(fd, out_answer, out_bytes)) {
-		how = KI_TRY_NO_ANSWER;
-	}
-out:
-	(void)close(fd);
-	return how;
+	if (ki_trial_begin(try, waiter, &trial))
+		return KI_TRY_NOT_STARTED;
+	while (!ki_trial_has_ended(&trial) && !waiter->ended_by &&
+	       sys->monotonic_ns(sys) < trial.deadline_ns)
+		ki_waiter_wait(waiter, trial.deadline_ns);
+	how = ki_trial_finish(&trial, out_answer, out_bytes, out_signal);
+	return how == KI_TRY_TOO_LONG && waiter->ended_by ? KI_TRY_INTERRUPTED
+							  : how;
 }

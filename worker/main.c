@@ -7,6 +7,7 @@
  *	queue.c     which job is taken, what becomes of it
  *	child.c     one try, watched from outside
  *	make.c      one try, from inside: driver, key, build, fetch
+ *	rebuild.c   what the store knows of, again for another driver
  */
 
 #include <getopt.h>
@@ -37,6 +38,13 @@ static const char help[] =
 	"                          own build, at least 300\n"
 	"  --memory-limit SIZE     of one try; 0: none; default: half of the\n"
 	"                          machine's\n"
+	"  --rebuild               then make again what the store knows of, "
+	"for "
+	"the\n"
+	"                          drivers that are here now\n"
+	"  --device TEXT           of it what was made for devices so named\n"
+	"  --at-once N             as many at once; default: one a processor\n"
+	"  --retry                 what crashed or took too long before, too\n"
 	"  --may-build PLATFORM    only say by exit status 0 or 1 whether jobs "
 	"for\n"
 	"                          CPUs of this platform may be made\n"
@@ -53,8 +61,11 @@ struct arguments {
 	int progress_fd;
 	uint64_t time_limit_ns;
 	uint64_t memory_bytes_max;
+	int rebuilds;
+	struct ki_rebuild_options rebuild;
 	/* The child's. */
 	const char *make;
+	int item_fd;
 	int answer_fd;
 };
 
@@ -95,7 +106,12 @@ enum {
 	OPTION_HELP,
 	OPTION_VERSION,
 	OPTION_MAKE,
+	OPTION_MAKE_AGAIN,
 	OPTION_ANSWER,
+	OPTION_REBUILD,
+	OPTION_DEVICE,
+	OPTION_AT_ONCE,
+	OPTION_RETRY,
 };
 
 static const struct option options[] = {
@@ -110,7 +126,12 @@ static const struct option options[] = {
 	{ "help", no_argument, NULL, OPTION_HELP },
 	{ "version", no_argument, NULL, OPTION_VERSION },
 	{ "make", required_argument, NULL, OPTION_MAKE },
+	{ "make-again", required_argument, NULL, OPTION_MAKE_AGAIN },
 	{ "answer", required_argument, NULL, OPTION_ANSWER },
+	{ "rebuild", no_argument, NULL, OPTION_REBUILD },
+	{ "device", required_argument, NULL, OPTION_DEVICE },
+	{ "at-once", required_argument, NULL, OPTION_AT_ONCE },
+	{ "retry", no_argument, NULL, OPTION_RETRY },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -164,6 +185,17 @@ static int parse_value(int option, const char *value,
 	case OPTION_MAKE:
 		arguments->make = value;
 		break;
+	case OPTION_DEVICE:
+		arguments->rebuild.device = value;
+		break;
+	case OPTION_AT_ONCE:
+		ok = parse_number(value, 1024, &number) && number;
+		arguments->rebuild.n_at_once = (unsigned)number;
+		break;
+	case OPTION_MAKE_AGAIN:
+		ok = parse_number(value, 1 << 20, &number);
+		arguments->item_fd = (int)number;
+		break;
 	case OPTION_ANSWER:
 		ok = parse_number(value, 1 << 20, &number);
 		arguments->answer_fd = (int)number;
@@ -191,6 +223,12 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 			break;
 		case OPTION_JSON:
 			arguments->json = 1;
+			break;
+		case OPTION_REBUILD:
+			arguments->rebuilds = 1;
+			break;
+		case OPTION_RETRY:
+			arguments->rebuild.retries = 1;
 			break;
 		case OPTION_MAY_BUILD:
 			return !may_build(optarg);
@@ -277,23 +315,27 @@ static int open_store(struct ki_worker *worker,
 
 /* The store is opened only once there is work and nobody else does it. */
 static int work_locked(struct ki_worker *worker,
-		       const struct kiln_config *config, const char *store_url)
+		       const struct kiln_config *config, const char *store_url,
+		       const struct ki_rebuild_options *rebuild)
 {
 	enum kiln_status status;
 	int code = 0;
 
-	if (!worker->kiln && ki_worker_has_jobs(worker))
+	if (!worker->kiln && (rebuild || ki_worker_has_jobs(worker)))
 		code = open_store(worker, config, store_url);
 	if (code)
 		return code;
 	status = ki_worker_run(worker);
+	if (!status && rebuild)
+		status = ki_worker_rebuild(worker, rebuild);
 	if (status && status != KILN_END)
 		return unavailable("store or spool", worker->spool, status);
 	return worker->n_failed ? KI_WORKER_SOME_FAILED : KI_WORKER_DONE;
 }
 
+/* `rebuild` is done once, NULL: not at all. */
 static int work(struct ki_worker *worker, const struct kiln_config *config,
-		const char *store_url)
+		const char *store_url, const struct ki_rebuild_options *rebuild)
 {
 	enum kiln_status status;
 	int code = 0;
@@ -306,7 +348,8 @@ static int work(struct ki_worker *worker, const struct kiln_config *config,
 			return unavailable("spool", worker->spool, status);
 		if (status)
 			break;
-		code = work_locked(worker, config, store_url);
+		code = work_locked(worker, config, store_url, rebuild);
+		rebuild = NULL;
 		ki_worker_unlock(worker);
 	} while (code <= KI_WORKER_SOME_FAILED && !worker->waiter.ended_by &&
 		 ki_worker_has_jobs(worker));
@@ -344,7 +387,11 @@ static int run(const struct arguments *arguments)
 		say("signals cannot be waited for");
 		goto out;
 	}
-	code = work(&worker, config, arguments->store_url);
+	/* Its lock is there. */
+	if (arguments->rebuilds)
+		(void)ki_cl_spool_make(worker.spool);
+	code = work(&worker, config, arguments->store_url,
+		    arguments->rebuilds ? &arguments->rebuild : NULL);
 	kiln_close(worker.view);
 	kiln_close(worker.kiln);
 	ki_waiter_finish(&worker.waiter);
@@ -360,6 +407,7 @@ int main(int argc, char **argv)
 	struct arguments arguments = {
 		.progress_fd = STDOUT_FILENO,
 		.memory_bytes_max = half_of_memory(),
+		.item_fd = -1,
 		.answer_fd = -1,
 	};
 	int code = parse(argc, argv, &arguments);
@@ -368,5 +416,8 @@ int main(int argc, char **argv)
 		return code;
 	if (arguments.make)
 		_exit(ki_worker_make(arguments.make, arguments.answer_fd));
+	if (arguments.item_fd >= 0)
+		_exit(ki_worker_make_again(arguments.item_fd,
+					   arguments.answer_fd));
 	return run(&arguments);
 }

@@ -12,6 +12,11 @@
  *	compute the key again: an include may have changed in between
  *	fetch, describe, answer
  *
+ * A rebuild (ki_worker_make_again) takes the devices that are most like those of
+ * the entry, and whatever key comes out.  It is answered before the build begins,
+ * so that the worker knows what it was that did not end; after the build it must
+ * be the same.
+ *
  * It ends by _exit(): what drivers do at exit is none of our business.
  */
 
@@ -23,14 +28,24 @@
 
 #include <kiln/inspect.h>
 
+#include "base/hash.h"
 #include "front/opencl/capture.h"
 #include "front/opencl/key.h"
 #include "front/opencl/produce.h"
 #include "loader.h"
 #include "worker.h"
 
+/* How like a device must be to the entry's, by its fields of the key. */
+enum likeness { SAME, SAME_NAME, SAME_TYPE, N_LIKENESSES };
+
 struct make {
 	const struct ki_cl_job *job;
+	const struct ki_item *item; /* of a rebuild, or NULL */
+	int answer_fd;
+	enum likeness likeness;
+	struct kiln_key *key; /* of a rebuild, before the build */
+	const void *wanted;   /* the record that the key must have */
+	size_t wanted_size;
 	struct ki_cl_recipe *empty; /* of an empty source */
 	cl_icd_dispatch calls;
 	struct ki_cl_identities *identities;
@@ -119,6 +134,34 @@ static int begins_with_devices_of(const struct ki_cl_job *job,
 	return wanted_position > 0;
 }
 
+/* Of the last device of these. */
+static int has_same_field(const struct ki_cl_job *job,
+			  const struct kiln_key *key, cl_uint n_devices,
+			  const char *what)
+{
+	struct kiln_field field, wanted;
+	char label[64];
+	size_t size;
+	const void *record = kiln_key_record(key, &size);
+
+	snprintf(label, sizeof(label), "device %u %s", n_devices - 1, what);
+	return !kiln_record_find(record, size, label, &field) &&
+	       !kiln_record_find(job->record, job->record_size, label,
+				 &wanted) &&
+	       equal_fields(&field, &wanted);
+}
+
+static int is_like(const struct make *make, const struct kiln_key *key,
+		   cl_uint n_devices)
+{
+	const char *what = make->likeness == SAME_NAME ? "name" : "vendor id";
+
+	if (make->likeness == SAME)
+		return begins_with_devices_of(make->job, key);
+	return has_same_field(make->job, key, n_devices, "type") &&
+	       has_same_field(make->job, key, n_devices, what);
+}
+
 /* Whether the first n devices chosen may be the job's; an empty source gives
    the same device fields as the real one. */
 static int fits(struct make *make, cl_uint n_devices)
@@ -135,7 +178,7 @@ static int fits(struct make *make, cl_uint n_devices)
 
 	if (ki_cl_key(make->identities, &build, &key, &reason))
 		return 0;
-	result = begins_with_devices_of(make->job, key);
+	result = is_like(make, key, n_devices);
 	kiln_key_free(key);
 	return result;
 }
@@ -223,6 +266,19 @@ static cl_uint split(struct make *make, cl_device_id *all, cl_uint n)
 	return n_all;
 }
 
+/* The most like ones, for a rebuild: those of another driver have other
+   versions, and other names perhaps. */
+static int choose_like(struct make *make, const cl_device_id *all,
+		       cl_uint n_all)
+{
+	for (make->likeness = SAME;; make->likeness++) {
+		if (choose(make, all, n_all))
+			return 1;
+		if (!make->item || make->likeness == N_LIKENESSES - 1)
+			return 0;
+	}
+}
+
 static int find_devices(struct make *make)
 {
 	cl_uint n = 0, n_wanted = make->job->n_devices;
@@ -238,8 +294,8 @@ static int find_devices(struct make *make)
 	found = all && make->devices &&
 		!make->calls.clGetDeviceIDs(make->platform, CL_DEVICE_TYPE_ALL,
 					    n, all, NULL) &&
-		(choose(make, all, n) ||
-		 choose(make, all, split(make, all, n)));
+		(choose_like(make, all, n) ||
+		 choose_like(make, all, split(make, all, n)));
 	free(all);
 	if (!found)
 		return give_up(make, KI_VERDICT_CHANGED,
@@ -260,7 +316,7 @@ static int explain_change(struct make *make, const struct kiln_key *key)
 	struct kiln_field field, wanted;
 	char label[KILN_LABEL_BYTES_MAX + 1];
 
-	while (!kiln_record_next(make->job->record, make->job->record_size,
+	while (!kiln_record_next(make->wanted, make->wanted_size,
 				 &wanted_position, &wanted)) {
 		if (kiln_record_next(record, size, &position, &field) ||
 		    !equal_fields(&field, &wanted)) {
@@ -285,7 +341,44 @@ static int check_platform(struct make *make)
 	return 1;
 }
 
-/* On success the answer's record is the job's, computed here. */
+static int is_among(const uint8_t *digests, size_t n, const uint8_t *digest)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (!memcmp(digests + i * KILN_DIGEST_BYTES, digest,
+			    KILN_DIGEST_BYTES))
+			return 1;
+	return 0;
+}
+
+/*
+ * The first key of a rebuild is the one that is wanted from then on, if it is
+ * wanted at all.  Whether it is only asked for by digest is no matter: nothing is
+ * used that is not compared as a whole.
+ */
+static int want_key(struct make *make, struct kiln_key *key)
+{
+	const struct ki_item *item = make->item;
+	uint8_t digest[KILN_DIGEST_BYTES];
+	struct ki_answer early = { .verdict = KI_VERDICT_BUILDING,
+				   .text = "it ended in its build" };
+
+	make->key = kiln_key_ref(key);
+	make->wanted = kiln_key_record(key, &make->wanted_size);
+	ki_xxh3_128(make->wanted, make->wanted_size, digest);
+	if (is_among(item->known, item->n_known, digest))
+		return give_up(make, KI_VERDICT_CURRENT, "");
+	make->answer.record = early.record = make->wanted;
+	make->answer.record_size = early.record_size = make->wanted_size;
+	if (is_among(item->denied, item->n_denied, digest))
+		return give_up(make, KI_VERDICT_DENIED, "");
+	return !ki_answer_write(make->answer_fd, &early)
+		       ? 1
+		       : give_up(make, KI_VERDICT_WORKER, "no memory");
+}
+
+/* On success the answer's record is the wanted one, computed here. */
 static int check_key(struct make *make)
 {
 	const struct ki_cl_job *job = make->job;
@@ -299,23 +392,28 @@ static int check_key(struct make *make)
 	};
 	struct kiln_key *key = NULL;
 	enum kiln_counter reason;
+	int is_first = !make->answer.record, equal;
 	const void *record;
 	size_t size;
-	int equal;
 
 	if (ki_cl_key(make->identities, &build, &key, &reason))
 		return give_up(make, KI_VERDICT_CHANGED,
 			       kiln_counter_words(reason));
+	if (make->item && is_first && !want_key(make, key)) {
+		kiln_key_free(key);
+		return 0;
+	}
 	record = kiln_key_record(key, &size);
-	equal = size == job->record_size && !memcmp(record, job->record, size);
+	equal = size == make->wanted_size &&
+		!memcmp(record, make->wanted, size);
 	if (!equal) {
 		(void)explain_change(make, key);
-	} else if (make->answer.record && stamp != make->stamp) {
+	} else if (!is_first && stamp != make->stamp) {
 		/* Written to and back again: not the job's fault. */
 		equal = give_up(make, KI_VERDICT_WORKER,
 				"an include was written to meanwhile");
 	} else {
-		make->answer.record = job->record;
+		make->answer.record = make->wanted;
 		make->answer.record_size = size;
 		make->stamp = stamp;
 	}
@@ -467,18 +565,39 @@ static int make_job(struct make *make)
 	return 0;
 }
 
+static int answer(struct make *make, int fd)
+{
+	(void)prctl(PR_SET_NAME, "kiln-worker");
+	make->answer_fd = fd;
+	make->wanted = make->job->record;
+	make->wanted_size = make->job->record_size;
+	if (make_job(make)) {
+		make->answer.verdict = KI_VERDICT_MADE;
+		make->answer.text[0] = '\0';
+	}
+	return ki_answer_write(fd, &make->answer) ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 int ki_worker_make(const char *path, int fd)
 {
 	static struct make make;
 	struct ki_cl_job_file *file;
 
-	(void)prctl(PR_SET_NAME, "kiln-worker");
 	if (ki_cl_job_read(path, &file))
 		return EXIT_FAILURE;
 	make.job = ki_cl_job(file);
-	if (make_job(&make)) {
-		make.answer.verdict = KI_VERDICT_MADE;
-		make.answer.text[0] = '\0';
-	}
-	return ki_answer_write(fd, &make.answer) ? EXIT_FAILURE : EXIT_SUCCESS;
+	return answer(&make, fd);
+}
+
+int ki_worker_make_again(int item_fd, int fd)
+{
+	static struct make make;
+	static struct ki_item item;
+
+	if (ki_item_read(item_fd, &item))
+		return EXIT_FAILURE;
+	(void)close(item_fd);
+	make.item = &item;
+	make.job = item.job;
+	return answer(&make, fd);
 }

@@ -35,7 +35,7 @@ static void add_words(struct ki_bytes *line, const struct ki_event *event,
 		ki_bytes_printf(line, " %s", event->name);
 	if (event->reason)
 		ki_bytes_printf(line, " %s", event->reason);
-	for (i = 0; i < 3 && event->number_names[i]; i++)
+	for (i = 0; i < KI_EVENT_NUMBERS && event->number_names[i]; i++)
 		ki_bytes_printf(line, " %llu",
 				(unsigned long long)event->numbers[i]);
 	if (*text)
@@ -76,7 +76,7 @@ static void add_object(struct ki_bytes *line, const struct ki_event *event,
 		ki_json_string(&json, "name", event->name);
 	if (event->reason)
 		ki_json_string(&json, "reason", event->reason);
-	for (i = 0; i < 3 && event->number_names[i]; i++)
+	for (i = 0; i < KI_EVENT_NUMBERS && event->number_names[i]; i++)
 		ki_json_number(&json, event->number_names[i],
 			       event->numbers[i]);
 	if (*text)

@@ -207,27 +207,35 @@ static enum kiln_status put_answer(struct ki_worker *worker,
 	return status;
 }
 
-static enum kiln_status publish(struct taken *taken,
-				const struct ki_answer *answer)
+enum kiln_status ki_worker_publish(struct ki_worker *worker,
+				   const struct ki_answer *answer,
+				   const struct ki_cl_job *job)
 {
-	struct ki_worker *worker = taken->worker;
 	struct kiln_key *key;
 	enum kiln_status status;
 	int tries = 0;
 
-	if (answer->record_size != taken->job->record_size ||
-	    memcmp(answer->record, taken->job->record, answer->record_size))
-		return KILN_E_INVALID;
 	status =
 		kiln_key_from_record(answer->record, answer->record_size, &key);
 	if (status)
 		return status;
 	do {
-		status = put_answer(worker, key, answer, taken->job);
+		status = put_answer(worker, key, answer, job);
 	} while (status == KILN_E_TIMEOUT && ++tries < PUBLISH_TRIES_MAX &&
 		 !ki_waiter_pause(&worker->waiter, LOOK_NS));
 	kiln_key_free(key);
 	return status;
+}
+
+static enum kiln_status publish(struct taken *taken,
+				const struct ki_answer *answer)
+{
+	const struct ki_cl_job *job = taken->job;
+
+	if (answer->record_size != job->record_size ||
+	    memcmp(answer->record, job->record, answer->record_size))
+		return KILN_E_INVALID;
+	return ki_worker_publish(taken->worker, answer, job);
 }
 
 /* KILN_OK to go on with other jobs. */
@@ -285,8 +293,8 @@ static enum kiln_status finish_answered(struct taken *taken,
 	return KILN_OK;
 }
 
-static uint64_t time_limit(const struct ki_worker *worker,
-			   const struct ki_cl_job *job)
+uint64_t ki_worker_time_limit(const struct ki_worker *worker,
+			      const struct ki_cl_job *job)
 {
 	uint64_t limit_ns;
 
@@ -303,7 +311,7 @@ static enum kiln_status try_job(struct taken *taken)
 	struct ki_try try = {
 		.path = taken->path,
 		.job = taken->job,
-		.time_limit_ns = time_limit(worker, taken->job),
+		.time_limit_ns = ki_worker_time_limit(worker, taken->job),
 		.memory_bytes_max = worker->memory_bytes_max,
 	};
 	struct ki_answer answer;
@@ -581,9 +589,10 @@ void ki_worker_report_end(struct ki_worker *worker)
 {
 	struct ki_event event = {
 		.event = "end",
-		.number_names = { "done", "failed", "skipped" },
+		.number_names = { "done", "failed", "skipped",
+				  worker->is_rebuilding ? "current" : NULL },
 		.numbers = { worker->n_done, worker->n_failed,
-			     worker->n_skipped },
+			     worker->n_skipped, worker->n_current },
 	};
 
 	ki_progress_emit(&worker->progress, &event);

@@ -50,13 +50,15 @@ struct ki_progress {
 	int json;
 };
 
+#define KI_EVENT_NUMBERS 4
+
 /* Written in this order; what is NULL is left out. */
 struct ki_event {
 	const char *event;
 	const char *name;
 	const char *reason;
-	const char *number_names[3];
-	uint64_t numbers[3];
+	const char *number_names[KI_EVENT_NUMBERS];
+	uint64_t numbers[KI_EVENT_NUMBERS];
 	const char *text;
 };
 
@@ -94,7 +96,10 @@ void ki_waiter_finish(struct ki_waiter *waiter);
 	X(DRIVER, "driver")                                                    \
 	X(DEVICE, "device")                                                    \
 	X(ABSENT, "absent")                                                    \
-	X(WORKER, "worker")
+	X(WORKER, "worker")                                                    \
+	X(CURRENT, "current") /* of a rebuild: it is there */                  \
+	X(DENIED, "denied")   /* it crashed, or took too long, before */       \
+	X(BUILDING, "crash")  /* it builds: nothing came after that */
 
 enum ki_verdict {
 #define KI_VERDICT_ENUM(name, word) KI_VERDICT_##name,
@@ -128,7 +133,8 @@ int ki_answer_read(int fd, struct ki_answer *out_answer, void **out_bytes);
 /* ---- A try: child.c, and in the child make.c --------------------------- */
 
 struct ki_try {
-	const char *path; /* of the job */
+	const char *path; /* of the job; or NULL: */
+	int item_fd;	  /* a file in memory with what is to be rebuilt */
 	const struct ki_cl_job *job;
 	uint64_t time_limit_ns;
 	uint64_t memory_bytes_max; /* 0: none */
@@ -148,9 +154,77 @@ enum ki_try_end ki_worker_try(const struct ki_try *try,
 			      struct ki_answer *out_answer, void **out_bytes,
 			      int *out_signal);
 
+/* The same in pieces, for several at once: begin (0, or a negative errno), wait
+   until it has ended or its deadline is over, finish in any case. */
+struct ki_trial {
+	pid_t child;
+	int fd; /* of the answer */
+	uint64_t deadline_ns;
+};
+
+int ki_trial_begin(const struct ki_try *try, struct ki_waiter *waiter,
+		   struct ki_trial *out_trial);
+int ki_trial_has_ended(const struct ki_trial *trial);
+/* What it was building when it ended, KI_TRY_SIGNALLED, _TOO_LONG or _NO_ANSWER,
+   is answered too if it had come so far: the key alone; else *out_bytes is NULL. */
+enum ki_try_end ki_trial_finish(struct ki_trial *trial,
+				struct ki_answer *out_answer, void **out_bytes,
+				int *out_signal);
+
 /* The child's main: builds the job and answers through `fd`; its exit
    status. */
 int ki_worker_make(const char *path, int fd);
+/* The same of an item: whatever key this driver gives it. */
+int ki_worker_make_again(int item_fd, int fd);
+
+/* ---- What is to be rebuilt: item.c ------------------------------------- */
+
+/*
+ * A job, whose record is that of an entry which another driver made, and the
+ * digests of keys that need not be built: entries that are there, and what did
+ * not end well before.
+ */
+struct ki_item {
+	const struct ki_cl_job *job;
+	const uint8_t *known; /* digests, one behind the other */
+	size_t n_known;
+	const uint8_t *denied;
+	size_t n_denied;
+};
+
+/* Into a new file in memory: a descriptor or a negative errno. */
+int ki_item_write(const struct ki_item *item);
+/* What it points to lives until the process ends.  0 or a negative errno. */
+int ki_item_read(int fd, struct ki_item *out_item);
+
+/* ---- What is not built again: denied.c --------------------------------- */
+
+#define KI_DENIED_MAX	     256 /* the oldest go */
+#define KI_DENIED_TEXT_BYTES 160
+
+struct ki_denied_row {
+	uint8_t digest[KILN_DIGEST_BYTES]; /* of the key it would have had */
+	uint64_t when;			   /* seconds since 1970 */
+	char reason[16];		   /* "crash", "time" */
+	char text[KI_DENIED_TEXT_BYTES];   /* the application */
+};
+
+struct ki_denied {
+	size_t n;
+	struct ki_denied_row rows[KI_DENIED_MAX]; /* oldest first */
+};
+
+/* A list that is damaged, or not there, is empty. */
+void ki_denied_read(struct ki_denied *denied, const char *spool);
+const struct ki_denied_row *ki_denied_find(
+	const struct ki_denied *denied,
+	const uint8_t digest[KILN_DIGEST_BYTES]);
+/* In memory; one of the same digest goes. */
+void ki_denied_add(struct ki_denied *denied, const struct ki_denied_row *row);
+void ki_denied_remove(struct ki_denied *denied,
+		      const uint8_t digest[KILN_DIGEST_BYTES]);
+/* 0 or a negative errno; under the spool's lock. */
+int ki_denied_write(const struct ki_denied *denied, const char *spool);
 
 /* ---- The loop: queue.c ------------------------------------------------- */
 
@@ -176,6 +250,8 @@ struct ki_worker {
 	uint64_t n_done;
 	uint64_t n_failed;
 	uint64_t n_skipped;
+	int is_rebuilding;
+	uint64_t n_current; /* of a rebuild: are there already */
 };
 
 /*
@@ -190,10 +266,34 @@ void ki_worker_unlock(struct ki_worker *worker);
    the spool or the store cannot be used. */
 enum kiln_status ki_worker_run(struct ki_worker *worker);
 
+/* Put what a child made of a job under the key that it says, waiting a little for
+   a store that is busy.  As ki_cl_publish(). */
+enum kiln_status ki_worker_publish(struct ki_worker *worker,
+				   const struct ki_answer *answer,
+				   const struct ki_cl_job *job);
+/* Of one try. */
+uint64_t ki_worker_time_limit(const struct ki_worker *worker,
+			      const struct ki_cl_job *job);
+
 /* Whether there are jobs that have not been skipped: a program may have
    written one between the last look and the lock's end. */
 int ki_worker_has_jobs(struct ki_worker *worker);
 
 void ki_worker_report_end(struct ki_worker *worker);
+
+/* ---- Rebuilding: rebuild.c --------------------------------------------- */
+
+struct ki_rebuild_options {
+	const char *device; /* part of a device's name; NULL: all */
+	unsigned n_at_once; /* 0: as many as there are processors */
+	int retries;	    /* what is denied, too */
+};
+
+/*
+ * Make again what the store knows of, for the drivers that are here now.
+ * Statuses as ki_worker_run(); counts in `worker`.
+ */
+enum kiln_status ki_worker_rebuild(struct ki_worker *worker,
+				   const struct ki_rebuild_options *options);
 
 #endif /* KI_WORKER_WORKER_H */

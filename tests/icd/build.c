@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "icd/icd.h"
 
@@ -83,6 +84,10 @@ static struct icd_unit *from_source(const struct job *job, struct icd_text *log)
 					log);
 	if (icd_flag("CRASH_BUILDS", false))
 		abort();
+	if (icd_flag("EXIT_BUILDS", false))
+		_exit(0);
+	icd_hog("HOG_MIB");
+	icd_wait_while("WAIT_WHILE");
 	if (icd_flag("FAIL_BUILDS", false)) {
 		icd_text_puts(log, "program: error: told to fail\n");
 		status = CL_BUILD_PROGRAM_FAILURE;

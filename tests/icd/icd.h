@@ -318,6 +318,10 @@ void *icd_extension(const char *name);
 bool icd_flag(const char *name, bool otherwise);
 unsigned icd_number(const char *name, unsigned otherwise);
 const char *icd_string(const char *name, const char *otherwise);
+/* As long as the file that the variable names is there. */
+void icd_wait_while(const char *name);
+/* Take so many MiB of memory, for good. */
+void icd_hog(const char *name);
 /* Sleep for the milliseconds that the variable holds. */
 void icd_delay(const char *name);
 /* One line in the file of KILN_TEST_ICD_CALLS. */

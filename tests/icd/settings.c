@@ -54,6 +54,29 @@ void icd_delay(const char *name)
 		;
 }
 
+void icd_wait_while(const char *name)
+{
+	const char *path = icd_string(name, NULL);
+	struct timespec rest = { .tv_nsec = 5000000 };
+
+	while (path && !access(path, F_OK))
+		nanosleep(&rest, NULL);
+}
+
+/* A page of each is used, and nothing given back. */
+void icd_hog(const char *name)
+{
+	unsigned mib = icd_number(name, 0);
+
+	for (; mib; mib--) {
+		char *data = malloc((size_t)1 << 20);
+
+		if (!data)
+			abort();
+		*(volatile char *)data = 1;
+	}
+}
+
 void icd_count(const char *format, ...)
 {
 	const char *path = icd_string("CALLS", NULL);

@@ -266,6 +266,7 @@ static const char *const TEST_PLACE[] = { "KILN_TEST_ICD_ASYNC",
 					  "KILN_TEST_ICD_SPECIALISE",
 					  "KILN_TEST_ICD_TYPE",
 					  "KILN_TEST_ICD_UNITS",
+					  "KILN_TEST_ICD_WAIT_WHILE",
 					  "KILN_TEST_ICD_WARN",
 					  NULL };
 

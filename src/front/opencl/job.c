@@ -154,6 +154,12 @@ static enum kiln_status encode(const struct ki_cl_job *job, uint32_t tries,
 	return KILN_OK;
 }
 
+enum kiln_status ki_cl_job_bytes(const struct ki_cl_job *job,
+				 struct ki_bytes *bytes)
+{
+	return encode(job, job->tries, bytes);
+}
+
 /* ---- Reading ----------------------------------------------------------- */
 
 struct ki_cl_job_file {
@@ -459,6 +465,11 @@ static enum kiln_status make_spool(const struct ki_sys *sys, const char *spool)
 		return ki_status_from_errno(err);
 	status = check_spool(sys, spool);
 	return status == KILN_MISS ? KILN_E_IO : status;
+}
+
+enum kiln_status ki_cl_spool_make(const char *spool)
+{
+	return make_spool(&ki_sys_posix, spool);
 }
 
 static int ends_with(const char *name, const char *suffix)

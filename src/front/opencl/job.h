@@ -76,6 +76,14 @@ enum kiln_status ki_cl_job_write(const char *spool,
 enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys, const char *spool,
 				    const struct ki_cl_job *job);
 
+/* As the file has it, behind what is there: for who hands a job on otherwise.
+   NO_MEMORY, TOO_LARGE. */
+enum kiln_status ki_cl_job_bytes(const struct ki_cl_job *job,
+				 struct ki_bytes *bytes);
+
+/* Make the spool, for what else lies there.  Errors as above. */
+enum kiln_status ki_cl_spool_make(const char *spool);
+
 /* The entry is there: nobody need make it.  No job is fine. */
 void ki_cl_job_remove(const char *spool, const void *record,
 		      size_t record_size);
