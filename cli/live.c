@@ -193,7 +193,7 @@ static void put_rates(struct frame *frame, const struct ki_live *live)
 static void put_size(struct frame *frame, const struct ki_live *live)
 {
 	const struct kiln_store_info *info = &live->info;
-	char meter[METER_COLUMNS + 1] = "", line[256];
+	char meter[METER_COLUMNS + 1] = "", line[256], entries[TEXT_BYTES] = "";
 	char bytes[TEXT_BYTES], bound[TEXT_BYTES];
 	double part = info->bytes_max
 			      ? (double)info->bytes / (double)info->bytes_max
@@ -201,12 +201,15 @@ static void put_size(struct frame *frame, const struct ki_live *live)
 
 	for (int i = 0; i < METER_COLUMNS; i++)
 		meter[i] = i < part * METER_COLUMNS ? '=' : ' ';
-	snprintf(line, sizeof(line), "size  [%s] %s of %s, %llu entries", meter,
+	if (live->survey_due_ns)
+		snprintf(entries, sizeof(entries), ", %llu entries",
+			 (unsigned long long)live->survey->n);
+	snprintf(line, sizeof(line), "size  [%s] %s of %s%s", meter,
 		 ki_format_size(info->bytes, bytes, sizeof(bytes)),
 		 info->bytes_max
 			 ? ki_format_size(info->bytes_max, bound, sizeof(bound))
 			 : "any size",
-		 (unsigned long long)live->survey->n);
+		 entries);
 	put_line(frame, line);
 }
 

@@ -148,6 +148,13 @@ static void facts(struct ki_bytes *out, const struct picture *picture)
 
 	ki_bytes_add_string(out, "<dl class=\"facts\">\n");
 	facts_of_use(out, picture->counters->total);
+	if (info->n_format_hits || info->n_format_misses) {
+		snprintf(text, sizeof(text), "%llu of %llu",
+			 (unsigned long long)info->n_format_hits,
+			 (unsigned long long)(info->n_format_hits +
+					      info->n_format_misses));
+		fact(out, "Hits by the driver's own count", text);
+	}
 	fact(out, "Entries", in_digits(picture->survey->n, bytes));
 	snprintf(text, sizeof(text), "%s of %s", in_size(info->bytes, bytes),
 		 info->bytes_max ? in_size(info->bytes_max, bound)

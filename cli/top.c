@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "live.h"
@@ -86,6 +87,17 @@ static void take_key(struct ki_live *live, int *is_paused)
 	}
 }
 
+/* The list of a large store takes its time: counters are shown before. */
+static int look(struct ki_live *live)
+{
+	int status = ki_live_look(live);
+
+	if (status)
+		return status;
+	draw(live, 0);
+	return ki_live_survey(live);
+}
+
 static int go_on(struct ki_live *live)
 {
 	int is_paused = 0, status = KI_EXIT_OK;
@@ -94,9 +106,7 @@ static int go_on(struct ki_live *live)
 	while (!is_leaving && !status) {
 		now = ki_sys_posix.monotonic_ns(&ki_sys_posix);
 		if (now >= due && !is_paused) {
-			status = ki_live_look(live);
-			if (!status)
-				status = ki_live_survey(live);
+			status = look(live);
 			due = now + (uint64_t)INTERVAL_MS * 1000000;
 		}
 		if (status)
@@ -111,20 +121,30 @@ static int go_on(struct ki_live *live)
 	return status;
 }
 
+/* NULL where it cannot be drawn on; ncurses would print blanks on a dumb one. */
+static SCREEN *open_screen(void)
+{
+	const char *term = getenv("TERM");
+	SCREEN *screen;
+
+	setlocale(LC_CTYPE, "");
+	screen = term && strcmp(term, "dumb") ? newterm(NULL, stdout, stdin)
+					      : NULL;
+	if (!screen)
+		ki_complain("top draws on a terminal, and this one (TERM=%s) "
+			    "cannot be drawn on; 'kiln stats' tells once",
+			    term ? term : "");
+	return screen;
+}
+
 static int show(struct ki_live *live)
 {
 	const struct sigaction leaving = { .sa_handler = leave };
-	SCREEN *screen;
+	SCREEN *screen = open_screen();
 	int status;
 
-	setlocale(LC_CTYPE, "");
-	screen = newterm(NULL, stdout, stdin);
-	if (!screen) {
-		ki_complain("top draws on a terminal, and this one (TERM=%s) "
-			    "cannot be drawn on; 'kiln stats' tells once",
-			    getenv("TERM") ? getenv("TERM") : "");
+	if (!screen)
 		return KI_EXIT_UNAVAILABLE;
-	}
 	(void)sigaction(SIGINT, &leaving, NULL);
 	(void)sigaction(SIGTERM, &leaving, NULL);
 	(void)sigaction(SIGHUP, &leaving, NULL);

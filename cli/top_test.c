@@ -305,24 +305,31 @@ static void signals_make_it_leave(void **state)
 	free(directory);
 }
 
+/* S61 */
 static void where_nothing_can_be_drawn_it_says_so(void **state)
 {
-	char *directory = harness_directory();
-	struct terminal *terminal = start(directory, "no-such-terminal", 80);
+	static const char *const kinds[] = { "no-such-terminal", "dumb", "" };
 	struct spawn spawn = { .program = program, .arguments = { "top" } };
+	char *directory = harness_directory();
 	struct ended ended = spawn_run(&spawn);
 
 	assert_int_equal(status_of(&ended), 5);
 	assert_non_null(strstr(ended.err, "there is none"));
 	assert_string_equal(ended.out, "");
 	ended_free(&ended);
-	ended = spawn_finish(&terminal->spawned);
-	assert_int_equal(status_of(&ended), 5);
-	assert_non_null(strstr(ended.err, "TERM=no-such-terminal"));
-	ended_free(&ended);
-	close(terminal->its);
-	close(terminal->ours);
-	free(terminal);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct terminal *terminal = start(directory, kinds[i], 80);
+		char expected[64];
+
+		snprintf(expected, sizeof(expected), "(TERM=%s)", kinds[i]);
+		ended = spawn_finish(&terminal->spawned);
+		assert_int_equal(status_of(&ended), 5);
+		assert_non_null(strstr(ended.err, expected));
+		ended_free(&ended);
+		close(terminal->its);
+		close(terminal->ours);
+		free(terminal);
+	}
 	free(directory);
 }
 

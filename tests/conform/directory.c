@@ -762,12 +762,17 @@ static void counters_add_up_over_handles(void **state)
 	uint64_t deltas[KILN_N_COUNTERS] = { 0 };
 
 	deltas[KILN_COUNT_MISSES] = 3;
+	deltas[KILN_COUNT_MISS_NEW] = 2;
 	deltas[KILN_N_COUNTERS - 1] = 1;
 	a->ops->count(a, deltas);
 	b->ops->count(b, deltas);
 	assert_int_equal(a->ops->counters(a, counters), KILN_OK);
 	assert_int_equal(counters->total[KILN_COUNT_MISSES], 6);
 	assert_int_equal(counters->total[KILN_N_COUNTERS - 1], 2);
+	assert_int_equal(counters->reasons[0][0] + counters->reasons[1][0], 4);
+	assert_int_equal(counters->n_programs, 1); /* this one */
+	assert_int_equal(counters->programs[0].total[KILN_COUNT_MISSES], 6);
+	assert_int_equal(counters->last_run.total[KILN_COUNT_MISSES], 6);
 	assert_int_equal(a->ops->zero_counters(a), KILN_OK);
 	assert_int_equal(b->ops->counters(b, counters), KILN_OK);
 	assert_int_equal(counters->total[KILN_COUNT_MISSES], 0);
