@@ -12,6 +12,7 @@
 #include "choice.h"
 #include "out.h"
 #include "progress.h"
+#include "signing.h"
 #include "store.h"
 #include "verbs.h"
 
@@ -163,7 +164,9 @@ static int complain_of_nothing(const struct ki_choice *choice,
 }
 
 static int write_pack(const struct ki_command *command, struct kiln *kiln,
-		      const struct ki_choice *choice, struct exported *exported)
+		      const struct ki_choice *choice,
+		      const struct ki_signing *signing,
+		      struct exported *exported)
 {
 	struct kiln_pack_writer_options options;
 	struct kiln_pack_writer *writer;
@@ -172,6 +175,8 @@ static int write_pack(const struct ki_command *command, struct kiln *kiln,
 	kiln_pack_writer_options_init(&options);
 	if (ki_given(command, KI_OPTION_REPLACE))
 		options.flags |= KILN_PACK_REPLACE;
+	options.signing_keys = signing->texts;
+	options.n_signing_keys = signing->n;
 	status = kiln_pack_create(exported->path, &options, &writer);
 	if (status)
 		return failed(status, exported->path);
@@ -243,6 +248,7 @@ static int print(const struct ki_command *command,
 
 static int export_from(const struct ki_command *command, struct kiln *kiln,
 		       const struct ki_choice_filter *filter,
+		       const struct ki_signing *signing,
 		       struct exported *exported)
 {
 	struct ki_choice choice = { 0 };
@@ -257,7 +263,7 @@ static int export_from(const struct ki_command *command, struct kiln *kiln,
 	else if (!choice.n)
 		status = complain_of_nothing(&choice, exported);
 	else
-		status = write_pack(command, kiln, &choice, exported);
+		status = write_pack(command, kiln, &choice, signing, exported);
 	ki_choice_fini(&choice);
 	return status;
 }
@@ -267,6 +273,7 @@ int ki_verb_export(const struct ki_command *command)
 	struct exported exported = { .path = command->arguments[0] };
 	struct ki_choice_filter filter;
 	struct ki_settings settings;
+	struct ki_signing signing;
 	struct kiln *kiln = NULL;
 	int status = parse(command, &filter);
 
@@ -276,8 +283,13 @@ int ki_verb_export(const struct ki_command *command)
 	status = ki_settings_load(&settings, command, KILN_OPEN_READONLY);
 	if (!status)
 		status = ki_store_open(&settings, KILN_OPEN_READONLY, &kiln);
-	if (!status)
-		status = export_from(command, kiln, &filter, &exported);
+	if (!status) {
+		status = ki_signing_load(&signing, command, &settings);
+		if (!status)
+			status = export_from(command, kiln, &filter, &signing,
+					     &exported);
+		ki_signing_fini(&signing);
+	}
 	if (!status)
 		status = print(command, &exported);
 	kiln_close(kiln);

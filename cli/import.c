@@ -42,12 +42,9 @@ static void listen(void *arg, enum kiln_log_level level, const char *line)
 static int complain(const struct imported *imported, enum kiln_status status,
 		    const struct told *told, int trusts_unsigned)
 {
-	if (status == KILN_E_INVALID)
-		ki_complain("'%s': a key that is trusted is none: see 'kiln "
-			    "config'",
-			    imported->path);
-	else if (status == KILN_E_OWNER && !trusts_unsigned)
-		ki_complain("%s; --trust-unsigned takes it as it is",
+	if (status == KILN_E_OWNER && !trusts_unsigned)
+		ki_complain("%s; 'kiln key trust' trusts one, "
+			    "--trust-unsigned takes it as it is",
 			    told->line);
 	else if (*told->line)
 		ki_complain("%s", told->line);
@@ -73,6 +70,7 @@ static enum kiln_status open_tier(struct kiln_tier *tier,
 }
 
 static int open_pack(const struct ki_command *command,
+		     const struct ki_settings *settings,
 		     struct imported *imported, struct kiln **out_pack)
 {
 	const int trusts = ki_given(command, KI_OPTION_TRUST_UNSIGNED);
@@ -82,6 +80,8 @@ static int open_pack(const struct ki_command *command,
 	enum kiln_status status;
 
 	kiln_pack_options_init(&options);
+	options.trusted_keys = settings->options.trusted_keys;
+	options.n_trusted_keys = settings->options.n_trusted_keys;
 	options.log = listen;
 	options.log_arg = &told;
 	/* Who signed it is whom it has to be trusted from, whoever brought it. */
@@ -255,7 +255,7 @@ int ki_verb_import(const struct ki_command *command)
 
 	status = ki_settings_load(&settings, command, 0);
 	if (!status)
-		status = open_pack(command, &imported, &pack);
+		status = open_pack(command, &settings, &imported, &pack);
 	if (!status)
 		status = ki_store_make(&settings, &kiln);
 	if (!status) {

@@ -52,6 +52,8 @@
 	  "take what this program uses (its path, or name)")                   \
 	X(DEVICE, "device", 0, "NAME",                                         \
 	  "take what is for devices with this in their names")                 \
+	X(KEY, "key", 0, "NAME",                                               \
+	  "sign with this key of yours; may come again")                       \
 	X(REPLACE, "replace", 0, NULL, "write over a file of that name")       \
 	X(TRUST_UNSIGNED, "trust-unsigned", 0, NULL,                           \
 	  "take a pack that nobody signed whom you trust")                     \

@@ -16,7 +16,10 @@
 #include <kiln/inspect.h>
 #include <kiln/pack.h>
 
+#include "sign/files.h"
+
 static const char *program;
+static const char *config_home; /* NULL: nobody has keys */
 
 /* ---- Around it ------------------------------------------------------------------ */
 
@@ -26,13 +29,15 @@ static const char *program;
 static struct ended ask(const char *directory, const char *const *arguments)
 {
 	struct spawn spawn = { .program = program };
-	char setting[600];
+	char setting[600], home[600];
 
 	snprintf(setting, sizeof(setting), "KILN_DIR=%s", directory);
+	snprintf(home, sizeof(home), "XDG_CONFIG_HOME=%s",
+		 config_home ? config_home : "/nowhere");
 	for (int i = 0; i < ARGUMENTS_MAX && arguments[i]; i++)
 		spawn.arguments[i] = arguments[i];
 	spawn.variables[0] = setting;
-	spawn.variables[1] = "XDG_CONFIG_HOME=/nowhere";
+	spawn.variables[1] = home;
 	spawn.variables[2] = "KILN_PACKS";
 	return spawn_run(&spawn);
 }
@@ -515,6 +520,145 @@ static void a_flipped_byte_loses_one_entry_at_most(void **state)
 	free(directory);
 }
 
+/* ---- Signatures --------------------------------------------------------------------- */
+
+/* A home of a configuration with a key `name`, whose pair is `number`: the secret,
+   or that it is trusted. */
+static char *home_of(const char *name, uint8_t number, int is_trusted)
+{
+	char *home = harness_directory(), path[KI_PATH_MAX];
+	uint8_t seed[KI_SIGN_SEED_BYTES] = { number };
+	char *directory = harness_path(home, "kiln");
+	char text[KI_SIGN_TEXT_BYTES];
+	struct ki_sign_secret secret;
+
+	assert_int_equal(ki_sign_secret_new(name, seed, &secret), KILN_OK);
+	if (is_trusted)
+		ki_sign_public_print(&secret.public, text);
+	else
+		ki_sign_secret_print(&secret, text);
+	assert_int_equal(
+		ki_sign_path(path, directory,
+			     is_trusted ? KI_SIGN_TRUSTED : KI_SIGN_KEYS, name,
+			     is_trusted ? KI_SIGN_PUBLIC : KI_SIGN_SECRET),
+		0);
+	assert_int_equal(ki_sign_write(&ki_sys_posix, path, text,
+				       is_trusted ? 0644 : 0600, 0),
+			 KILN_OK);
+	free(directory);
+	return home;
+}
+
+/* S51. */
+static void a_pack_is_imported_where_its_key_is_trusted(void **state)
+{
+	static const struct {
+		const char *key, *trusted;
+		uint8_t number, trusted_number;
+		int status;
+	} rows[] = {
+		{ "default", "default", 1, 1, 0 },
+		{ "ci", "ci", 1, 1, 0 },
+		/* A name says nothing. */
+		{ "ci", "other", 1, 1, 0 },
+		{ "ci", "ci", 1, 2, 5 },
+	};
+	char *directory = filled();
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *other = harness_directory();
+		char *store = harness_path(other, "store");
+		char *pack = harness_path(other, "a.pack"), *url;
+		char *signer = home_of(rows[i].key, rows[i].number, 0);
+		char *reader =
+			home_of(rows[i].trusted, rows[i].trusted_number, 1);
+		json_t *json;
+
+		assert_true(asprintf(&url, "pack:%s", pack) > 0);
+		config_home = signer;
+		json = ASK_JSON(directory, 0, "export", pack,
+				strcmp(rows[i].key, "default") ? "--key=ci"
+							       : "--replace");
+		assert_int_equal(number_of(json, "signatures"), 1);
+		json_decref(json);
+		/* Who signs does not trust for that. */
+		assert_refused(ASK(store, "import", pack), 5, "kiln key trust");
+		config_home = reader;
+		/* Signed, it may come by anybody's hand. */
+		assert_int_equal(chmod(pack, 0666), 0);
+		json = ASK_JSON(store, 0, "verify", url);
+		assert_int_equal(json_is_true(json_object_get(json, "trusted")),
+				 !rows[i].status);
+		json_decref(json);
+		if (rows[i].status) {
+			assert_refused(ASK(store, "import", pack), 5, pack);
+		} else {
+			json = ASK_JSON(store, 0, "import", pack);
+			assert_int_equal(number_of(json, "imported"),
+					 N_PORTABLE);
+			json_decref(json);
+			assert_int_equal(which(store), ALL);
+		}
+		config_home = NULL;
+		free(url);
+		free(reader);
+		free(signer);
+		free(pack);
+		free(store);
+		free(other);
+	}
+	free(directory);
+}
+
+static void a_key_that_is_not_there_signs_nothing(void **state)
+{
+	char *directory = filled(), *pack = harness_path(directory, "a.pack");
+	char *home = home_of("ci", 1, 0), *path;
+	struct ended ended;
+
+	config_home = home;
+	assert_refused(ASK(directory, "export", pack, "--key=other"), 3,
+		       "kiln key new other");
+	assert_refused(ASK(directory, "export", pack, "--key=../ci"), 2,
+		       "'../ci'");
+	path = harness_path(home, "kiln/keys/ci.secret");
+	assert_int_equal(chmod(path, 0644), 0);
+	assert_refused(ASK(directory, "export", pack, "--key=ci"), 5,
+		       "ci.secret");
+	assert_int_equal(access(pack, F_OK), -1);
+	ended = ASK(directory, "export", pack);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, "not signed"));
+	ended_free(&ended);
+	config_home = NULL;
+	free(path);
+	free(home);
+	free(pack);
+	free(directory);
+}
+
+/* Where any key is trusted, what nobody signed is no pack to run over. */
+static void run_takes_no_unsigned_pack_where_a_key_is_trusted(void **state)
+{
+	char *directory = filled(), *pack = exported(directory);
+	char *home = home_of("ci", 1, 1);
+	struct ended ended = ASK(directory, "run", "--pack", pack, "true");
+
+	assert_int_equal(status_of(&ended), 0);
+	assert_null(strstr(ended.err, pack));
+	ended_free(&ended);
+	config_home = home;
+	ended = ASK(directory, "run", "--pack", pack, "true");
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.err, pack));
+	assert_non_null(strstr(ended.err, "running without it"));
+	ended_free(&ended);
+	config_home = NULL;
+	free(home);
+	free(pack);
+	free(directory);
+}
+
 /* ---- Looking ------------------------------------------------------------------------ */
 
 static void the_verbs_that_look_know_packs(void **state)
@@ -628,6 +772,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(import_takes_only_what_can_be_trusted),
 		cmocka_unit_test(cut_short_a_pack_gives_what_is_left),
 		cmocka_unit_test(a_flipped_byte_loses_one_entry_at_most),
+		cmocka_unit_test(a_pack_is_imported_where_its_key_is_trusted),
+		cmocka_unit_test(a_key_that_is_not_there_signs_nothing),
+		cmocka_unit_test(
+			run_takes_no_unsigned_pack_where_a_key_is_trusted),
 		cmocka_unit_test(the_verbs_that_look_know_packs),
 		cmocka_unit_test(a_pack_is_never_changed),
 		cmocka_unit_test(verify_finds_damage_in_a_pack),

@@ -203,7 +203,7 @@ static int open_with(struct ki_settings *settings, unsigned flags,
 	return ki_store_failed(status, options.store_url);
 }
 
-static int is_pack(const struct ki_settings *settings)
+int ki_store_is_pack(const struct ki_settings *settings)
 {
 	const char *url = settings->options.store_url;
 
@@ -229,8 +229,8 @@ static int check_pack(const struct ki_settings *settings, unsigned flags,
 
 int ki_store_make(struct ki_settings *settings, struct kiln **out_kiln)
 {
-	int status =
-		is_pack(settings) ? check_pack(settings, 0, 1) : KI_EXIT_OK;
+	int status = ki_store_is_pack(settings) ? check_pack(settings, 0, 1)
+						: KI_EXIT_OK;
 
 	*out_kiln = NULL;
 	return status ? status : open_with(settings, 0, out_kiln);
@@ -246,7 +246,7 @@ int ki_store_open(struct ki_settings *settings, unsigned flags,
 
 	*out_kiln = NULL;
 	err = sys->stat(sys, settings->directory, &info);
-	if (is_pack(settings)) {
+	if (ki_store_is_pack(settings)) {
 		status = check_pack(settings, flags, !err);
 		if (status)
 			return status;

@@ -45,6 +45,9 @@ int ki_store_open(struct ki_settings *settings, unsigned flags,
 /* The same, to be written, and made where there is none. */
 int ki_store_make(struct ki_settings *settings, struct kiln **out_kiln);
 
+/* Whether the store is a pack, whose path is then settings->directory. */
+int ki_store_is_pack(const struct ki_settings *settings);
+
 /* Complain of a call that failed; returns the exit status for it. */
 int ki_store_failed(enum kiln_status status, const char *what);
 

@@ -201,10 +201,12 @@ const struct ki_verb ki_verbs[] = {
 		   "from which\n"
 		   "source stays here, and so do entries whose keys are of "
 		   "this machine\n"
-		   "alone.\n",
+		   "alone.  The key of KILN_SIGNING_KEY signs, or 'default' if "
+		   "there is one:\n"
+		   "'kiln key' makes them.\n",
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(APPLICATION) |
 		     KI_HAS(DEVICE) | KI_HAS(MADE_BEFORE) | KI_HAS(MADE_SINCE) |
-		     KI_HAS(REPLACE),
+		     KI_HAS(KEY) | KI_HAS(REPLACE),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = 1,
 	  .usage_status = KI_EXIT_USAGE,

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "out.h"
 #include "progress.h"
+#include "signing.h"
 #include "store.h"
 #include "verbs.h"
 #include "what.h"
@@ -42,7 +43,10 @@ static void add_damaged(struct ki_json *json,
 	ki_json_end(json);
 }
 
-static void print_json(struct ki_bytes *out, unsigned flags,
+/* Of a pack, what else there is to say. */
+enum trust { NO_PACK, NOT_TRUSTED, TRUSTED };
+
+static void print_json(struct ki_bytes *out, unsigned flags, enum trust trust,
 		       const struct kiln_verify_report *report)
 {
 	struct ki_json json;
@@ -64,6 +68,8 @@ static void print_json(struct ki_bytes *out, unsigned flags,
 		ki_json_number(&json, "bytes_noted", report->bytes_noted);
 		ki_json_number(&json, "bytes_counted", report->bytes_counted);
 	}
+	if (trust)
+		ki_json_bool(&json, "trusted", trust == TRUSTED);
 	add_damaged(&json, report);
 	ki_json_end(&json);
 }
@@ -147,16 +153,26 @@ static int print(const struct ki_command *command,
 		 const struct ki_settings *settings, unsigned flags,
 		 const struct kiln_verify_report *report)
 {
+	enum trust trust = NO_PACK;
 	struct ki_bytes out;
+
+	if (ki_store_is_pack(settings))
+		trust = ki_signing_is_trusted(settings, settings->directory)
+				? TRUSTED
+				: NOT_TRUSTED;
 
 	ki_bytes_init(&out);
 	if (ki_given(command, KI_OPTION_JSON)) {
-		print_json(&out, flags, report);
+		print_json(&out, flags, trust, report);
 	} else {
 		if (flags != KILN_VERIFY_ACCOUNTING)
 			print_entries(&out, ki_what_owner(settings), report);
 		if (flags)
 			print_account(&out, report);
+		if (trust)
+			ki_bytes_printf(
+				&out, "%s by a key that is trusted here\n",
+				trust == TRUSTED ? "signed" : "not signed");
 	}
 	return ki_out_write(&out,
 			    report->n_damaged ? KI_EXIT_FINDINGS : KI_EXIT_OK);
