@@ -269,11 +269,19 @@ static enum kiln_status join(const struct names *noted,
 	return KILN_OK;
 }
 
-static size_t copy_noted(const struct ki_order *order, uint8_t *out)
+static size_t count_taken(const struct ki_order *order)
 {
-	size_t n = atomic_load(&order->n_taken), n_valid = 0;
+	const size_t n = atomic_load(&order->n_taken);
 
-	for (size_t i = 0; i < n && i < KI_ORDER_KEYS_MAX; i++)
+	return n < KI_ORDER_KEYS_MAX ? n : KI_ORDER_KEYS_MAX;
+}
+
+/* Of the first n. */
+static size_t copy_noted(const struct ki_order *order, size_t n, uint8_t *out)
+{
+	size_t n_valid = 0;
+
+	for (size_t i = 0; i < n; i++)
 		if (atomic_load_explicit(&order->uses[i].state,
 					 memory_order_acquire) == VALID)
 			memcpy(out + n_valid++ * KILN_ORDER_NAME_BYTES,
@@ -285,14 +293,17 @@ enum kiln_status ki_order_merge(const struct ki_order *order, const void *kept,
 				size_t kept_size, void **out_bytes,
 				size_t *out_size)
 {
+	const size_t n = count_taken(order);
 	struct names noted = { NULL, 0 }, before = { NULL, 0 };
 	enum kiln_status status = KILN_MISS;
 	uint8_t *copy;
 
-	copy = malloc(KI_ORDER_KEYS_MAX * (size_t)KILN_ORDER_NAME_BYTES);
+	if (!n)
+		return KILN_MISS;
+	copy = malloc(n * KILN_ORDER_NAME_BYTES);
 	if (!copy)
 		return KILN_E_NO_MEMORY;
-	noted = (struct names){ copy, copy_noted(order, copy) };
+	noted = (struct names){ copy, copy_noted(order, n, copy) };
 	if (kept)
 		(void)parse(kept, kept_size, &before);
 	if (!is_within(&noted, &before))
