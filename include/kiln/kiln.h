@@ -228,7 +228,7 @@ enum kiln_metadata_field {
 	KILN_META_KERNELS = 10,	   /* bytes: docs/formats/opencl-entry.md */
 	KILN_META_SOURCES = 11,	   /* 32-byte digests of kept sources */
 	KILN_META_FRONT = 12,	   /* string: "opencl", "d3d12", ... */
-	KILN_META_SIGNATURE = 13,  /* bytes: Ed25519, docs/formats/log.md */
+	KILN_META_SIGNATURE = 13,  /* bytes: Ed25519, docs/formats/sign.md */
 	KILN_META_FLAGS = 14,	   /* u64: KILN_ENTRY_* */
 };
 
@@ -306,8 +306,14 @@ enum kiln_failure_policy {
 #define KILN_OPEN_VERIFY_ALWAYS (1u << 2) /* checksum on every hit */
 #define KILN_OPEN_COPY		(1u << 3) /* read values, never map them */
 #define KILN_OPEN_NO_BUILD_LOCK (1u << 4) /* no single flight over processes */
-#define KILN_OPEN_SHARED	(1u << 5) /* a group's directory, by intent */
-#define KILN_OPEN_ANY_OWNER	(1u << 6) /* to look at, never to load from */
+/*
+ * A group's directory, by intent.  Values are copied and verified on every hit.  With
+ * `trusted_keys`, an entry without a signature of one is a miss
+ * (KILN_COUNT_MISS_UNSIGNED) that a put replaces, and nothing is put without
+ * `signing_key` (OWNER).
+ */
+#define KILN_OPEN_SHARED    (1u << 5)
+#define KILN_OPEN_ANY_OWNER (1u << 6) /* to look at, never to load from */
 /*
  * Inside a program that did not ask for us: values are copied and verified on
  * every hit, no descriptor outlives a call, the memory tier holds no values.
@@ -396,11 +402,15 @@ struct kiln_options {
 			      that cannot be used is logged and left out; not
 			      of a session; NULL: none */
 	/* Public keys as text (docs/formats/sign.md).  If there are any, what
-	   others have written, packs, is used only with a signature of one. */
+	   others have written, packs and the entries of KILN_OPEN_SHARED, is
+	   used only with a signature of one. */
 	const char *const *trusted_keys;
 	size_t n_trusted_keys;
 	const char *signing_key; /* a secret key as text, or the path from the
-				    root of a file that holds one; NULL: none */
+				    root of a file that holds one, which is
+				    read when it is needed: signs what is put
+				    into a store of KILN_OPEN_SHARED; NULL:
+				    none */
 };
 
 /* Defaults.  Inline, so that `size` is what the caller was compiled with. */
@@ -624,7 +634,8 @@ KILN_API enum kiln_status kiln_set_limit(struct kiln *kiln,
 	X(JOBS_FAILED, "jobs_failed", "jobs failed")                           \
 	X(JOBS_REFUSED, "jobs_refused", "jobs not written: spool full")        \
 	X(LOCK_TIMEOUTS, "lock_timeouts", "locks not had in time")             \
-	X(NO_LOCKS, "no_locks", "file system without locks")
+	X(NO_LOCKS, "no_locks", "file system without locks")                   \
+	X(MISS_UNSIGNED, "miss_unsigned", "miss: no trusted signature")
 
 enum kiln_counter {
 #define KILN_COUNTER_ENUM(name, json, words) KILN_COUNT_##name,

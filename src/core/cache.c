@@ -258,6 +258,26 @@ static int is_pack(const struct kiln *kiln, const struct kiln_tier *tier)
 	return 0;
 }
 
+/* Whether a tier's entries need signatures: those of a shared store. */
+static int is_signed(const struct kiln *kiln, const struct kiln_tier *tier)
+{
+	return __builtin_expect(kiln->flags & KI_KILN_SIGNED, 0) &&
+	       tier == kiln->tiers[0];
+}
+
+/* KILN_OK, or KILN_MISS with both dropped. */
+COLD static enum kiln_status demand_signature(struct kiln *kiln,
+					      const struct kiln_key *key,
+					      struct kiln_blob *value,
+					      struct kiln_blob *metadata)
+{
+	if (ki_kiln_is_vouched_for(kiln, key, value, metadata))
+		return KILN_OK;
+	kiln_blob_unref(value);
+	kiln_blob_unref(metadata);
+	return KILN_MISS;
+}
+
 /* A failing tier is a miss: here, for all tiers.  *reason is why.  Damage is
    told by the tier, which knows where; not by packs.  KILN_E_COLLISION is a miss, too, that
    some callers want to know of. */
@@ -270,6 +290,16 @@ static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 	enum kiln_status status =
 		tier->ops->get(tier, key, out_blob, out_metadata);
 
+	if (status == KILN_OK && is_signed(kiln, tier)) {
+		status = demand_signature(kiln, key, *out_blob, *out_metadata);
+		if (status) {
+			*reason = KILN_COUNT_MISS_UNSIGNED;
+			tell_once(kiln, KILN_E_OWNER,
+				  "the store has entries without a trusted "
+				  "signature",
+				  0);
+		}
+	}
 	if (status == KILN_OK || status == KILN_MISS)
 		return status;
 	if (status == KILN_E_FORMAT) {
@@ -337,6 +367,10 @@ static enum kiln_status put_in(struct kiln *kiln, struct kiln_tier *tier,
 {
 	if (!ki_kiln_writes(kiln) || !tier->ops->put)
 		return KILN_E_READONLY;
+	if (is_signed(kiln, tier))
+		return ki_kiln_put_signed(kiln, tier, key, metadata,
+					  metadata_size, value, value_size,
+					  flags);
 	return tier->ops->put(tier, key, metadata, metadata_size, value,
 			      value_size, flags);
 }
@@ -577,7 +611,9 @@ static void store_built(struct kiln *kiln, const struct kiln_key *key,
 		ki_kiln_count(kiln, KILN_COUNT_PUTS_DROPPED, 1);
 	if (kiln->flags & KILN_OPEN_GUEST)
 		return;
+	/* A shared store's view would have to be verified anew. */
 	if (first < 0 || first == KILN_MISS ||
+	    is_signed(kiln, kiln->tiers[0]) ||
 	    kiln->tiers[0]->ops->get(kiln->tiers[0], key, &view, NULL)) {
 		ki_memory_fill(kiln->memory, key, result->blob, changes);
 		return;
@@ -921,9 +957,13 @@ enum kiln_status kiln_peek(struct kiln *kiln, const struct kiln_key *key,
 	if (status)
 		return status;
 	status = KILN_MISS;
-	for (size_t i = 0; i < kiln->n_tiers && status; i++)
+	for (size_t i = 0; i < kiln->n_tiers && status; i++) {
 		status = kiln->tiers[i]->ops->get(kiln->tiers[i], key, out_blob,
 						  out_metadata);
+		if (!status && is_signed(kiln, kiln->tiers[i]))
+			status = demand_signature(kiln, key, *out_blob,
+						  *out_metadata);
+	}
 	for (size_t i = 0; i < kiln->n_packs && status; i++)
 		if (kiln->packs[i].tier)
 			status = kiln->packs[i].tier->ops->get(

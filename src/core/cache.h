@@ -13,6 +13,7 @@
 #include "core/order.h"
 #include "memory/memory.h"
 #include "memory/slots.h"
+#include "sign/sign.h"
 #include "store/store.h"
 #include "sys/sys.h"
 
@@ -71,7 +72,12 @@ struct kiln {
 	/* Fixed after open, too, and away from what hits read. */
 	size_t n_packs;
 	struct ki_pack_given packs[KI_PACKS_MAX]; /* asked behind the store */
+	struct ki_sign_trust trust; /* of a shared store: whose entries count */
+	char *signing_key;	    /* as given, or NULL */
 };
+
+/* In `flags`, besides what was given: the store is shared, and there are keys. */
+#define KI_KILN_SIGNED (1u << 31)
 
 /*
  * Around every call that may take its time: KILN_OK, KILN_E_FORKED, or
@@ -127,6 +133,23 @@ int ki_kiln_has_in_pack(const struct kiln *kiln, const struct kiln_key *key);
 
 /* Whether the keys in the options are keys. */
 int ki_kiln_keys_are_good(const struct kiln_options *options);
+/* Once the store is open: sets KI_KILN_SIGNED.  0 without memory. */
+int ki_kiln_open_signatures(struct kiln *kiln,
+			    const struct kiln_options *options);
+void ki_kiln_close_signatures(struct kiln *kiln);
+/* Whether the store's entry may be used: a key that is trusted has signed it, or
+   none is trusted. */
+int ki_kiln_is_vouched_for(const struct kiln *kiln, const struct kiln_key *key,
+			   const struct kiln_blob *value,
+			   const struct kiln_blob *metadata);
+/* A put of the tier's, with our signature.  OWNER: it would have to have one,
+   and there is no key to make it. */
+enum kiln_status ki_kiln_put_signed(const struct kiln *kiln,
+				    struct kiln_tier *tier,
+				    const struct kiln_key *key,
+				    const void *metadata, size_t metadata_size,
+				    const void *value, size_t value_size,
+				    unsigned flags);
 
 /* ---- record.c -------------------------------------------------------------- */
 

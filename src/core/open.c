@@ -363,6 +363,7 @@ static void free_kiln(struct kiln *kiln)
 	free(kiln->application);
 	ki_order_free(kiln->order);
 	ki_kiln_close_packs(kiln);
+	ki_kiln_close_signatures(kiln);
 	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
 		ki_mutex_fini(&kiln->mutex);
 		ki_mutex_fini(&kiln->stats_mutex);
@@ -465,7 +466,8 @@ static enum kiln_status open_kiln(struct kiln_options *options,
 				    options->store_url,
 				    kiln_status_name(kiln->store_status));
 	}
-	if (options->packs && !ki_kiln_open_packs(kiln, options)) {
+	if (!ki_kiln_open_signatures(kiln, options) ||
+	    (options->packs && !ki_kiln_open_packs(kiln, options))) {
 		close_tiers(kiln->tiers, kiln->n_tiers);
 		free_kiln(kiln);
 		return KILN_E_NO_MEMORY;
@@ -475,7 +477,8 @@ static enum kiln_status open_kiln(struct kiln_options *options,
 	if (ki_kiln_may_record(kiln, options->store_url))
 		kiln->order = ki_order_new();
 	kiln->glances = (kiln->flags & KILN_OPEN_NO_MEMORY) && !kiln->order &&
-			!kiln->n_packs && !(kiln->flags & KILN_OPEN_GUEST) &&
+			!kiln->n_packs &&
+			!(kiln->flags & (KILN_OPEN_GUEST | KI_KILN_SIGNED)) &&
 			kiln->n_tiers == 1 && kiln->tiers[0]->ops->glance &&
 			ki_memory_counts_looks(kiln->memory);
 	if (kiln->flags & KILN_OPEN_GUEST) {
