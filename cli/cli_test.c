@@ -182,10 +182,11 @@ static void usage_errors_have_status_2_and_one_line(void **state)
 
 static void every_verb_has_a_help(void **state)
 {
-	static const char *const verbs[] = {
-		"run", "wait",	"ls", "show",	"why",	  "stats",  "verify",
-		"gc",  "clear", "rm", "doctor", "config", "export", "import"
-	};
+	static const char *const verbs[] = { "run",    "wait",	 "ls",
+					     "show",   "why",	 "stats",
+					     "verify", "gc",	 "clear",
+					     "rm",     "doctor", "config",
+					     "export", "import", "key" };
 	char *directory = harness_directory();
 	struct ended all = ask(directory, "--help", NULL);
 	size_t i;

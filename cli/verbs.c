@@ -244,5 +244,44 @@ const struct ki_verb ki_verbs[] = {
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(LIMIT),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_config },
+	{ .name = "key",
+	  .arguments = "ACTION [NAME]",
+	  .summary = "make keys that sign, and say whose signatures count",
+	  .about =
+		  "A value is machine code.  Once a key is trusted, packs, and "
+		  "stores that a\n"
+		  "group shares, need the signature of one that is.  ACTION is "
+		  "one of\n"
+		  "\n"
+		  "new NAME: make a key.  The one named 'default' signs "
+		  "without "
+		  "being named.\n"
+		  "\n"
+		  "ls: list the keys that sign here, or are trusted.\n"
+		  "\n"
+		  "show NAME: print the public half, which others may have.\n"
+		  "\n"
+		  "trust NAME: trust a key of one's own, the text that show "
+		  "prints, or a\n"
+		  "file of such lines.\n"
+		  "\n"
+		  "distrust NAME: no longer.  An id is one key of a name that "
+		  "has several.\n"
+		  "\n"
+		  "rotate NAME: sign with a new key of that name from now on.  "
+		  "The old one,\n"
+		  "trusted or not, stays so, for what it has signed.\n"
+		  "\n"
+		  "A secret is in its file alone, which nobody else may read; "
+		  "it is never\n"
+		  "printed.\n",
+	  .examples = "kiln key new default # what I export is signed\n"
+		      "kiln key show default > me.public # for others\n"
+		      "kiln key trust me.public # what others do with it\n",
+	  .options = COMMON,
+	  .n_arguments_min = 1,
+	  .n_arguments_max = 2,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_key },
 	{ .name = NULL },
 };

@@ -21,6 +21,7 @@ ki_verb_fn ki_verb_export;
 ki_verb_fn ki_verb_import;
 ki_verb_fn ki_verb_doctor;
 ki_verb_fn ki_verb_config;
+ki_verb_fn ki_verb_key;
 
 /* `kiln config` where it is about a store. */
 ki_verb_fn ki_limit;
