@@ -176,8 +176,8 @@ KILN_API enum kiln_status kiln_pack_open_device(
 	const struct kiln_pack_options *options, struct kiln_tier **out_tier);
 
 /*
- * The same of a file.  OWNER also if the file, a link to it or not, belongs to
- * neither this user nor root or can be written by others.
+ * Open a pack that is a file.  As of a device; OWNER also if the file, a link to it
+ * or not, belongs to neither this user nor root or can be written by others.
  */
 KILN_API enum kiln_status kiln_pack_open(
 	const char *path, const struct kiln_pack_options *options,
