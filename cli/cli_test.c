@@ -216,6 +216,7 @@ static void the_version_is_told(void **state)
 		 KILN_VERSION_MINOR, KILN_VERSION_PATCH);
 	assert_int_equal(status_of(&ended), 0);
 	assert_memory_equal(ended.out, wanted, strlen(wanted));
+	assert_non_null(strstr(ended.out, "\nstores: log "));
 	ended_free(&ended);
 }
 

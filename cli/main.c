@@ -21,7 +21,8 @@ static int print_version(void)
 	ki_bytes_init(&out);
 	ki_bytes_printf(&out,
 			"kiln %d.%d.%d\nlibrary %u.%u.%u\n"
-			"stores: log file\nfronts: opencl\n",
+			"stores: " KI_STORES "\n"
+			"programs: opencl levelzero d3d12\n",
 			KILN_VERSION_MAJOR, KILN_VERSION_MINOR,
 			KILN_VERSION_PATCH, version >> 16, version >> 8 & 0xff,
 			version & 0xff);

@@ -46,6 +46,8 @@ enum ki_manual_kind ki_manual_kind(const char *argument)
 		{ "[--] PROGRAM", KI_MANUAL_PROGRAM },
 	};
 
+	if (*argument == '[' && argument[1] != '-')
+		argument++;
 	if (*argument >= 'a' && *argument <= 'z' && strchr(argument, '|'))
 		return KI_MANUAL_CHOICE;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)

@@ -108,23 +108,33 @@ static void section_exits(struct ki_bytes *out, const struct ki_verb *verb)
 }
 
 /* "COMMAND # what it does" */
+static void one_example(struct ki_bytes *out, char *line)
+{
+	char *what = strstr(line, " # ");
+
+	if (what) {
+		*what = '\0';
+		what += 3;
+		ki_bytes_printf(out, "%c", toupper((unsigned char)*what));
+		plain(out, "", what + 1,
+		      what[strlen(what) - 1] == '?' ? "\n\n" : ":\n\n");
+	}
+	ki_bytes_printf(out, "```\n%s\n```\n\n", line);
+}
+
 static void section_examples(struct ki_bytes *out, const struct ki_verb *verb)
 {
-	const char *line = verb->examples;
-	char text[256];
+	const char *text = verb->examples;
+	char line[256];
+	size_t size;
 
-	if (!line)
+	if (!text)
 		return;
 	ki_bytes_add_string(out, "# EXAMPLES\n\n");
-	while (*line) {
-		int size = (int)strcspn(line, "\n"), command;
-
-		snprintf(text, sizeof(text), "%.*s", size, line);
-		command = (int)strcspn(text, "#");
-		ki_bytes_printf(out, "```\n%.*s\n```\n\n", command, text);
-		if (text[command])
-			plain(out, "\t", text + command + 2, "\n\n");
-		line += size + (line[size] == '\n');
+	for (; *text; text += size + (text[size] == '\n')) {
+		size = strcspn(text, "\n");
+		snprintf(line, sizeof(line), "%.*s", (int)size, text);
+		one_example(out, line);
 	}
 }
 
@@ -183,9 +193,10 @@ static void page_of_tool(struct ki_bytes *out)
 		"# STORES AND KEYS\n\n"
 		"A _STORE_ is written _log:DIR_, kiln's own kind, _file:DIR_, "
 		"one file for each\nentry, _neo:DIR_, a cache of Intel's "
-		"compute runtime, or _sycl:DIR_, one of\nDPC++.  Without one, "
-		"verbs are about the store that the settings name; "
-		"*kiln\\-config*(1)\nshows it.\n\n"
+		"compute runtime, _sycl:DIR_, one of\nDPC\\+\\+, or "
+		"_pack:FILE_, which is read only.  Without one, verbs are "
+		"about the\nstore that the settings name; "
+		"*kiln\\-config*(1) shows it.\n\n"
 		"A _KEY_ is the hexadecimal digest that *kiln\\-ls*(1) shows, "
 		"or the first digits of\nit, at least six, if no other key "
 		"begins so.\n\n");

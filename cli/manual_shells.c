@@ -12,9 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Kinds of stores, as far as a shell has them before a directory. */
-#define STORES "log: file: neo: sycl: pack:"
-
 /* Between single quotes of a shell, with a '\' before what is in `special`. */
 static void quoted(struct ki_bytes *out, const char *text, const char *special)
 {
@@ -28,9 +25,14 @@ static void quoted(struct ki_bytes *out, const char *text, const char *special)
 	}
 }
 
+/* As far as a shell has them before a directory: "log: file:" */
 static void stores(struct ki_bytes *out)
 {
-	ki_bytes_add_string(out, STORES);
+	const char *text;
+
+	for (text = KI_STORES; *text; text++)
+		ki_bytes_printf(out, *text == ' ' ? ":%c" : "%c", *text);
+	ki_bytes_add_string(out, ":");
 }
 
 static void bash_names(struct ki_bytes *out)

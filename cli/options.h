@@ -17,6 +17,9 @@
 
 #include "base/bytes.h"
 
+/* Kinds of stores, as in "log:DIR"; --store says them, too. */
+#define KI_STORES "log file neo sycl pack"
+
 /* X(ID, "name", 'letter' or 0, "ARGUMENT" or NULL, "what it does") */
 #define KI_OPTIONS(X)                                                          \
 	X(HELP, "help", 'h', NULL, "show this text")                           \

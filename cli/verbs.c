@@ -20,6 +20,11 @@ const struct ki_verb ki_verbs[] = {
 		   "looked for in\n"
 		   "the packs given, then in those of KILN_PACKS; nothing is "
 		   "written there.\n",
+	  .examples =
+		  "kiln run -- ./app --its-own-option # keep what it compiles\n"
+		  "kiln run --wait -- ./app # return when all of it is kept\n"
+		  "kiln run --store neo:$HOME/.cache/neo_compiler_cache -- "
+		  "./app # share a directory with the driver of Intel\n",
 	  .options = KI_HAS(HELP) | KI_HAS(STORE) | KI_HAS(PACK) | KI_HAS(WAIT),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = -1,
@@ -37,6 +42,10 @@ const struct ki_verb ki_verbs[] = {
 	  .arguments = "",
 	  .summary = "list what is cached, newest first",
 	  .about = "",
+	  .examples =
+		  "kiln ls --json | jq '.entries[].key' # the keys, for a "
+		  "script\n"
+		  "kiln ls sycl: # what the SYCL runtime of DPC++ has kept\n",
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(ALL),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_ls },
@@ -44,6 +53,8 @@ const struct ki_verb ki_verbs[] = {
 	  .arguments = "KEY",
 	  .summary = "show one entry: its key, field by field, and its history",
 	  .about = "KEY is the beginning of a key, at least 6 digits of it.\n",
+	  .examples =
+		  "kiln show b3ae45 # one entry; the first digits will do\n",
 	  .options = COMMON | KI_HAS(STORE),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = 1,
@@ -57,6 +68,10 @@ const struct ki_verb ki_verbs[] = {
 		   "if there is one, and with the fewest differences.  With "
 		   "two, says\n"
 		   "what led from the first to the second.\n",
+	  .examples =
+		  "kiln why b3ae45 # why it is not the entry that was there "
+		  "before\n"
+		  "kiln why b3ae45 07e1a6 # what led from one to the other\n",
 	  .options = COMMON | KI_HAS(STORE),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = 2,
@@ -120,6 +135,8 @@ const struct ki_verb ki_verbs[] = {
 		   "--repair removes them, others' too if they are empty or "
 		   "cut short.  Programs\n"
 		   "may go on using the store meanwhile.\n",
+	  .examples = "kiln verify # is every entry whole?\n"
+		      "kiln verify --repair # put aside what is not\n",
 	  .options =
 		  COMMON | KI_HAS(STORE) | KI_HAS(REPAIR) | KI_HAS(ACCOUNTING),
 	  .usage_status = KI_EXIT_USAGE,
@@ -141,6 +158,11 @@ const struct ki_verb ki_verbs[] = {
 		   "programs, as a disk\n"
 		   "cleaner would, and leaves those alone that lie in working "
 		   "directories.\n",
+	  .examples = "kiln gc --max-size 500M # make room now\n"
+		      "kiln gc --older-than 30d # remove what nobody used for "
+		      "a month\n"
+		      "kiln gc --d3d12 --dry-run # which shader caches are "
+		      "there?\n",
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(MAX_SIZE) |
 		     KI_HAS(OLDER_THAN) | KI_HAS(QUARANTINE) | KI_HAS(D3D12) |
 		     KI_HAS(DRY_RUN),
@@ -229,6 +251,7 @@ const struct ki_verb ki_verbs[] = {
 	  .arguments = "",
 	  .summary = "say whether caching works here, and if not, why",
 	  .about = "",
+	  .examples = "kiln doctor # would programs be cached here?\n",
 	  .options = COMMON,
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_doctor },
@@ -241,6 +264,9 @@ const struct ki_verb ki_verbs[] = {
 		   "named: for all\n"
 		   "programs, and at once.  A lower one evicts what was not "
 		   "used for longest.\n",
+	  .examples = "kiln config # every value, and where it comes from\n"
+		      "kiln config --store log:/srv/kiln --limit 4G # a store "
+		      "of 4 GiB\n",
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(LIMIT),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_config },
