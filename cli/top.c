@@ -26,6 +26,8 @@
 
 #include <curses.h>
 
+#include <term.h> /* after curses.h */
+
 static volatile sig_atomic_t is_leaving;
 
 static void leave(int signal)
@@ -121,15 +123,25 @@ static int go_on(struct ki_live *live)
 	return status;
 }
 
-/* NULL where it cannot be drawn on; ncurses would print blanks on a dumb one. */
+/* Whether the cursor can be placed: on a dumb one ncurses would print blanks. */
+static int can_draw(void)
+{
+	int error, can;
+
+	if (setupterm(NULL, STDOUT_FILENO, &error) != OK)
+		return 0;
+	can = tigetstr("cup") != NULL;
+	(void)del_curterm(cur_term);
+	return can;
+}
+
 static SCREEN *open_screen(void)
 {
 	const char *term = getenv("TERM");
 	SCREEN *screen;
 
 	setlocale(LC_CTYPE, "");
-	screen = term && strcmp(term, "dumb") ? newterm(NULL, stdout, stdin)
-					      : NULL;
+	screen = can_draw() ? newterm(NULL, stdout, stdin) : NULL;
 	if (!screen)
 		ki_complain("top draws on a terminal, and this one (TERM=%s) "
 			    "cannot be drawn on; 'kiln stats' tells once",
