@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_CLI_REPORT_H
+#define KI_CLI_REPORT_H
+
+/* What `kiln report` tells of, and its page. */
+
+#include <kiln/inspect.h>
+
+#include "base/bytes.h"
+#include "survey.h"
+
+struct ki_report {
+	const char *store;
+	uint64_t now_s;
+	struct kiln_store_info info;
+	struct kiln_store_counters *counters;
+	struct ki_survey *survey;
+};
+
+/* Append the page.  Times are in UTC: whoever reads it may be elsewhere. */
+void ki_report_page(const struct ki_report *report, struct ki_bytes *out);
+
+#endif /* KI_CLI_REPORT_H */
