@@ -375,6 +375,30 @@ static enum kiln_status put_in(struct kiln *kiln, struct kiln_tier *tier,
 			      value_size, flags);
 }
 
+enum kiln_status ki_kiln_put_in_store(struct kiln *kiln,
+				      const struct kiln_key *key,
+				      const void *metadata,
+				      size_t metadata_size, const void *value,
+				      size_t value_size)
+{
+	return put_in(kiln, kiln->tiers[0], key, metadata, metadata_size, value,
+		      value_size, KILN_PUT_REPLACE);
+}
+
+enum kiln_status ki_kiln_get_from_store(struct kiln *kiln,
+					const struct kiln_key *key,
+					struct kiln_blob **out_value)
+{
+	enum kiln_counter reason;
+	struct kiln_blob *metadata;
+	enum kiln_status status =
+		ask(kiln, kiln->tiers[0], key, out_value, &metadata, &reason);
+
+	if (!status)
+		kiln_blob_unref(metadata);
+	return status;
+}
+
 /* The tiers before the one that knew learn it, unless something was removed
    since it was asked. */
 static void backfill(struct kiln *kiln, size_t n_tiers,

@@ -171,6 +171,17 @@ int ki_exit_withdraw(struct kiln *kiln);
 const char *ki_kiln_application(const struct kiln *kiln,
 				char path[KI_PATH_MAX]);
 
+/* Of a kiln that has a store, for what is kept in it besides entries: under its
+   rules, and counted nowhere.  A put replaces. */
+enum kiln_status ki_kiln_put_in_store(struct kiln *kiln,
+				      const struct kiln_key *key,
+				      const void *metadata,
+				      size_t metadata_size, const void *value,
+				      size_t value_size);
+enum kiln_status ki_kiln_get_from_store(struct kiln *kiln,
+					const struct kiln_key *key,
+					struct kiln_blob **out_value);
+
 /* Tell the tiers that an entry is in use which this process has in memory. */
 void ki_kiln_renew(void *kiln, const struct kiln_key *key);
 

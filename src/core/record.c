@@ -40,7 +40,7 @@ static struct kiln_metadata *describe(const char *application)
 	return metadata;
 }
 
-static void keep(struct kiln_tier *store, const struct kiln_key *key,
+static void keep(struct kiln *kiln, const struct kiln_key *key,
 		 const char *application, const void *value, size_t value_size)
 {
 	struct kiln_metadata *metadata = describe(application);
@@ -48,24 +48,23 @@ static void keep(struct kiln_tier *store, const struct kiln_key *key,
 	size_t size;
 
 	if (!kiln_metadata_bytes(metadata, &bytes, &size))
-		(void)store->ops->put(store, key, bytes, size, value,
-				      value_size, KILN_PUT_REPLACE);
+		(void)ki_kiln_put_in_store(kiln, key, bytes, size, value,
+					   value_size);
 	kiln_metadata_free(metadata);
 }
 
 static void record(struct kiln *kiln, const struct kiln_key *key,
 		   const char *application)
 {
-	struct kiln_tier *store = kiln->tiers[0];
 	struct kiln_blob *kept = NULL;
 	size_t size;
 	void *bytes;
 
-	if (store->ops->get(store, key, &kept, NULL))
+	if (ki_kiln_get_from_store(kiln, key, &kept))
 		kept = NULL;
 	if (!ki_order_merge(kiln->order, kept ? kiln_blob_data(kept) : NULL,
 			    kept ? kiln_blob_size(kept) : 0, &bytes, &size)) {
-		keep(store, key, application, bytes, size);
+		keep(kiln, key, application, bytes, size);
 		free(bytes);
 	}
 	kiln_blob_unref(kept);

@@ -173,6 +173,7 @@ static void open_own(struct kiln_cl *cl)
 		return;
 	kiln_options_init(&options);
 	kiln_config_options(cl->config, &options);
+	options.flags |= KILN_OPEN_ORDER;
 	options.log = cl->log;
 	options.log_arg = cl->log_arg;
 	if (kiln_config_number(cl->config, KILN_SET_READONLY))

@@ -56,6 +56,7 @@ struct ki_cl_order {
 	int is_stored;		  /* the key may be asked for in a store */
 	int is_kept;		  /* what comes of it may be another's */
 	int is_overtaken;	  /* files changed while the driver read them */
+	int is_refused;		  /* what was found, by the driver */
 };
 
 /* Whether this is a child of who opened it. */
@@ -76,7 +77,7 @@ int ki_cl_is_current(const struct kiln_cl *cl,
 /* ---- store.c --------------------------------------------------------------- */
 
 /* From the store, built; NULL: not there, or of no use. */
-cl_program ki_cl_order_find(const struct ki_cl_order *order);
+cl_program ki_cl_order_find(struct ki_cl_order *order);
 /* This program was built for the order: to be kept later. */
 void ki_cl_order_built(const struct ki_cl_order *order, cl_program program,
 		       uint64_t build_ns);
@@ -96,6 +97,7 @@ struct ki_cl_built {
 	cl_device_id *devices;
 	cl_uint n_devices;
 	uint64_t created, build_ns;
+	int is_refused; /* a pack may have an entry: it is no use */
 	char *directory;
 	struct ki_bytes environment;
 };

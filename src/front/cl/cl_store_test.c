@@ -7,6 +7,8 @@
 
 #include "harness/harness.h"
 
+#include <kiln/pack.h>
+
 #include "front/cl/place_test.h"
 
 #include <dirent.h>
@@ -314,6 +316,69 @@ static void a_refused_binary_costs_the_entry_and_no_more(void **state)
 	place_fini(&place);
 }
 
+/* All entries of its store that are any. */
+static char *pack_of(const struct place *place)
+{
+	char *path = harness_path(place->directory, "its.pack");
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_pack_writer *writer;
+	struct kiln_entry entry;
+
+	assert_int_equal(kiln_pack_create(path, NULL, &writer), KILN_OK);
+	while (!kiln_list(place->kiln, &cursor, &entry)) {
+		struct kiln_blob *value, *metadata;
+		struct kiln_key *key;
+
+		assert_int_equal(kiln_key_from_record(
+					 kiln_blob_data(entry.record),
+					 kiln_blob_size(entry.record), &key),
+				 KILN_OK);
+		assert_int_equal(kiln_peek(place->kiln, key, &value, &metadata),
+				 KILN_OK);
+		/* Hidden ones are refused. */
+		(void)kiln_pack_add(writer, key, kiln_blob_data(metadata),
+				    kiln_blob_size(metadata),
+				    kiln_blob_data(value),
+				    kiln_blob_size(value));
+		kiln_blob_unref(value);
+		kiln_blob_unref(metadata);
+		kiln_key_free(key);
+		kiln_entry_fini(&entry);
+	}
+	assert_int_equal(kiln_pack_finish(writer, NULL), KILN_OK);
+	return path;
+}
+
+/* Where a pack has what the driver refuses, the store has it the next time. */
+static void a_refused_binary_of_a_pack_is_kept_anew(void **state)
+{
+	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=9");
+	struct place first = { 0 }, place = { 0 };
+	char *pack;
+
+	place_init(&first);
+	assert_int_equal(value_of(&first, &build), 9);
+	place_reopen(&first);
+	pack = pack_of(&first);
+	place.packs = pack;
+	place_init(&place);
+	assert_int_equal(value_of(&place, &build), 9);
+	assert_int_equal(stats_of(&place).from_store, 1);
+	assert_int_equal(stats_of(&place).builds, 0);
+	place_reopen(&place);
+	setenv("KILN_TEST_ICD_REFUSE_BINARIES", "1", 1);
+	assert_int_equal(value_of(&place, &build), 9);
+	assert_int_equal(stats_of(&place).builds, 1);
+	unsetenv("KILN_TEST_ICD_REFUSE_BINARIES");
+	place.packs = NULL;
+	place_reopen(&place);
+	assert_int_equal(value_of(&place, &build), 9);
+	assert_int_equal(stats_of(&place).from_store, 1);
+	place_fini(&place);
+	place_fini(&first);
+	free(pack);
+}
+
 /* ---- Devices ------------------------------------------------------------------- */
 
 static void run_on(const struct place *place, const struct kiln_cl_build *build,
@@ -590,6 +655,7 @@ int main(void)
 		cmocka_unit_test(a_program_tells_the_same_when_it_is_found),
 		cmocka_unit_test(what_the_driver_would_refuse_is_not_kept),
 		cmocka_unit_test(a_refused_binary_costs_the_entry_and_no_more),
+		cmocka_unit_test(a_refused_binary_of_a_pack_is_kept_anew),
 		cmocka_unit_test(each_device_gets_its_own_binary),
 		cmocka_unit_test(the_order_of_devices_is_of_no_account),
 		cmocka_unit_test(

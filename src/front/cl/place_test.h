@@ -31,6 +31,7 @@ struct place {
 	char *directory;
 	char url[300];
 	uint32_t flags; /* of its kiln_cl */
+	const char *packs;
 	struct kiln *kiln;
 	struct kiln_cl *cl;
 };
@@ -42,6 +43,7 @@ static void place_open(struct place *place)
 
 	kiln_options_init(&options);
 	options.store_url = place->url;
+	options.packs = place->packs;
 	assert_int_equal(kiln_open(&options, &place->kiln), KILN_OK);
 	assert_int_equal(kiln_store_status(place->kiln), KILN_OK);
 	kiln_cl_options_init(&cl_options);

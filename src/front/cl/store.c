@@ -132,7 +132,7 @@ static void tell_why(const struct ki_cl_order *order)
 	cl->log(cl->log_arg, KILN_LOG_NOTE, why);
 }
 
-cl_program ki_cl_order_find(const struct ki_cl_order *order)
+cl_program ki_cl_order_find(struct ki_cl_order *order)
 {
 	struct kiln_cl *cl = order->cl;
 	struct kiln_blob *value = NULL, *metadata = NULL;
@@ -159,7 +159,8 @@ cl_program ki_cl_order_find(const struct ki_cl_order *order)
 		if (!program)
 			outcome = err ? KILN_COUNT_MISS_REFUSED
 				      : KILN_COUNT_MISS_UNSUPPORTED;
-		if (err && ki_cl_kind(err) == KILN_BUILD_FAILED)
+		order->is_refused = err && ki_cl_kind(err) == KILN_BUILD_FAILED;
+		if (order->is_refused)
 			(void)kiln_remove(cl->kiln, order->key);
 	}
 	kiln_count_lookup(cl->kiln, outcome, value, metadata);
@@ -200,6 +201,7 @@ static struct ki_cl_built *built_new(const struct ki_cl_order *order,
 	built->n_devices = order->n_devices;
 	built->created = ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u;
 	built->build_ns = build_ns;
+	built->is_refused = order->is_refused;
 	built->devices = calloc(order->n_devices, sizeof(*built->devices));
 	built->directory =
 		strdup(getcwd(directory, sizeof(directory)) ? directory : "");
@@ -278,7 +280,8 @@ static int is_good(const struct kiln_cl *cl, const struct ki_cl_built *built,
 static int is_there(const struct kiln_cl *cl, const struct ki_cl_built *built)
 {
 	struct kiln_blob *value = NULL, *metadata = NULL;
-	int is_found = !kiln_peek(cl->kiln, built->key, &value, &metadata);
+	int is_found = !built->is_refused &&
+		       !kiln_peek(cl->kiln, built->key, &value, &metadata);
 
 	kiln_blob_unref(value);
 	kiln_blob_unref(metadata);
