@@ -8,6 +8,9 @@
  *	ls	`kiln ls --json` of 100000 entries, and `find -printf` over as
  *		many files
  *	verify	`kiln verify`, and the same files read by `cat`
+ *	rebuild	`kiln rebuild` of 200 kernels on PoCL after another linker came,
+ *		and the same builds one after another, each in a process of
+ *		its own; on two processors, PoCL's own cache empty before each
  *
  * A run is from fork() to the end of the child, its output to /dev/null.  Runs are
  * interleaved, and ratios are of one round, of which medians count.  Before that
@@ -17,6 +20,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,6 +298,139 @@ static void measure_verify(void)
 	forget_store(url);
 }
 
+/* ---- rebuild ------------------------------------------------------------------ */
+
+#ifdef BENCH_BUILDS
+#define LINKER "/usr/bin/ld"
+
+/* PoCL alone, the first linker in PATH ours, no cache of PoCL's that is not. */
+static void set_place(const char *directory)
+{
+	char path[4 * PATH_BYTES];
+
+	snprintf(path, sizeof(path), "%s/bin:%s", directory, getenv("PATH"));
+	setenv("PATH", path, 1);
+	snprintf(path, sizeof(path), "%s/pocl", directory);
+	setenv("POCL_CACHE_DIR", path, 1);
+	setenv("OCL_ICD_VENDORS", "pocl.icd", 1);
+	snprintf(path, sizeof(path), "log:%s/store", directory);
+	setenv("KILN_STORE", path, 1);
+}
+
+/* Two processors, and of those that run here. */
+static void use_two_processors(void)
+{
+	cpu_set_t all, two;
+	int i;
+
+	CPU_ZERO(&two);
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return;
+	for (i = 0; i < CPU_SETSIZE && CPU_COUNT(&two) < 2; i++)
+		if (CPU_ISSET(i, &all))
+			CPU_SET(i, &two);
+	(void)sched_setaffinity(0, sizeof(two), &two);
+}
+
+static void empty_pocl_cache(const char *directory)
+{
+	char path[2 * PATH_BYTES];
+
+	snprintf(path, sizeof(path), "%s/pocl", directory);
+	bench_remove_tree(path);
+}
+
+static void run_shell(const char *format, ...)
+	__attribute__((format(printf, 1, 2)));
+
+static void run_shell(const char *format, ...)
+{
+	char command[4 * PATH_BYTES];
+	char *arguments[] = { "sh", "-c", command, NULL };
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(command, sizeof(command), format, list);
+	va_end(list);
+	(void)run_ns(arguments);
+}
+
+/* The entries of the linker of before, with their sources: a program that fetches
+   its binaries leaves no jobs for anything else. */
+static void fill_store(const char *directory, const char *n)
+{
+	char *fill[] = { BENCH_KILN,   "run",	    "--",
+			 BENCH_BUILDS, (char *)"0", (char *)(uintptr_t)n,
+			 NULL };
+
+	run_shell("mkdir -p %s/bin && cp -L " LINKER " %s/bin/ld", directory,
+		  directory);
+	setenv("KILN_SPOOL", "0", 1);
+	(void)run_ns(fill);
+	unsetenv("KILN_SPOOL");
+	/* Another file, with another identity, that links as the first. */
+	run_shell("cd %s/bin && objcopy --remove-section .note.gnu.build-id "
+		  "ld new && mv new ld",
+		  directory);
+}
+
+static double one_after_another_ns(size_t n)
+{
+	char number[24];
+	char *build[] = { BENCH_BUILDS, number, (char *)"1", NULL };
+	double ns = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		snprintf(number, sizeof(number), "%zu", i);
+		ns += run_ns(build);
+		bench_progress("one after another", i + 1, n);
+	}
+	return ns;
+}
+
+static void measure_rebuild(void)
+{
+	size_t n = bench.quick ? 2 : 200;
+	char directory[PATH_BYTES], number[24], rebuilt[64];
+	char *rebuild[] = { BENCH_KILN, (char *)"rebuild", (char *)"--json",
+			    NULL };
+	double together_ns, alone_ns;
+	uint64_t begun_ns;
+	char *text;
+
+	if (access("/etc/OpenCL/vendors/pocl.icd", F_OK) ||
+	    access(LINKER, X_OK)) {
+		fprintf(stderr, "rebuild: no PoCL, or no linker\n");
+		return;
+	}
+	snprintf(directory, sizeof(directory), "%s/rebuild", top);
+	snprintf(number, sizeof(number), "%zu", n);
+	set_place(directory);
+	use_two_processors();
+	fill_store(directory, number);
+	empty_pocl_cache(directory);
+	alone_ns = one_after_another_ns(n);
+	empty_pocl_cache(directory);
+	begun_ns = bench_now_ns();
+	text = listen_to(rebuild);
+	together_ns = (double)(bench_now_ns() - begun_ns);
+	snprintf(rebuilt, sizeof(rebuilt), "\"rebuilt\": %zu,", n);
+	if (!strstr(text, rebuilt))
+		bench_fail("not all were rebuilt: %s", text);
+	free(text);
+	bench_row(&bench, "kiln rebuild, 200 kernels", together_ns / 1e9, "s");
+	bench_row(&bench, "one after another", alone_ns / 1e9, "s");
+	bench_row_bar(&bench, "kiln rebuild : one after another",
+		      together_ns / alone_ns, "", 0.6, BENCH_LOWER);
+	bench_remove_tree(directory);
+}
+#else
+static void measure_rebuild(void)
+{
+	fprintf(stderr, "rebuild: built without OpenCL\n");
+}
+#endif
+
 int main(int argc, char **argv)
 {
 	bench_begin(&bench, argc, argv, "cli");
@@ -304,6 +442,8 @@ int main(int argc, char **argv)
 		measure_ls();
 	if (bench_wants(&bench, "verify"))
 		measure_verify();
+	if (bench_wants(&bench, "rebuild"))
+		measure_rebuild();
 	bench_remove_tree(top);
 	return bench_end(&bench);
 }

@@ -904,10 +904,11 @@ static enum kiln_status fill(struct rebuild *rebuild)
 	return status;
 }
 
-static void finish_ended(struct rebuild *rebuild)
+/* How many there were. */
+static unsigned finish_ended(struct rebuild *rebuild)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
-	unsigned i;
+	unsigned n = 0, i;
 
 	for (i = 0; i < rebuild->n_slots; i++) {
 		struct slot *slot = &rebuild->slots[i];
@@ -918,7 +919,9 @@ static void finish_ended(struct rebuild *rebuild)
 			continue;
 		finish(rebuild, slot);
 		report_left(rebuild);
+		n++;
 	}
+	return n;
 }
 
 static uint64_t next_deadline(const struct rebuild *rebuild)
@@ -939,14 +942,12 @@ static enum kiln_status run(struct rebuild *rebuild)
 	struct ki_waiter *waiter = &rebuild->worker->waiter;
 	enum kiln_status status = fill(rebuild);
 
+	/* A look before each wait: the signal of one that has ended may have
+	   come while others were begun. */
 	while (!status && rebuild->n_running) {
-		ki_waiter_wait(waiter, next_deadline(rebuild));
-		if (waiter->ended_by)
-			status = KILN_END;
-		else
-			finish_ended(rebuild);
-		if (!status)
-			status = fill(rebuild);
+		if (!finish_ended(rebuild))
+			ki_waiter_wait(waiter, next_deadline(rebuild));
+		status = waiter->ended_by ? KILN_END : fill(rebuild);
 	}
 	kill_all(rebuild);
 	return status;
