@@ -24,7 +24,9 @@ const struct ki_verb ki_verbs[] = {
 		  "kiln run -- ./app --its-own-option # keep what it compiles\n"
 		  "kiln run --wait -- ./app # return when all of it is kept\n"
 		  "kiln run --store neo:$HOME/.cache/neo_compiler_cache -- "
-		  "./app # share a directory with the driver of Intel\n",
+		  "./app # share a directory with the driver of Intel\n"
+		  "kiln run --pack app.pack -- ./app # not even the first run "
+		  "compiles\n",
 	  .options = KI_HAS(HELP) | KI_HAS(STORE) | KI_HAS(PACK) | KI_HAS(WAIT),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = -1,
@@ -226,6 +228,10 @@ const struct ki_verb ki_verbs[] = {
 		   "alone.  The key of KILN_SIGNING_KEY signs, or 'default' if "
 		   "there is one:\n"
 		   "'kiln key' makes them.\n",
+	  .examples = "kiln export --application app app.pack # what this "
+		      "program uses\n"
+		      "kiln export --newer-than 7d --key ci week.pack # the "
+		      "last week, signed\n",
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(APPLICATION) |
 		     KI_HAS(DEVICE) | KI_HAS(MADE_BEFORE) | KI_HAS(MADE_SINCE) |
 		     KI_HAS(KEY) | KI_HAS(REPLACE),
@@ -242,6 +248,9 @@ const struct ki_verb ki_verbs[] = {
 		   "--trust-unsigned it need\n"
 		   "not, and of one that was cut short what is left is "
 		   "taken.\n",
+	  .examples = "kiln verify pack:app.pack # is it whole, and signed "
+		      "by whom you trust?\n"
+		      "kiln import app.pack # what is not there yet\n",
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(TRUST_UNSIGNED),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = 1,
