@@ -379,6 +379,9 @@ static void column(struct ki_bytes *out, const struct ki_chart *chart,
 
 	if (chart->values[i] < 0)
 		return;
+	/* Counters may be anything, and their sums run over. */
+	if (height > PLOT_HEIGHT)
+		height = PLOT_HEIGHT;
 	if (chart->full > 0)
 		ki_bytes_printf(out,
 				"<rect class=\"track\" x=\"%.3f%%\" y=\"0\" "

@@ -345,9 +345,11 @@ static int look(struct kiln *kiln, struct picture *picture, int is_zeroing)
 		status = kiln_store_counters(kiln, picture->counters);
 	if (!status && ki_what_is_told(picture->settings))
 		find_next(kiln, picture);
-	if (!status && is_zeroing)
+	if (status)
+		return ki_store_failed(status, "cannot read the counters");
+	if (is_zeroing)
 		status = kiln_store_counters_zero(kiln);
-	return status ? ki_store_failed(status, "cannot read the counters")
+	return status ? ki_store_failed(status, "cannot set the counters to 0")
 		      : KI_EXIT_OK;
 }
 

@@ -283,6 +283,26 @@ static void a_store_without_history_has_its_totals(void **state)
 	free(directory);
 }
 
+static void what_cannot_be_zeroed_is_told(void **state)
+{
+	char *directory = harness_directory(), *path;
+	struct ended ended;
+
+	use(directory, "/usr/bin/a");
+	/* No file can be written where a directory stands. */
+	path = harness_path(directory, "kiln.stats");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	ended = ASK(directory, "--zero");
+	assert_int_equal(status_of(&ended), 5);
+	assert_string_equal(ended.out, "");
+	assert_non_null(strstr(ended.err, "counters"));
+	ended_free(&ended);
+	assert_int_equal(rmdir(path), 0);
+	free(path);
+	free(directory);
+}
+
 static int write_on(unsigned index, void *directory)
 {
 	struct kiln *kiln = open_as(directory, index % 2 ? "/bin/x" : "/bin/y");
@@ -330,6 +350,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(json_has_everything_at_once),
 		cmocka_unit_test(prometheus_gets_metrics),
 		cmocka_unit_test(zeroing_forgets_applications_too),
+		cmocka_unit_test(what_cannot_be_zeroed_is_told),
 		cmocka_unit_test(wrong_options_are_told),
 		cmocka_unit_test(a_store_without_history_has_its_totals),
 		cmocka_unit_test(eight_writers_are_no_hindrance),
