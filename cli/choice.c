@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/hash.h"
 #include "base/map.h"
@@ -40,59 +39,11 @@ static void *add_one(void *list, size_t *n, size_t *capacity, size_t size)
 	return *bytes + (*n)++ * size;
 }
 
-/* ---- What fits --------------------------------------------------------------- */
-
-static int is_application(const char *path, const char *wanted)
-{
-	return !wanted || !strcmp(path, wanted) ||
-	       !strcmp(ki_last_name(path), wanted);
-}
-
-static int has_text(const void *data, size_t size, const char *text)
-{
-	const char *bytes = data;
-	const size_t length = strlen(text);
-
-	for (size_t i = 0; i + length <= size; i++)
-		if (!strncasecmp(bytes + i, text, length))
-			return 1;
-	return 0;
-}
-
-/* "device 0 name" and the like, whatever a front calls them. */
-static int is_for_device(const struct kiln_entry *entry, const char *wanted)
-{
-	static const char label[] = "device";
-	struct kiln_field field;
-	size_t position = 0;
-
-	if (!wanted)
-		return 1;
-	while (!kiln_record_next(kiln_blob_data(entry->record),
-				 kiln_blob_size(entry->record), &position,
-				 &field))
-		if (field.kind == KILN_FIELD_BYTES &&
-		    field.label_size >= strlen(label) &&
-		    !memcmp(field.label, label, strlen(label)) &&
-		    has_text(field.data, field.size, wanted))
-			return 1;
-	return 0;
-}
-
-static int fits(const struct kiln_entry *entry,
-		const struct ki_entry_view *view,
-		const struct ki_choice_filter *filter)
-{
-	return (!filter->made_from || view->created >= filter->made_from) &&
-	       (!filter->made_to || view->created <= filter->made_to) &&
-	       is_for_device(entry, filter->device);
-}
-
 /* ---- What there is ------------------------------------------------------------- */
 
 static int add_entry(struct ki_choice *choice, const struct kiln_entry *entry,
 		     const struct ki_entry_view *view,
-		     const struct ki_choice_filter *filter)
+		     const struct ki_filter *filter)
 {
 	struct ki_chosen *chosen = add_one(&choice->entries, &choice->n,
 					   &choice->capacity, sizeof(*chosen));
@@ -104,9 +55,11 @@ static int add_entry(struct ki_choice *choice, const struct kiln_entry *entry,
 		   chosen->name);
 	chosen->made = view->created;
 	chosen->bytes = entry->value_size;
-	chosen->fits = fits(entry, view, filter);
+	chosen->fits =
+		ki_filter_fits(filter, entry, view, "", &choice->unknown);
 	chosen->is_of_application =
-		is_application(view->application, filter->application);
+		ki_filter_is_application(filter, view->application);
+	chosen->has_application = *view->application != '\0';
 	return 0;
 }
 
@@ -139,7 +92,7 @@ static int add_order(struct kiln *kiln, struct orders *orders,
 
 static int add(struct kiln *kiln, struct ki_choice *choice,
 	       struct orders *orders, const struct kiln_entry *entry,
-	       const struct ki_choice_filter *filter)
+	       const struct ki_filter *filter)
 {
 	struct ki_entry_view view;
 	int err = ki_entry_view_init(&view, entry);
@@ -151,7 +104,7 @@ static int add(struct kiln *kiln, struct ki_choice *choice,
 	else if (!err &&
 		 kiln_order_is(kiln_blob_data(entry->record),
 			       kiln_blob_size(entry->record)) &&
-		 is_application(view.application, filter->application))
+		 ki_filter_is_application(filter, view.application))
 		err = add_order(kiln, orders, entry, &view);
 	ki_entry_view_fini(&view);
 	return err;
@@ -159,7 +112,7 @@ static int add(struct kiln *kiln, struct ki_choice *choice,
 
 static enum kiln_status collect(struct kiln *kiln, struct ki_choice *choice,
 				struct orders *orders,
-				const struct ki_choice_filter *filter)
+				const struct ki_filter *filter)
 {
 	struct kiln_cursor cursor = { { 0 } };
 	struct kiln_entry entry;
@@ -261,6 +214,8 @@ static void keep_chosen(struct ki_choice *choice)
 		struct ki_chosen *chosen = &choice->entries[i];
 
 		if (!chosen->fits || !chosen->is_of_application) {
+			choice->unknown.n[KI_BY_APPLICATION] +=
+				chosen->fits && !chosen->has_application;
 			kiln_blob_unref(chosen->record);
 			continue;
 		}
@@ -272,8 +227,7 @@ static void keep_chosen(struct ki_choice *choice)
 		qsort(choice->entries, n, sizeof(*choice->entries), by_place);
 }
 
-enum kiln_status ki_choose(struct kiln *kiln,
-			   const struct ki_choice_filter *filter,
+enum kiln_status ki_choose(struct kiln *kiln, const struct ki_filter *filter,
 			   struct ki_choice *out_choice)
 {
 	struct orders orders = { NULL, 0, 0 };
@@ -296,4 +250,32 @@ void ki_choice_fini(struct ki_choice *choice)
 	for (size_t i = 0; i < choice->n; i++)
 		kiln_blob_unref(choice->entries[i].record);
 	free(choice->entries);
+}
+
+/* ---- Looking one up -------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+	const struct ki_chosen *left = a, *right = b;
+
+	return memcmp(left->name, right->name, sizeof(left->name));
+}
+
+void ki_choice_index(struct ki_choice *choice)
+{
+	if (choice->n)
+		qsort(choice->entries, choice->n, sizeof(*choice->entries),
+		      by_name);
+}
+
+int ki_choice_has(const struct ki_choice *choice,
+		  const struct kiln_blob *record)
+{
+	struct ki_chosen wanted;
+
+	if (!choice->n)
+		return 0;
+	ki_blake2b(kiln_blob_data(record), kiln_blob_size(record), wanted.name);
+	return bsearch(&wanted, choice->entries, choice->n,
+		       sizeof(*choice->entries), by_name) != NULL;
 }

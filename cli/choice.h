@@ -10,13 +10,7 @@
 
 #include <kiln/inspect.h>
 
-/* NULL and 0: whatever there is. */
-struct ki_choice_filter {
-	const char *application; /* a path, or the last part of one */
-	const char *device;	 /* part of what the key says of a device */
-	uint64_t made_from;	 /* seconds since 1970 */
-	uint64_t made_to;
-};
+#include "filter.h"
 
 struct ki_chosen {
 	struct kiln_blob *record;
@@ -25,6 +19,7 @@ struct ki_chosen {
 	uint64_t bytes;			     /* of the value */
 	uint32_t place; /* in recorded order, from 1; 0: not in it */
 	int fits;	/* but for its application */
+	int has_application;
 	int is_of_application;
 };
 
@@ -34,13 +29,19 @@ struct ki_choice {
 	size_t capacity;
 	size_t n_foreign; /* somebody else's, which nobody has a key of */
 	uint64_t bytes;	  /* of all values */
+	struct ki_unknown unknown;
 };
 
 /* Hidden entries are never chosen.  KILN_OK, the store's reason; fini in any
    case. */
-enum kiln_status ki_choose(struct kiln *kiln,
-			   const struct ki_choice_filter *filter,
+enum kiln_status ki_choose(struct kiln *kiln, const struct ki_filter *filter,
 			   struct ki_choice *out_choice);
 void ki_choice_fini(struct ki_choice *choice);
+
+/* Whether an entry of this key record is among the chosen ones, once they were
+   put in the order of their names for it. */
+void ki_choice_index(struct ki_choice *choice);
+int ki_choice_has(const struct ki_choice *choice,
+		  const struct kiln_blob *record);
 
 #endif /* KI_CLI_CHOICE_H */

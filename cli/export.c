@@ -26,46 +26,6 @@ struct exported {
 	size_t n_gone;	/* evicted meanwhile, or damaged */
 };
 
-/* ---- The command line -------------------------------------------------------- */
-
-/* How long ago, as a time; 0 where the option is not given. */
-static int parse_age(const struct ki_command *command, enum ki_option option,
-		     uint64_t *out_time)
-{
-	const struct ki_sys *sys = &ki_sys_posix;
-	const uint64_t now = sys->realtime_ns(sys) / 1000000000;
-	const char *text = command->values[option];
-	uint64_t age;
-
-	*out_time = 0;
-	if (!text)
-		return KI_EXIT_OK;
-	if (ki_parse_age(text, &age) || !age || age >= now) {
-		ki_complain("--%s: '%s' is no age; use a number with s, m, h, "
-			    "d or w",
-			    ki_option_rows[option].name, text);
-		return KI_EXIT_USAGE;
-	}
-	*out_time = now - age;
-	return KI_EXIT_OK;
-}
-
-static int parse(const struct ki_command *command,
-		 struct ki_choice_filter *filter)
-{
-	int status;
-
-	*filter = (struct ki_choice_filter){
-		.application = command->values[KI_OPTION_APPLICATION],
-		.device = command->values[KI_OPTION_DEVICE],
-	};
-	status = parse_age(command, KI_OPTION_MADE_BEFORE, &filter->made_to);
-	if (!status)
-		status = parse_age(command, KI_OPTION_MADE_SINCE,
-				   &filter->made_from);
-	return status;
-}
-
 /* ---- Writing ------------------------------------------------------------------- */
 
 static int failed(enum kiln_status status, const char *path)
@@ -247,7 +207,7 @@ static int print(const struct ki_command *command,
 }
 
 static int export_from(const struct ki_command *command, struct kiln *kiln,
-		       const struct ki_choice_filter *filter,
+		       const struct ki_filter *filter,
 		       const struct ki_signing *signing,
 		       struct exported *exported)
 {
@@ -257,6 +217,7 @@ static int export_from(const struct ki_command *command, struct kiln *kiln,
 
 	if (kiln)
 		result = ki_choose(kiln, filter, &choice);
+	ki_unknown_complain(&choice.unknown);
 	exported->n_foreign = choice.n_foreign;
 	if (result)
 		status = ki_store_failed(result, "cannot list");
@@ -271,11 +232,11 @@ static int export_from(const struct ki_command *command, struct kiln *kiln,
 int ki_verb_export(const struct ki_command *command)
 {
 	struct exported exported = { .path = command->arguments[0] };
-	struct ki_choice_filter filter;
+	struct ki_filter filter;
 	struct ki_settings settings;
 	struct ki_signing signing;
 	struct kiln *kiln = NULL;
-	int status = parse(command, &filter);
+	int status = ki_filter_parse(command, &filter);
 
 	if (status)
 		return status;

@@ -209,6 +209,45 @@ static void ls_tells_whose_a_file_is_and_what(void **state)
 	}
 }
 
+static void ls_sorts_and_filters_what_is_a_drivers(void **state)
+{
+	static const struct {
+		const char *option;
+		int n;
+		int has_oldest;
+		int n_unknown;
+	} rows[] = {
+		{ "--larger-than=2500", 1, 1, 0 },
+		{ "--older-than=60h", 1, 1, 1 },
+		{ "--smaller-than=2500", 2, 0, 0 },
+		/* SPIR-V is for any. */
+		{ "--device=arc", 0, 0, 3 },
+		{ "--application=an-application", 1, 0, 2 },
+	};
+	char *directory = filled(1);
+	json_t *json = ask_json("ls", directory, "--sort=used", 0);
+	const json_t *entries = json_object_get(json, "entries");
+
+	assert_string_equal(text_of(json_array_get(entries, 0), "application"),
+			    "/usr/bin/an-application");
+	assert_non_null(
+		strstr(text_of(json_array_get(entries, 1), "file"), YOUNGER));
+	assert_non_null(
+		strstr(text_of(json_array_get(entries, 2), "file"), OLDEST));
+	json_decref(json);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		json = ask_json("ls", directory, rows[i].option, 0);
+		entries = json_object_get(json, "entries");
+		assert_int_equal(json_array_size(entries), rows[i].n);
+		assert_int_equal(entry_of(json, OLDEST) != NULL,
+				 rows[i].has_oldest);
+		assert_int_equal(number_of(json, "left_unknown"),
+				 rows[i].n_unknown);
+		json_decref(json);
+	}
+	free(directory);
+}
+
 static void show_finds_a_drivers_entry_by_its_beginning(void **state)
 {
 	char *directory = filled(0), prefix[9];
@@ -448,6 +487,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ls_tells_whose_a_file_is_and_what),
+		cmocka_unit_test(ls_sorts_and_filters_what_is_a_drivers),
 		cmocka_unit_test(show_finds_a_drivers_entry_by_its_beginning),
 		cmocka_unit_test(stats_tell_who_is_next_to_go),
 		cmocka_unit_test(verify_has_a_reason_for_what_it_calls_damaged),

@@ -57,6 +57,14 @@
 	  "take what is for devices with this in their names")                 \
 	X(KEY, "key", 0, "NAME",                                               \
 	  "sign with this key of yours; may come again")                       \
+	X(NAMESPACE, "namespace", 0, "NAME", "take what is of this namespace") \
+	X(LARGER_THAN, "larger-than", 0, "SIZE",                               \
+	  "take values of more than this (64K, 1M)")                           \
+	X(SMALLER_THAN, "smaller-than", 0, "SIZE",                             \
+	  "take values of less than this (64K, 1M)")                           \
+	X(SORT, "sort", 0, "made|size|used|build|application",                 \
+	  "what comes first")                                                  \
+	X(LONG, "long", 'l', NULL, "whole keys and paths, and more columns")   \
 	X(REPLACE, "replace", 0, NULL, "write over a file of that name")       \
 	X(TRUST_UNSIGNED, "trust-unsigned", 0, NULL,                           \
 	  "take a pack that nobody signed whom you trust")                     \

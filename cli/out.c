@@ -6,10 +6,13 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "options.h"
+#include "sys/sys.h"
 
 #define BOLD	 "\033[1m"
 #define PLAIN	 "\033[0m"
@@ -57,6 +60,54 @@ int ki_out_write(struct ki_bytes *text, int status)
 	}
 	ki_bytes_fini(text);
 	return status;
+}
+
+static int write_whole(const struct ki_sys *sys, const char *path,
+		       const void *data, size_t size)
+{
+	int err, fd = sys->open(sys, path,
+				KI_OPEN_WRITE | KI_OPEN_CREATE |
+					KI_OPEN_EXCLUSIVE,
+				0644);
+
+	if (fd < 0)
+		return fd;
+	err = ki_pwrite_all(sys, fd, data, size, 0);
+	if (sys->close(sys, fd) && !err)
+		err = -EIO;
+	return err;
+}
+
+static int publish(const struct ki_sys *sys, const char *path, const void *data,
+		   size_t size)
+{
+	char temporary[KI_PATH_MAX];
+	struct ki_file_info info;
+	int err;
+
+	if (!sys->lstat(sys, path, &info) && !S_ISREG(info.mode))
+		return -EINVAL;
+	if (snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path,
+		     ki_process_id()) >= (int)sizeof(temporary))
+		return -ENAMETOOLONG;
+	err = write_whole(sys, temporary, data, size);
+	if (err == -EEXIST)
+		return err;
+	if (!err)
+		err = sys->rename(sys, temporary, path);
+	if (err)
+		(void)sys->unlink(sys, temporary);
+	return err;
+}
+
+int ki_out_file(const char *path, const void *data, size_t size)
+{
+	int err = publish(&ki_sys_posix, path, data, size);
+
+	if (!err)
+		return KI_EXIT_OK;
+	ki_complain("cannot write %s: %s", path, strerror(-err));
+	return KI_EXIT_FAILED;
 }
 
 /* ---- The terminal --------------------------------------------------------- */

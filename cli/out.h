@@ -24,6 +24,12 @@ void ki_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
  */
 int ki_out_write(struct ki_bytes *text, int status);
 
+/*
+ * Write a file that nobody finds half written under its name; one that is there
+ * is replaced, a device or the like refused.  An exit status.
+ */
+int ki_out_file(const char *path, const void *data, size_t size);
+
 /* Begin what --json says: an object, with the number of its schema.  The caller
    ends it. */
 void ki_out_json(struct ki_bytes *out, struct ki_json *out_json);
@@ -56,7 +62,7 @@ struct ki_column {
 				   0 stays */
 };
 
-#define KI_COLUMNS_MAX 8
+#define KI_COLUMNS_MAX 10
 
 /* `cells`: n_rows x n_columns strings.  The last column takes what is left. */
 void ki_out_table(struct ki_bytes *out, const struct ki_column *columns,

@@ -7,11 +7,9 @@
 
 #include "report.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -122,56 +120,6 @@ static void print_json(struct ki_bytes *out, const struct ki_report *report)
 
 /* ---- The verb ---------------------------------------------------------------- */
 
-static int write_whole(const struct ki_sys *sys, const char *path,
-		       const struct ki_bytes *page)
-{
-	int err, fd = sys->open(sys, path,
-				KI_OPEN_WRITE | KI_OPEN_CREATE |
-					KI_OPEN_EXCLUSIVE,
-				0644);
-
-	if (fd < 0)
-		return fd;
-	err = ki_pwrite_all(sys, fd, page->data, page->size, 0);
-	if (sys->close(sys, fd) && !err)
-		err = -EIO;
-	return err;
-}
-
-/* Nobody finds half a page under its name, and a device stays one. */
-static int publish(const struct ki_sys *sys, const char *path,
-		   const struct ki_bytes *page)
-{
-	char temporary[KI_PATH_MAX];
-	struct ki_file_info info;
-	int err;
-
-	if (!sys->lstat(sys, path, &info) && !S_ISREG(info.mode))
-		return -EINVAL;
-	if (snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path,
-		     ki_process_id()) >= (int)sizeof(temporary))
-		return -ENAMETOOLONG;
-	err = write_whole(sys, temporary, page);
-	if (err == -EEXIST)
-		return err;
-	if (!err)
-		err = sys->rename(sys, temporary, path);
-	if (err)
-		(void)sys->unlink(sys, temporary);
-	return err;
-}
-
-static int write_file(const char *path, const struct ki_bytes *page)
-{
-	int err = page->failed ? page->failed
-			       : publish(&ki_sys_posix, path, page);
-
-	if (!err)
-		return KI_EXIT_OK;
-	ki_complain("cannot write %s: %s", path, strerror(-err));
-	return KI_EXIT_FAILED;
-}
-
 static int look(struct kiln *kiln, struct ki_report *report)
 {
 	enum kiln_status status = kiln_store_info(kiln, &report->info);
@@ -204,8 +152,9 @@ static int put_out(const struct ki_command *command, struct ki_bytes *page)
 {
 	const char *path = command->n_arguments ? command->arguments[0] : "-";
 
-	return strcmp(path, "-") ? write_file(path, page)
-				 : ki_out_write(page, KI_EXIT_OK);
+	if (!strcmp(path, "-") || page->failed)
+		return ki_out_write(page, KI_EXIT_OK);
+	return ki_out_file(path, page->data, page->size);
 }
 
 int ki_verb_report(const struct ki_command *command)

@@ -4,6 +4,8 @@
 
 #include "verbs.h"
 
+#include "filter.h"
+
 #define COMMON (KI_HAS(HELP) | KI_HAS(JSON))
 
 const struct ki_verb ki_verbs[] = {
@@ -43,12 +45,21 @@ const struct ki_verb ki_verbs[] = {
 	{ .name = "ls",
 	  .arguments = "",
 	  .summary = "list what is cached, newest first",
-	  .about = "",
+	  .about = "All filters that are given must fit.  An entry that does "
+		   "not say what a\n"
+		   "filter asks is left out, and counted on standard "
+		   "error.  Of what\n"
+		   "is sorted by size, last use or build time the most comes "
+		   "first.\n",
 	  .examples =
+		  "kiln ls --sort size --larger-than 1M # what fills it\n"
+		  "kiln ls --long --application blender # of one "
+		  "program\n"
 		  "kiln ls --json | jq '.entries[].key' # the keys, for a "
 		  "script\n"
 		  "kiln ls sycl: # what the SYCL runtime of DPC++ has kept\n",
-	  .options = COMMON | KI_HAS(STORE) | KI_HAS(ALL),
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(ALL) | KI_HAS_FILTERS |
+		     KI_HAS(SORT) | KI_HAS(LONG),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_ls },
 	{ .name = "show",
@@ -232,9 +243,8 @@ const struct ki_verb ki_verbs[] = {
 		      "program uses\n"
 		      "kiln export --newer-than 7d --key ci week.pack # the "
 		      "last week, signed\n",
-	  .options = COMMON | KI_HAS(STORE) | KI_HAS(APPLICATION) |
-		     KI_HAS(DEVICE) | KI_HAS(MADE_BEFORE) | KI_HAS(MADE_SINCE) |
-		     KI_HAS(KEY) | KI_HAS(REPLACE),
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS_FILTERS | KI_HAS(KEY) |
+		     KI_HAS(REPLACE),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = 1,
 	  .usage_status = KI_EXIT_USAGE,

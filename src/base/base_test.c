@@ -185,11 +185,12 @@ static void json_with_bytes_that_are_not_text_still_parses(void **state)
 	ki_json_number(&json, NULL, UINT64_MAX / 2);
 	ki_json_double(&json, NULL, 0.5);
 	ki_json_null(&json, NULL);
+	ki_json_ready(&json, NULL, "{\"a\":[]}");
 	ki_json_end(&json);
 	ki_json_end(&json);
 	parsed = json_loadb((char *)bytes.data, bytes.size, 0, NULL);
 	assert_non_null(parsed);
-	assert_int_equal(json_array_size(json_object_get(parsed, "list")), 3);
+	assert_int_equal(json_array_size(json_object_get(parsed, "list")), 4);
 	assert_non_null(json_object_get(parsed, "a\"\\"));
 	json_decref(parsed);
 	ki_bytes_fini(&bytes);

@@ -157,3 +157,9 @@ void ki_json_null(struct ki_json *json, const char *name)
 	member(json, name);
 	ki_bytes_add_string(json->bytes, "null");
 }
+
+void ki_json_ready(struct ki_json *json, const char *name, const char *value)
+{
+	member(json, name);
+	ki_bytes_add_string(json->bytes, value);
+}

@@ -37,5 +37,7 @@ void ki_json_number(struct ki_json *json, const char *name, uint64_t value);
 void ki_json_double(struct ki_json *json, const char *name, double value);
 void ki_json_bool(struct ki_json *json, const char *name, int value);
 void ki_json_null(struct ki_json *json, const char *name);
+/* A value that is JSON already. */
+void ki_json_ready(struct ki_json *json, const char *name, const char *value);
 
 #endif /* KI_BASE_JSON_H */
