@@ -15,9 +15,39 @@
 #include "verbs.h"
 #include "what.h"
 
+#define KEPT_MAX 256 /* sources that are looked for */
+
+/* Of what the digests stand for, how much is kept beside. */
+struct kept {
+	uint64_t n;
+	uint64_t of;
+};
+
+static struct kept count_kept(struct kiln *kiln, const struct kiln_entry *entry)
+{
+	struct kept kept = { 0, 0 };
+	struct kiln_field field;
+	struct kiln_blob *source;
+	size_t position = 0;
+
+	while (kiln_record_next(kiln_blob_data(entry->record),
+				kiln_blob_size(entry->record), &position,
+				&field) == KILN_OK &&
+	       kept.of < KEPT_MAX) {
+		if (field.kind != KILN_FIELD_DIGEST)
+			continue;
+		kept.of++;
+		if (kiln_find_source(kiln, field.data, &source))
+			continue;
+		kept.n++;
+		kiln_blob_unref(source);
+	}
+	return kept;
+}
+
 static void print_json(struct ki_bytes *out, const struct kiln_entry *entry,
 		       const struct ki_entry_view *view,
-		       const struct ki_what *what)
+		       const struct ki_what *what, const struct kept *kept)
 {
 	struct kiln_field field;
 	struct ki_json json;
@@ -27,6 +57,10 @@ static void print_json(struct ki_bytes *out, const struct kiln_entry *entry,
 	ki_entry_json_open(&json, "entry", view);
 	if (*view->file)
 		ki_what_json(what, &json);
+	ki_json_object(&json, "sources");
+	ki_json_number(&json, "kept", kept->n);
+	ki_json_number(&json, "of", kept->of);
+	ki_json_end(&json);
 	ki_json_array(&json, "fields");
 	while (kiln_record_next(kiln_blob_data(entry->record),
 				kiln_blob_size(entry->record), &position,
@@ -116,11 +150,12 @@ static void print_file(struct ki_bytes *out, const struct ki_entry_view *view,
 
 static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 		       const struct ki_entry_view *view,
-		       const struct ki_what *what, int is_told)
+		       const struct ki_what *what, const struct kept *kept,
+		       int is_told)
 {
 	struct kiln_field field;
 	size_t position = 0;
-	char text[32];
+	char text[48];
 
 	line(out, "key", view->key);
 	line(out, "front", view->front);
@@ -139,6 +174,9 @@ static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)view->stage);
 	if (!view->is_foreign)
 		line(out, "stage", text);
+	snprintf(text, sizeof(text), "%llu of %llu",
+		 (unsigned long long)kept->n, (unsigned long long)kept->of);
+	line(out, "sources kept", kept->n ? text : "");
 	if (*view->file)
 		print_file(out, view, what);
 	/* Of what has no .src, the record has the file's name alone. */
@@ -152,8 +190,10 @@ static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 }
 
 static int show(const struct ki_command *command,
-		const struct ki_settings *settings, struct kiln_entry *entry)
+		const struct ki_settings *settings, struct kiln *kiln,
+		struct kiln_entry *entry)
 {
+	const struct kept kept = count_kept(kiln, entry);
 	struct ki_what what;
 	struct ki_entry_view view;
 	struct ki_bytes out;
@@ -166,9 +206,9 @@ static int show(const struct ki_command *command,
 	if (ki_entry_view_init(&view, entry))
 		out.failed = -1;
 	else if (ki_given(command, KI_OPTION_JSON))
-		print_json(&out, entry, &view, &what);
+		print_json(&out, entry, &view, &what, &kept);
 	else
-		print_text(&out, entry, &view, &what, is_told);
+		print_text(&out, entry, &view, &what, &kept, is_told);
 	ki_entry_view_fini(&view);
 	return ki_out_write(&out, KI_EXIT_OK);
 }
@@ -187,7 +227,7 @@ int ki_verb_show(const struct ki_command *command)
 		status = ki_find_entry(kiln, &settings, command->arguments[0],
 				       &entry);
 	if (!status) {
-		status = show(command, &settings, &entry);
+		status = show(command, &settings, kiln, &entry);
 		kiln_entry_fini(&entry);
 	}
 	kiln_close(kiln);

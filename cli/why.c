@@ -18,6 +18,7 @@
 #include "entry.h"
 #include "field.h"
 #include "find.h"
+#include "lines.h"
 #include "out.h"
 #include "store.h"
 #include "verbs.h"
@@ -185,6 +186,7 @@ static void difference_json(struct ki_json *json, struct kiln *kiln,
 	const struct kiln_field *field =
 		difference->after ? difference->after : difference->before;
 	struct inputs inputs;
+	struct ki_lines lines;
 	struct ki_bytes words;
 
 	ki_bytes_init(&words);
@@ -199,6 +201,14 @@ static void difference_json(struct ki_json *json, struct kiln *kiln,
 		ki_field_json(json, "before", difference->before);
 	if (difference->after)
 		ki_field_json(json, "after", difference->after);
+	if (ki_lines_init(&lines, kiln, difference)) {
+		ki_json_object(json, "lines");
+		ki_json_number(json, "first", lines.first);
+		ki_json_number(json, "before", lines.n_before);
+		ki_json_number(json, "after", lines.n_after);
+		ki_json_end(json);
+		ki_lines_fini(&lines);
+	}
 	if (inputs_init(&inputs, kiln, difference, depth)) {
 		differences_json(json, kiln, &inputs.comparison, depth + 1);
 		inputs_fini(&inputs);
@@ -259,6 +269,7 @@ static void differences_text(struct ki_bytes *out, struct kiln *kiln,
 			     unsigned depth)
 {
 	struct inputs inputs;
+	struct ki_lines lines;
 	size_t i;
 
 	for (i = 0; i < comparison->n_differences; i++) {
@@ -268,6 +279,10 @@ static void differences_text(struct ki_bytes *out, struct kiln *kiln,
 		ki_bytes_printf(out, "%*s", 2 * (int)depth + 2, "");
 		ki_difference_words(out, difference);
 		ki_bytes_add_u8(out, '\n');
+		if (ki_lines_init(&lines, kiln, difference)) {
+			ki_lines_text(out, &lines, 2 * (int)depth + 6);
+			ki_lines_fini(&lines);
+		}
 		if (inputs_init(&inputs, kiln, difference, depth)) {
 			differences_text(out, kiln, &inputs.comparison,
 					 depth + 1);

@@ -217,6 +217,60 @@ static void differences_are_told_in_words(void **state)
 	}
 }
 
+static void keep(const char *directory, const char *text)
+{
+	struct kiln_kept source = { .data = text, .size = strlen(text) };
+	struct kiln *kiln = open_store(directory);
+
+	assert_int_equal(kiln_keep_sources(kiln, &source, 1), KILN_OK);
+	kiln_close(kiln);
+}
+
+static void lines_of_kept_sources_that_differ_are_shown(void **state)
+{
+	static const struct {
+		const char *before, *after;
+		const char *lines; /* behind the first two */
+	} rows[] = {
+		{ "a\nb\nc\n", "a\nB\nc\n", "      - 2: b\n      + 2: B\n" },
+		{ "a\nb\nc\n", "a\nc\n", "      - 2: b\n" },
+		{ "a\nc\n", "a\nb\nc\n", "      + 2: b\n" },
+		{ "x\n", "new\nx\n", "      + 1: new\n" },
+		{ "a", "a\n", "      - 1: a\n      + 1: a\n" },
+		{ "a\nb", "a\nc", "      - 2: b\n      + 2: c\n" },
+		{ "a\n\033[2J\n", "a\nc\n", "      - 2: ?[2J\n      + 2: c\n" },
+		{ "1\n2\n3\n4\n5\n", "x\n",
+		  "      - 1: 1\n      - 2: 2\n      - 3: 3\n"
+		  "      + 1: x\n      (5 -> 1 lines)\n" },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const struct field before[FIELDS_MAX] = { { CONTENT, "source",
+							    rows[i].before } };
+		const struct field after[FIELDS_MAX] = { { CONTENT, "source",
+							   rows[i].after } };
+		char *directory = harness_directory();
+		char first[33], second[33];
+		struct ended ended;
+		const char *line;
+
+		put(directory, before, 1000, 0, first);
+		put(directory, after, 1001, 0, second);
+		keep(directory, rows[i].before);
+		ended = why(directory, first, second, NULL);
+		assert_null(strstr(ended.out, " 1: "));
+		ended_free(&ended);
+		keep(directory, rows[i].after);
+		ended = why(directory, first, second, NULL);
+		assert_int_equal(status_of(&ended), 0);
+		line = strchr(strchr(ended.out, '\n') + 1, '\n') + 1;
+		assert_string_equal(line, rows[i].lines);
+		ended_free(&ended);
+		free(directory);
+	}
+}
+
 /* A link's key has the digest of each input's: a library here, of one object. */
 static void put_linked(const char *directory, const struct field *object,
 		       int object_is_stored, char out[33])
@@ -411,6 +465,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(differences_are_told_in_words),
+		cmocka_unit_test(lines_of_kept_sources_that_differ_are_shown),
 		cmocka_unit_test(
 			what_makes_an_input_another_is_told_if_it_is_stored),
 		cmocka_unit_test(one_key_is_compared_with_the_nearest),
