@@ -90,6 +90,38 @@ void ki_guest_log(const struct ki_guest *to, const char *format, ...)
 	log_words(to->config, KILN_LOG_NOTE, words);
 }
 
+/* What an eviction weighs, for who records a session of look-ups. */
+static void say_entry(const struct kiln_blob *value,
+		      const struct kiln_blob *metadata, char *out, size_t size)
+{
+	uint64_t build_ns = 0;
+
+	(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
+				     kiln_blob_size(metadata),
+				     KILN_META_BUILD_TIME, &build_ns);
+	(void)snprintf(out, size, ", %zu bytes, built in %llu us",
+		       kiln_blob_size(value) + kiln_blob_size(metadata),
+		       (unsigned long long)build_ns / 1000);
+}
+
+void ki_guest_trace(const struct ki_guest *to, const char *front,
+		    const struct kiln_key *key, const char *what,
+		    uint64_t began_ns, const struct kiln_blob *value,
+		    const struct kiln_blob *metadata)
+{
+	const uint64_t now_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix);
+	char hex[2 * KILN_DIGEST_BYTES + 1] = "-", entry[64] = "";
+
+	if (!to->trace)
+		return;
+	if (key)
+		ki_hex(kiln_key_digest(key), KILN_DIGEST_BYTES, hex);
+	if (value && metadata)
+		say_entry(value, metadata, entry, sizeof(entry));
+	ki_guest_log(to, "%s: %s %s %llu us%s", front, hex, what,
+		     (unsigned long long)(now_ns - began_ns) / 1000, entry);
+}
+
 /* ---- Opening ------------------------------------------------------------- */
 
 static int is_set(enum kiln_setting setting)

@@ -31,6 +31,14 @@ const struct ki_guest *ki_guest(ki_guest_ready_fn *ready);
 void ki_guest_log(const struct ki_guest *guest, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* How a look-up of `front` ended, in one line, if that is wanted: the key's digest
+   (NULL: there is none), in what words, how long it took since began_ns, and of
+   an entry that was found (else NULL) its size and how long its build took. */
+void ki_guest_trace(const struct ki_guest *guest, const char *front,
+		    const struct kiln_key *key, const char *what,
+		    uint64_t began_ns, const struct kiln_blob *value,
+		    const struct kiln_blob *metadata);
+
 /* fork() waits until no other thread is opening the kiln. */
 void ki_guest_hold(void) KI_NO_ANALYSIS;
 void ki_guest_let_go(void) KI_NO_ANALYSIS;

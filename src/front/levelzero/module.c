@@ -37,18 +37,6 @@ static uint64_t now_ns(void)
 	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
 }
 
-static void trace(const struct call *call, const char *what)
-{
-	char hex[2 * KILN_DIGEST_BYTES + 1] = "-";
-
-	if (!call->guest->trace)
-		return;
-	if (call->key)
-		ki_hex(kiln_key_digest(call->key), KILN_DIGEST_BYTES, hex);
-	ki_guest_log(call->guest, "levelzero: %s %s %llu us", hex, what,
-		     (unsigned long long)(now_ns() - call->began_ns) / 1000);
-}
-
 static ze_result_t pass_on(const struct call *call)
 {
 	return ki_ze_next.module_create(call->context, call->device, call->desc,
@@ -164,7 +152,9 @@ static int find(struct call *call)
 		outcome = why_new(call);
 	}
 	kiln_count_lookup(call->guest->kiln, outcome, value, metadata);
-	trace(call, is_found ? "hit" : kiln_counter_words(outcome));
+	ki_guest_trace(call->guest, "levelzero", call->key,
+		       is_found ? "hit" : kiln_counter_words(outcome),
+		       call->began_ns, is_found ? value : NULL, metadata);
 	kiln_blob_unref(value);
 	kiln_blob_unref(metadata);
 	return is_found;
@@ -277,7 +267,8 @@ static int plan(struct call *call)
 	if (!status)
 		return 1;
 	kiln_count(call->guest->kiln, KILN_COUNT_MISS_UNSUPPORTED, 1);
-	trace(call, why);
+	ki_guest_trace(call->guest, "levelzero", NULL, why, call->began_ns,
+		       NULL, NULL);
 	return 0;
 }
 

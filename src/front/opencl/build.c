@@ -33,25 +33,14 @@ static uint64_t now_ns(void)
 	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
 }
 
-static void trace(const struct ki_cl_guest *guest, const char *what,
-		  const struct kiln_key *key, uint64_t began_ns)
-{
-	char hex[2 * KILN_DIGEST_BYTES + 1] = "-";
-
-	if (!guest->trace)
-		return;
-	if (key)
-		ki_hex(kiln_key_digest(key), KILN_DIGEST_BYTES, hex);
-	ki_guest_log(guest->base, "opencl: %s %s %llu us", hex, what,
-		     (unsigned long long)(now_ns() - began_ns) / 1000);
-}
-
 /* Count and trace a build that is the driver's alone. */
 void ki_cl_pass_over(const struct ki_cl_guest *guest, enum kiln_counter reason,
 		     const char *why)
 {
 	kiln_count(guest->kiln, reason, 1);
-	trace(guest, why ? why : kiln_counter_words(reason), NULL, now_ns());
+	ki_guest_trace(guest->base, "opencl", NULL,
+		       why ? why : kiln_counter_words(reason), now_ns(), NULL,
+		       NULL);
 }
 
 /* Why there is no entry for a new key: the first thing that differs from the
@@ -201,8 +190,9 @@ struct ki_cl_shadow *ki_cl_find(const struct ki_cl_guest *guest,
 	kiln_count_lookup(guest->kiln, outcome, value, metadata);
 	if (shadow)
 		what = "hit";
-	trace(guest, what ? what : kiln_counter_words(outcome), made->key,
-	      began_ns);
+	ki_guest_trace(guest->base, "opencl", made->key,
+		       what ? what : kiln_counter_words(outcome), began_ns,
+		       shadow ? value : NULL, metadata);
 	kiln_blob_unref(value);
 	kiln_blob_unref(metadata);
 	return shadow;

@@ -16,7 +16,6 @@ static int make_ready(const struct ki_guest *opened)
 	guest.kiln = opened->kiln;
 	guest.spool = opened->spool;
 	guest.name_space = opened->name_space;
-	guest.trace = opened->trace;
 	return 0;
 }
 

@@ -35,7 +35,6 @@ struct ki_cl_guest {
 	struct ki_cl_identities *identities;
 	const char *spool;	/* NULL: no jobs */
 	const char *name_space; /* or "" */
-	int trace;
 };
 
 /* NULL if there is no caching in this process: switched off, set wrongly,
