@@ -301,6 +301,7 @@ struct kiln_store_info {
 	uint64_t n_format_misses;
 	uint64_t quota_bytes; /* of keys' fields and values; 0: none */
 	uint64_t quota_used;  /* of it, at most */
+	enum kiln_eviction eviction;
 };
 
 /* What is known of the store.  Strings are constants.  Errors: UNSUPPORTED (also

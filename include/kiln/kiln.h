@@ -589,6 +589,21 @@ KILN_API void kiln_trim(struct kiln *kiln, uint64_t memory_bytes);
 KILN_API enum kiln_status kiln_set_limit(struct kiln *kiln,
 					 uint64_t store_bytes_max);
 
+enum kiln_eviction {
+	KILN_EVICT_BY_USE = 0, /* what was not used for longest goes first */
+	KILN_EVICT_BY_COST,    /* what is large and was built fast, of that */
+};
+
+/*
+ * Change by what the store chooses what it evicts, for everyone.  Stores are made
+ * BY_USE.  By cost, the build time counts that an entry's metadata say; with an
+ * age limit it does not.
+ * Errors: READONLY, UNSUPPORTED (a kind of store that has no such choice, none),
+ * INVALID, TIMEOUT, IO, FORKED, or why the store is not used.
+ */
+KILN_API enum kiln_status kiln_set_eviction(struct kiln *kiln,
+					    enum kiln_eviction eviction);
+
 /* ---- Statistics -------------------------------------------------------- */
 
 /*

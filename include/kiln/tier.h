@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-#define KILN_TIER_VERSION 4
+#define KILN_TIER_VERSION 5
 
 struct kiln_tier_lock;
 
@@ -146,6 +146,10 @@ struct kiln_tier_ops {
 		struct kiln_tier *tier,
 		const uint8_t digest[KILN_SOURCE_DIGEST_BYTES],
 		struct kiln_blob **out_source);
+
+	/* See kiln_set_eviction(). */
+	enum kiln_status (*set_eviction)(struct kiln_tier *tier,
+					 enum kiln_eviction eviction);
 };
 
 struct kiln_tier {

@@ -186,6 +186,26 @@ enum kiln_status kiln_set_limit(struct kiln *kiln, uint64_t store_bytes_max)
 	return status;
 }
 
+enum kiln_status kiln_set_eviction(struct kiln *kiln,
+				   enum kiln_eviction eviction)
+{
+	struct kiln_tier *store;
+	enum kiln_status status = enter(kiln, &store);
+
+	if (status)
+		return status;
+	if (eviction != KILN_EVICT_BY_USE && eviction != KILN_EVICT_BY_COST)
+		status = KILN_E_INVALID;
+	else if (!ki_kiln_writes(kiln))
+		status = KILN_E_READONLY;
+	else if (!store->ops->set_eviction)
+		status = KILN_E_UNSUPPORTED;
+	else
+		status = store->ops->set_eviction(store, eviction);
+	ki_kiln_leave(kiln);
+	return status;
+}
+
 enum kiln_status kiln_store_counters(struct kiln *kiln,
 				     struct kiln_store_counters *out_counters)
 {

@@ -133,6 +133,7 @@ static enum kiln_status evict_one(struct cleaning *cleaning,
 		return KILN_OK;
 	if (census->has_spare && !ki_log_drop_spare(log, census))
 		return KILN_OK;
+	ki_log_weigh(log, index, census, 0, cleaning->bytes_max);
 	if (!ki_log_evict_before_tail(log, index, census))
 		return KILN_OK;
 	/* Large files alone do not roll: the tail is the oldest. */

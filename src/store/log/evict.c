@@ -3,7 +3,8 @@
 /*
  * The oldest segment goes, under byte 0.
  *
- * Whoever used an entry since its segment's last turn finds it once more: its
+ * Whoever used an entry since its segment's last turn (by cost, weigh.c: if it is
+ * worth more than what has to go) finds it once more: its
  * record is copied to the tail, as one that was just written, and its mark is
  * taken off, so that it has to be used again to stay the next time.  All else
  * of the segment is let go.  A large value is a file of its own and is not
@@ -97,6 +98,19 @@ static int place_copy(struct ki_log *log, struct log_index *index,
 	return placed;
 }
 
+/* It has to be used again to stay the next time; by cost that is seen to when all
+   are aged. */
+static void note_kept(struct log_index *index, const struct log_census *census,
+		      uint64_t slot)
+{
+	if (census->weighs)
+		return;
+	if (ki_log_goes_by_cost(index))
+		index->marks[slot] &= (uint8_t)~LOG_MARK_USED;
+	else
+		index->marks[slot] = 0;
+}
+
 /* Bring one used entry to the tail.  0 if it was not possible. */
 int ki_log_copy_entry(struct ki_log *log, struct log_index *index,
 		      struct log_census *census, int fd, uint32_t number,
@@ -123,7 +137,7 @@ int ki_log_copy_entry(struct ki_log *log, struct log_index *index,
 	record->used_s = (uint32_t)used_s;
 	copied = place_copy(log, index, census, slot, word, record);
 	if (copied) {
-		index->marks[slot] = 0;
+		note_kept(index, census, slot);
 		index->header->n_copied++;
 		index->header->bytes_copied += log_record_bytes(record);
 	}
@@ -143,7 +157,8 @@ struct emptying {
 	uint32_t min_live; /* of before */
 	int fd;		   /* negative: it cannot be read */
 	int is_large;
-	int has_moved; /* the large file lives on under another name */
+	int has_moved;	     /* the large file lives on under another name */
+	unsigned goes_up_to; /* by cost */
 };
 
 static int is_of_segment(uint64_t word, uint32_t number, uint32_t min_live)
@@ -195,7 +210,7 @@ static int move_large(struct emptying *emptying, uint64_t slot, uint64_t word)
 		return 0;
 	}
 	census->move_bytes_left -= file->bytes;
-	index->marks[slot] = 0;
+	note_kept(index, census, slot);
 	emptying->has_moved = 1;
 	return 1;
 }
@@ -243,10 +258,17 @@ static void emptying_finish(struct emptying *emptying)
 						emptying->fd);
 }
 
+static int is_worth_it(const struct emptying *emptying, uint64_t slot)
+{
+	if (!emptying->census->weighs)
+		return ki_log_was_used(emptying->index, slot);
+	return ki_log_worth(emptying->index, slot) > emptying->goes_up_to;
+}
+
 /* 0: what the word leads to was not used, or cannot be kept. */
 static int keep_used(struct emptying *emptying, uint64_t slot, uint64_t word)
 {
-	if (!emptying->index->marks[slot] || emptying->fd < 0 ||
+	if (!is_worth_it(emptying, slot) || emptying->fd < 0 ||
 	    log_word_is_tentative(word))
 		return 0;
 	if (emptying->is_large)
@@ -285,6 +307,13 @@ static void empty_words(struct emptying *emptying)
 	}
 }
 
+/* Once around, and nothing has to stay: there is an end to it whatever else is
+   in the way. */
+static int pass_one(struct log_census *census)
+{
+	return census->n_to_pass && census->n_to_pass--;
+}
+
 /* Not at all if it cannot be opened just now. */
 static int empty_oldest(struct ki_log *log, struct log_index *index,
 			struct log_census *census)
@@ -300,6 +329,13 @@ static int empty_oldest(struct ki_log *log, struct log_index *index,
 
 	if (err)
 		return err;
+	if (census->weighs && !pass_one(census))
+		census->goes_up_to = LOG_WORTHS;
+	emptying.goes_up_to =
+		census->weighs && !emptying.is_large
+			? ki_log_level_of_segment(index, census,
+						  emptying.file.number)
+			: census->goes_up_to;
 	empty_words(&emptying);
 	emptying_finish(&emptying);
 	/* What moved counts under its new name, also if the old one stays. */

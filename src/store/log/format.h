@@ -35,9 +35,10 @@
 #define LOG_WORDS	 8u   /* of a bucket */
 
 #define LOG_SEGMENT_BYTES_MAX	((uint64_t)1 << 28)
-#define LOG_SEGMENT_BYTES_SMALL ((uint64_t)8 << 20) /* a 32nd below that */
-#define LOG_SEGMENT_BYTES_FIRST ((uint64_t)1 << 24) /* without a bound */
-#define LOG_SEGMENT_BYTES_QUOTA ((uint64_t)1 << 18) /* with a quota alone */
+#define LOG_SEGMENT_BYTES_SMALL ((uint64_t)8 << 20)  /* a 32nd below that */
+#define LOG_SEGMENT_BYTES_LEAST ((uint64_t)32 << 10) /* by cost: a 256th */
+#define LOG_SEGMENT_BYTES_FIRST ((uint64_t)1 << 24)  /* without a bound */
+#define LOG_SEGMENT_BYTES_QUOTA ((uint64_t)1 << 18)  /* with a quota alone */
 #define LOG_LARGE_BYTES		((uint64_t)1 << 20)
 #define LOG_FILES_MAX		512 /* segment files of a bounded store */
 #define LOG_SPAN_MAX		((uint32_t)1 << 17) /* of live segment numbers */
@@ -72,6 +73,10 @@ struct log_fixed {
 
 /* Bits of `policy`. */
 #define LOG_REFUSE_FULL ((uint64_t)1)
+#define LOG_BY_COST	((uint64_t)2) /* cheap and large entries go first */
+
+/* Of a mark without an age limit; the other bits are weigh.c's. */
+#define LOG_MARK_USED 1u
 
 struct log_limits {
 	_Atomic uint64_t bytes_max;	/* 0: no bound */
@@ -135,9 +140,10 @@ struct log_header {
 
 	_Atomic uint64_t n_entries; /* 384: estimates */
 	_Atomic uint64_t bytes_live;
-	_Atomic uint64_t n_removed; /* words; counted before they go */
-	_Atomic uint64_t removes;   /* 1: by the last session to close */
-	uint64_t reserved_4[4];
+	_Atomic uint64_t n_removed;	/* words; counted before they go */
+	_Atomic uint64_t removes;	/* 1: by the last session to close */
+	_Atomic uint64_t bytes_weighed; /* see weigh.c */
+	uint64_t reserved_4[3];
 
 	_Atomic uint64_t n_rolls; /* 448: for people */
 	_Atomic uint64_t n_evicted;

@@ -152,7 +152,7 @@ static inline enum kiln_status glance_at(struct ki_log *log,
 	if (record.key_size != key->record.size ||
 	    memcmp(bytes + sizeof(record), key->record.data, key->record.size))
 		return KILN_E_TIMEOUT;
-	if (!index->marks[slot])
+	if (!(index->marks[slot] & LOG_MARK_USED))
 		ki_log_mark(log, index, slot, 0);
 	*out_found = (struct kiln_glance){
 		.value = bytes + log_value_offset(&record),

@@ -49,7 +49,7 @@ uint64_t ki_log_buckets_for(uint64_t bytes_max, uint64_t quota_bytes)
 
 /* Of a small store a 32nd: making and unlinking a file costs much the same
    whatever its size.  docs/decisions/0006-the-cost-of-a-put.md */
-uint64_t ki_log_segment_bytes_for(uint64_t bytes_max)
+static uint64_t bytes_by_use(uint64_t bytes_max)
 {
 	uint64_t bytes = bytes_max / 64, twice = bytes_max / 32;
 
@@ -57,6 +57,18 @@ uint64_t ki_log_segment_bytes_for(uint64_t bytes_max)
 		bytes = twice < LOG_SEGMENT_BYTES_SMALL
 				? twice
 				: LOG_SEGMENT_BYTES_SMALL;
+	return bytes;
+}
+
+/* By cost, the choice is the better the fewer share a segment. */
+uint64_t ki_log_segment_bytes_for(uint64_t bytes_max, uint64_t policy)
+{
+	uint64_t bytes = bytes_by_use(bytes_max), part = bytes_max / 256;
+
+	if (part < LOG_SEGMENT_BYTES_LEAST)
+		part = LOG_SEGMENT_BYTES_LEAST;
+	if ((policy & LOG_BY_COST) && part < bytes)
+		bytes = part;
 	bytes = (bytes + 4095) & ~(uint64_t)4095;
 	return bytes < LOG_SEGMENT_BYTES_MAX ? bytes : LOG_SEGMENT_BYTES_MAX;
 }
@@ -109,7 +121,7 @@ void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
 	*out_limits = (struct log_limit_values){
 		.bytes_max = log->bytes_max,
 		.age_max_s = log->age_max_s,
-		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max),
+		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max, 0),
 		.quota_bytes = log->quota_bytes,
 	};
 }
@@ -410,10 +422,11 @@ static void mark_in_file(const struct log_index *index, uint64_t slot)
 			 index->n_buckets * LOG_WORDS * sizeof(uint64_t) + slot;
 	uint8_t mark;
 
-	if (ki_pread_all(sys, index->fd, &mark, 1, place) || mark ||
+	if (ki_pread_all(sys, index->fd, &mark, 1, place) ||
+	    (mark & LOG_MARK_USED) ||
 	    !ki_log_is_file(sys, index->fd, index->device, index->inode))
 		return;
-	mark = 1;
+	mark |= LOG_MARK_USED;
 	(void)ki_pwrite_all(sys, index->fd, &mark, 1, place);
 }
 
@@ -507,7 +520,7 @@ static uint64_t age_step_s(uint64_t age_max_s)
 void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
 		 uint64_t age_max_s)
 {
-	uint8_t mark = 1, found;
+	uint8_t mark, found;
 
 	if (!index->writable)
 		return;
@@ -516,8 +529,7 @@ void ki_log_mark(struct ki_log *log, struct log_index *index, uint64_t slot,
 		return;
 	}
 	found = atomic_load_explicit(&index->marks[slot], memory_order_relaxed);
-	if (found && !age_max_s)
-		return;
+	mark = found | LOG_MARK_USED;
 	if (age_max_s)
 		mark = (uint8_t)(1 + now_s(log) / age_step_s(age_max_s) % 255);
 	if (found != mark)

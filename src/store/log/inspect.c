@@ -30,7 +30,7 @@ static enum kiln_status fill_entry(struct log_index *index, uint64_t slot,
 	memcpy(entry.digest, view->record.digest, sizeof(entry.digest));
 	entry.value_size = view->record.value_size;
 	entry.stored_size = log_record_bytes(&view->record);
-	entry.referenced = !!index->marks[slot];
+	entry.referenced = !!ki_log_was_used(index, slot);
 	*out_entry = entry;
 	return KILN_OK;
 }
@@ -110,6 +110,9 @@ enum kiln_status ki_log_info(struct kiln_tier *tier,
 			.quota_bytes = limits.quota_bytes,
 			.quota_used =
 				index->header->quota.used & ~LOG_QUOTA_CLOSED,
+			.eviction = limits.policy & LOG_BY_COST
+					    ? KILN_EVICT_BY_COST
+					    : KILN_EVICT_BY_USE,
 		};
 		ki_log_census_fini(&census);
 	}

@@ -227,7 +227,7 @@ static void carry_used(struct lowering *lowering, int fd,
 	size_t i;
 
 	for (i = 0; i < n && lowering->census->copy_bytes_left; i++)
-		if (index->marks[list[i].slot])
+		if (ki_log_was_used(index, list[i].slot))
 			(void)ki_log_copy_entry(lowering->log, lowering->index,
 						lowering->census, fd,
 						list[i].number, list[i].slot,
@@ -408,7 +408,8 @@ static enum kiln_status limit_locked(struct ki_log *log,
 	ki_log_limits_get(log, index, &lowering.before);
 	lowering.after = lowering.before;
 	lowering.after.bytes_max = bytes_max;
-	lowering.after.segment_bytes = ki_log_segment_bytes_for(bytes_max);
+	lowering.after.segment_bytes =
+		ki_log_segment_bytes_for(bytes_max, lowering.after.policy);
 	if (bytes_max && index->size + 2 * lowering.after.segment_bytes +
 					 ki_log_other_bytes() >
 				 bytes_max)
@@ -432,4 +433,45 @@ enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 
 	ki_log_count_evicted(log, limit.n_evicted);
 	return status;
+}
+
+/* ---- What goes first ------------------------------------------------- */
+
+/* Marks of before say when something was used, or that it was: their other bits
+   are not what weigh.c would read. */
+static void clear_marks(struct log_index *index)
+{
+	uint64_t n_slots = index->n_buckets * LOG_WORDS, slot;
+
+	for (slot = 0; slot < n_slots; slot++)
+		index->marks[slot] &= LOG_MARK_USED;
+}
+
+static enum kiln_status eviction_locked(struct ki_log *log,
+					struct log_index *index, void *arg)
+{
+	const enum kiln_eviction *eviction = arg;
+	struct log_limit_values limits;
+	enum kiln_status status = ki_log_index_bring(index, NULL);
+
+	if (status)
+		return status;
+	ki_log_limits_get(log, index, &limits);
+	if (!limits.age_max_s)
+		clear_marks(index);
+	limits.policy &= ~LOG_BY_COST;
+	if (*eviction == KILN_EVICT_BY_COST)
+		limits.policy |= LOG_BY_COST;
+	if (limits.bytes_max)
+		limits.segment_bytes = ki_log_segment_bytes_for(
+			limits.bytes_max, limits.policy);
+	ki_log_limits_set(index->header, &limits);
+	return KILN_OK;
+}
+
+enum kiln_status ki_log_set_eviction(struct kiln_tier *tier,
+				     enum kiln_eviction eviction)
+{
+	return ki_log_change_locked((struct ki_log *)tier, LOG_WRITE,
+				    eviction_locked, &eviction);
 }

@@ -639,6 +639,7 @@ static const struct kiln_tier_ops ops = {
 	.remove_at_close = ki_log_remove_at_close,
 	.keep_sources = ki_log_keep_sources,
 	.find_source = ki_log_find_source,
+	.set_eviction = ki_log_set_eviction,
 	.close = close_log,
 };
 

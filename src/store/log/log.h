@@ -18,6 +18,7 @@
  *	structure.c  under byte 0: numbers, new files, rolls, large files
  *	room.c       under byte 0: what goes for new bytes, in which order
  *	evict.c      under byte 0: the oldest segment goes
+ *	weigh.c      under byte 0: what an entry is worth, by cost
  *	limit.c      under byte 0: another bound
  *	make.c       under byte 0: making, growing, wiping the index
  *	rebuild.c    what the records say, for an index made anew
@@ -458,7 +459,7 @@ void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
 		       struct log_limit_values *out_limits);
 void ki_log_limits_set(struct log_header *header,
 		       const struct log_limit_values *limits);
-uint64_t ki_log_segment_bytes_for(uint64_t bytes_max);
+uint64_t ki_log_segment_bytes_for(uint64_t bytes_max, uint64_t policy);
 
 static inline uint64_t ki_log_scaled(uint64_t hash, uint64_t n)
 {
@@ -731,6 +732,9 @@ struct log_census {
 	uint64_t copy_bytes_left; /* of this operation */
 	uint64_t move_bytes_left; /* the same, of large files */
 	uint64_t n_evicted;
+	int weighs; /* by cost: what is worth more than the next stays */
+	unsigned goes_up_to; /* LOG_WORTHS: nothing stays */
+	size_t n_to_pass;    /* segments, until it is that */
 };
 
 /* Count.  `clean`, under byte 0 only: remove what was left unfinished. */
@@ -848,9 +852,47 @@ void ki_log_count_evicted(struct ki_log *log, uint64_t n);
    error says nothing about the file. */
 int ki_log_is_shortage(int err);
 
+/* ---- weigh.c --------------------------------------------------------- */
+
+#define LOG_WORTHS 40u
+
+/* Whether evictions go by what it costs to build what goes. */
+static inline int ki_log_goes_by_cost(const struct log_index *index)
+{
+	return (index->header->limits.policy & LOG_BY_COST) &&
+	       !index->header->limits.age_max_s;
+}
+
+/* Whether what stands in a slot was used since it was written or carried over;
+   by cost: since all were aged last. */
+static inline int ki_log_was_used(const struct log_index *index, uint64_t slot)
+{
+	uint8_t mark = index->marks[slot];
+
+	return ki_log_goes_by_cost(index) ? mark & LOG_MARK_USED : mark != 0;
+}
+
+/* Where it goes by cost, under byte 0: find the level below which enough lies
+   for `bytes` more under the bound (0: none), for evictions with this census. */
+void ki_log_weigh(struct ki_log *log, struct log_index *index,
+		  struct log_census *census, uint64_t bytes,
+		  uint64_t bytes_max);
+/* After that: let large records below the level go until `bytes` more fit. */
+void ki_log_evict_cheap(struct ki_log *log, struct log_index *index,
+			struct log_census *census, uint64_t bytes,
+			uint64_t bytes_max);
+/* Below LOG_WORTHS, the more the better. */
+unsigned ki_log_worth(const struct log_index *index, uint64_t slot);
+/* The level for one segment: no lower, and what is above it may be copied. */
+unsigned ki_log_level_of_segment(const struct log_index *index,
+				 const struct log_census *census,
+				 uint32_t number);
+
 /* ---- limit.c --------------------------------------------------------- */
 
 enum kiln_status ki_log_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
+enum kiln_status ki_log_set_eviction(struct kiln_tier *tier,
+				     enum kiln_eviction eviction);
 
 /* ---- make.c ---------------------------------------------------------- */
 
@@ -932,6 +974,11 @@ uint64_t ki_log_quarantine_drop(struct ki_log *log, int64_t before_ns,
    once a minute. */
 uint64_t ki_log_drop_orphans(struct ki_log *log, struct log_index *index,
 			     struct log_census *census);
+/* Let the large record go that a word leads to, wherever its file lies; nothing
+   is done where its tombstone finds no room. */
+void ki_log_evict_large(struct ki_log *log, struct log_index *index,
+			struct log_census *census, uint64_t slot, uint64_t word,
+			uint32_t number);
 void ki_log_drop_orphans_if_due(struct ki_log *log, struct log_index *index,
 				struct log_census *census);
 

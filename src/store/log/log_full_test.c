@@ -166,7 +166,7 @@ static void the_smallest_bound_holds_two_segments(void **state)
 	}
 	assert_int_equal(try_bound(directory, taken, &store), KILN_OK);
 	assert_true(index_of(&store)->size +
-			    2 * ki_log_segment_bytes_for(taken) +
+			    2 * ki_log_segment_bytes_for(taken, 0) +
 			    KI_COUNTERS_BYTES + KI_LOCKS_BYTES <=
 		    taken);
 	for (i = 0; i < 100; i++) {

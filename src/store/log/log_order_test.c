@@ -249,7 +249,7 @@ static void what_is_removed_stays_away_from_a_full_tail(void **state)
 	tail = log->index->header->tail;
 	log->index->header->tail = log_tail_word(
 		log_tail_segment(tail),
-		(uint32_t)(ki_log_segment_bytes_for(1 << 20) / LOG_UNIT));
+		(uint32_t)(ki_log_segment_bytes_for(1 << 20, 0) / LOG_UNIT));
 	assert_int_equal(store_remove(&store, KEY), KILN_OK);
 	lose_index(&store);
 	assert_int_equal(store_get(&store, KEY, SMALL), KILN_MISS);

@@ -131,7 +131,7 @@ static void wanted_limits(const struct ki_log *log,
 	*out_limits = (struct log_limit_values){
 		.bytes_max = log->bytes_max,
 		.age_max_s = log->age_max_s,
-		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max),
+		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max, 0),
 		.policy = log->flags & KILN_OPEN_REFUSE_FULL ? LOG_REFUSE_FULL
 							     : 0,
 		.quota_bytes = log->quota_bytes,

@@ -152,6 +152,41 @@ out:
 	return dropped;
 }
 
+void ki_log_evict_large(struct ki_log *log, struct log_index *index,
+			struct log_census *census, uint64_t slot, uint64_t word,
+			uint32_t number)
+{
+	const struct ki_sys *sys = log->sys;
+	struct log_record record;
+	char path[KI_PATH_MAX];
+	size_t i;
+	int fd = ki_log_segment_path(log, number, path)
+			 ? -1
+			 : sys->open(sys, path,
+				     KI_OPEN_READ | ki_log_open_flags(log), 0);
+
+	if (fd < 0)
+		return;
+	/* Killed in between, it is an orphan.  Who has replaced it meanwhile
+	   unlinks it. */
+	if (!ki_pread_all(sys, fd, &record, sizeof(record), 0) &&
+	    ki_log_record_is_sound(&record, number, 0) &&
+	    (record.flags & LOG_OWN_FILE) &&
+	    write_tombstone(log, index, fd, &record) &&
+	    ki_log_word_swap(index, slot, word, 0)) {
+		census->n_evicted++;
+		if (!sys->unlink(sys, path))
+			for (i = 0; i < census->n_files; i++)
+				if (census->files[i].number == number) {
+					ki_log_census_remove(census, i);
+					break;
+				}
+		ki_log_segment_forget(log, index, number);
+		index->header->generation++;
+	}
+	(void)sys->close(sys, fd);
+}
+
 /* A segment of the usual size is not worth a look: few of them are large. */
 static int may_be_one(const struct log_file *file, uint64_t segment_bytes,
 		      int64_t now_ns)

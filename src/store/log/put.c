@@ -364,7 +364,7 @@ static enum kiln_status choose_slot(struct ki_log *log, struct log_index *index,
 		for (i = 0; i < LOG_WORDS; i++) {
 			uint64_t slot = slots[bucket] + i;
 			uint64_t word = index->words[slot];
-			int unmarked = !index->marks[slot];
+			int unmarked = !ki_log_was_used(index, slot);
 
 			if (!log_word_is_live(word, min_live)) {
 				free_slot[bucket] = slot;

@@ -110,6 +110,16 @@ static int drop_spare(struct room *room)
 	       !ki_log_drop_spare(room->log, room->census);
 }
 
+static void weigh_if_over(const struct room *room, enum kiln_status status)
+{
+	if (status || !is_over(room))
+		return;
+	ki_log_weigh(room->log, room->index, room->census, room->bytes,
+		     room->limits.bytes_max);
+	ki_log_evict_cheap(room->log, room->index, room->census, room->bytes,
+			   room->limits.bytes_max);
+}
+
 /* Only the tail is left.  Whether more can go now. */
 static int let_tail_go(struct room *room)
 {
@@ -133,6 +143,7 @@ enum kiln_status ki_log_make_room(struct ki_log *log, struct log_index *index,
 	if (!can_be_had(&room, room.limits.segment_bytes))
 		return KILN_E_TOO_LARGE;
 	status = drop_others(&room);
+	weigh_if_over(&room, status);
 	while (!status && is_over(&room))
 		if (ki_log_evict_before_tail(log, index, census) &&
 		    !let_tail_go(&room))
@@ -151,6 +162,7 @@ enum kiln_status ki_log_make_room_for_tail(struct ki_log *log,
 	if (!can_be_had(&room, 0))
 		return KILN_E_TOO_LARGE;
 	status = drop_others(&room);
+	weigh_if_over(&room, status);
 	while (!status && is_over(&room))
 		if (ki_log_evict_oldest(log, index, census) &&
 		    !drop_spare(&room))
