@@ -772,6 +772,43 @@ static void a_stores_limit_is_shown_and_changed(void **state)
 	free(directory);
 }
 
+/* S47 */
+static void a_stores_eviction_is_shown_and_changed(void **state)
+{
+	static const struct {
+		const char *option;
+		int status;
+		const char *is; /* after it */
+	} rows[] = {
+		{ "--eviction=cost", 0, "cost" },
+		{ "--limit=100M", 0, "cost" },
+		{ "--eviction=luck", 2, "cost" },
+		{ "--eviction", 2, "cost" },
+		{ "--eviction=recency", 0, "recency" },
+	};
+	char *directory = filled();
+	struct spawn spawn;
+	struct ended ended;
+	json_t *json;
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		ended = ask(directory, "config", rows[i].option);
+		assert_int_equal(status_of(&ended), rows[i].status);
+		ended_free(&ended);
+		spawn = tool(directory, "config", "--limit=100M");
+		spawn.arguments[2] = "--json";
+		ended = spawn_run(&spawn);
+		json = json_loads(ended.out, 0, NULL);
+		assert_string_equal(
+			json_string_value(json_object_get(json, "eviction")),
+			rows[i].is);
+		json_decref(json);
+		ended_free(&ended);
+	}
+	free(directory);
+}
+
 /* ---- Circumstances -------------------------------------------------------------------- */
 
 /* A verb, and its exit status where there never was a cache. */
@@ -1109,6 +1146,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(gc_takes_damaged_entries_on_request_only),
 		cmocka_unit_test(gc_refuses_sizes_and_ages_that_are_none),
 		cmocka_unit_test(a_stores_limit_is_shown_and_changed),
+		cmocka_unit_test(a_stores_eviction_is_shown_and_changed),
 		cmocka_unit_test(a_closed_pipe_is_no_failure),
 		cmocka_unit_test(closed_and_full_outputs_are_failures),
 		cmocka_unit_test(nothing_is_made_by_looking),

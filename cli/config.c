@@ -113,7 +113,8 @@ int ki_verb_config(const struct ki_command *command)
 	int is_json = ki_given(command, KI_OPTION_JSON), result;
 
 	if (ki_given(command, KI_OPTION_STORE) ||
-	    ki_given(command, KI_OPTION_LIMIT))
+	    ki_given(command, KI_OPTION_LIMIT) ||
+	    ki_given(command, KI_OPTION_EVICTION))
 		return ki_limit(command);
 	status = kiln_config_load(&config, message, sizeof(message));
 	if (!config) {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* kiln config --store, --limit: the limit that a store has of its own. */
+/* kiln config --store, --limit, --eviction: the limit that a store has of its
+   own, and what goes first there. */
+
+#include <string.h>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -22,6 +25,35 @@ static int change(struct kiln *kiln, const char *text, uint64_t limit)
 		      : KI_EXIT_OK;
 }
 
+static const char *const evictions[] = {
+	[KILN_EVICT_BY_USE] = "recency",
+	[KILN_EVICT_BY_COST] = "cost",
+};
+#define N_EVICTIONS ((int)(sizeof(evictions) / sizeof(*evictions)))
+
+/* -1: no such thing. */
+static int parse_eviction(const char *text)
+{
+	int i;
+
+	for (i = 0; i < N_EVICTIONS && strcmp(text, evictions[i]); i++)
+		;
+	return i < N_EVICTIONS ? i : -1;
+}
+
+static int change_eviction(struct kiln *kiln, const char *text)
+{
+	enum kiln_status status = kiln_set_eviction(
+		kiln, (enum kiln_eviction)parse_eviction(text));
+
+	if (status == KILN_E_UNSUPPORTED) {
+		ki_complain("--eviction: this kind of store has no choice");
+		return KI_EXIT_UNAVAILABLE;
+	}
+	return status ? ki_store_failed(status, "cannot change the eviction")
+		      : KI_EXIT_OK;
+}
+
 static void print_json(struct ki_bytes *out, const char *directory,
 		       const struct kiln_store_info *info)
 {
@@ -32,6 +64,7 @@ static void print_json(struct ki_bytes *out, const char *directory,
 	ki_json_string(&json, "directory", directory);
 	ki_json_number(&json, "bytes", info->bytes);
 	ki_json_number(&json, "bytes_max", info->bytes_max);
+	ki_json_string(&json, "eviction", evictions[info->eviction]);
 	ki_json_end(&json);
 }
 
@@ -40,12 +73,15 @@ static void print_text(struct ki_bytes *out, const char *directory,
 {
 	char bytes[32], limit[32];
 
-	ki_bytes_printf(out, "%s:%s\n  limit  %s\n  used   %s\n", info->kind,
-			directory,
+	ki_bytes_printf(out,
+			"%s:%s\n  limit     %s\n  used      %s\n"
+			"  eviction  by %s\n",
+			info->kind, directory,
 			info->bytes_max ? ki_format_size(info->bytes_max, limit,
 							 sizeof(limit))
 					: "none",
-			ki_format_size(info->bytes, bytes, sizeof(bytes)));
+			ki_format_size(info->bytes, bytes, sizeof(bytes)),
+			evictions[info->eviction]);
 }
 
 static int show(const struct ki_command *command, struct kiln *kiln,
@@ -68,7 +104,8 @@ static int show(const struct ki_command *command, struct kiln *kiln,
 int ki_limit(const struct ki_command *command)
 {
 	const char *text = command->values[KI_OPTION_LIMIT];
-	const unsigned flags = text ? 0 : KI_STORE_LOOK;
+	const char *eviction = command->values[KI_OPTION_EVICTION];
+	const unsigned flags = text || eviction ? 0 : KI_STORE_LOOK;
 	struct ki_settings settings;
 	struct kiln *kiln = NULL;
 	uint64_t limit = 0;
@@ -78,6 +115,11 @@ int ki_limit(const struct ki_command *command)
 		ki_complain("--limit: '%s' is no size; use a number with K, M, "
 			    "G or T, or 0 for no limit",
 			    text);
+		return KI_EXIT_USAGE;
+	}
+	if (eviction && parse_eviction(eviction) < 0) {
+		ki_complain("--eviction: '%s' is neither recency nor cost",
+			    eviction);
 		return KI_EXIT_USAGE;
 	}
 	status = ki_settings_load(&settings, command, flags);
@@ -90,6 +132,8 @@ int ki_limit(const struct ki_command *command)
 	}
 	if (!status && text)
 		status = change(kiln, text, limit);
+	if (!status && eviction)
+		status = change_eviction(kiln, eviction);
 	if (!status)
 		status = show(command, kiln, settings.directory);
 	kiln_close(kiln);

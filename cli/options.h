@@ -70,6 +70,8 @@
 	  "take a pack that nobody signed whom you trust")                     \
 	X(LIMIT, "limit", 0, "SIZE",                                           \
 	  "give the store this limit of its own (500M; 0: none)")              \
+	X(EVICTION, "eviction", 0, "WHICH",                                    \
+	  "what goes first when it is full: recency or cost")                  \
 	X(QUARANTINE, "quarantine", 0, NULL,                                   \
 	  "remove all damaged entries that were put aside")                    \
 	X(D3D12, "d3d12", 0, NULL,                                             \

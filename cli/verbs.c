@@ -282,11 +282,16 @@ const struct ki_verb ki_verbs[] = {
 		   "--limit, changes it, of the store in use where none is "
 		   "named: for all\n"
 		   "programs, and at once.  A lower one evicts what was not "
-		   "used for longest.\n",
+		   "used for longest.\n"
+		   "With --eviction, changes what goes first when it is full: "
+		   "by 'recency' what\n"
+		   "was not used since it was looked at last, by 'cost' what "
+		   "is large and was\n"
+		   "built fast.\n",
 	  .examples = "kiln config # every value, and where it comes from\n"
 		      "kiln config --store log:/srv/kiln --limit 4G # a store "
 		      "of 4 GiB\n",
-	  .options = COMMON | KI_HAS(STORE) | KI_HAS(LIMIT),
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(LIMIT) | KI_HAS(EVICTION),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_config },
 	{ .name = "key",
