@@ -32,6 +32,7 @@
 #include <kiln/kiln.h>
 
 #include "bench.h"
+#include "eviction_cells.h"
 
 #define ROUNDS_MAX  15
 #define PATH_BYTES  (BENCH_FOLDER_BYTES + 64)
@@ -444,6 +445,8 @@ int main(int argc, char **argv)
 		measure_verify();
 	if (bench_wants(&bench, "rebuild"))
 		measure_rebuild();
+	if (bench_wants(&bench, "eviction"))
+		eviction_replay_all(&bench, 0);
 	bench_remove_tree(top);
 	return bench_end(&bench);
 }
