@@ -155,6 +155,7 @@ static void usage_errors_have_status_2_and_one_line(void **state)
 		{ "ls", "too-much" },
 		{ "ls", "--store" },
 		{ "show" },
+		{ "extract" },
 		{ "why" },
 		{ "ls", "--json=1" },
 		{ "help", "nope" },
@@ -182,11 +183,11 @@ static void usage_errors_have_status_2_and_one_line(void **state)
 
 static void every_verb_has_a_help(void **state)
 {
-	static const char *const verbs[] = { "run",    "wait",	 "ls",
-					     "show",   "why",	 "stats",
-					     "verify", "gc",	 "clear",
-					     "rm",     "doctor", "config",
-					     "export", "import", "key" };
+	static const char *const verbs[] = {
+		"extract", "run",    "wait",   "ls",	"show", "why",
+		"stats",   "verify", "gc",     "clear", "rm",	"doctor",
+		"config",  "export", "import", "key"
+	};
 	char *directory = harness_directory();
 	struct ended all = ask(directory, "--help", NULL);
 	size_t i;

@@ -65,6 +65,9 @@
 	X(SORT, "sort", 0, "made|size|used|build|application",                 \
 	  "what comes first")                                                  \
 	X(LONG, "long", 'l', NULL, "whole keys and paths, and more columns")   \
+	X(OUTPUT, "output", 'o', "FILE", "write there; - is standard output")  \
+	X(BINARY_OF, "device", 0, "N",                                         \
+	  "the binary for the N-th device of an OpenCL program")               \
 	X(REPLACE, "replace", 0, NULL, "write over a file of that name")       \
 	X(TRUST_UNSIGNED, "trust-unsigned", 0, NULL,                           \
 	  "take a pack that nobody signed whom you trust")                     \

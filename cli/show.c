@@ -148,6 +148,20 @@ static void print_file(struct ki_bytes *out, const struct ki_entry_view *view,
 	number(out, "turn to go", view->turn);
 }
 
+/* How often an entry was found no store counts. */
+static void print_saved(struct ki_bytes *out, const struct ki_entry_view *view)
+{
+	char text[32], words[96];
+
+	if (!view->build_ns)
+		return;
+	snprintf(words, sizeof(words), "%s whenever it is found%s",
+		 ki_format_duration(view->build_ns, text, sizeof(text)),
+		 view->is_referenced ? ", as it was lately"
+				     : "; not lately, as far as is known");
+	line(out, "saves", words);
+}
+
 static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 		       const struct ki_entry_view *view,
 		       const struct ki_what *what, const struct kept *kept,
@@ -170,7 +184,10 @@ static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
 	if (view->build_ns || !view->is_foreign)
 		line(out, "build time",
 		     ki_format_duration(view->build_ns, text, sizeof(text)));
+	print_saved(out, view);
 	line(out, "size", ki_format_size(view->value_size, text, sizeof(text)));
+	line(out, "in the store",
+	     ki_format_size(view->stored_size, text, sizeof(text)));
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)view->stage);
 	if (!view->is_foreign)
 		line(out, "stage", text);

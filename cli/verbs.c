@@ -73,6 +73,27 @@ const struct ki_verb ki_verbs[] = {
 	  .n_arguments_max = 1,
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_show },
+	{ .name = "extract",
+	  .arguments = "KEY",
+	  .summary = "write what an entry keeps into a file",
+	  .about = "KEY is the beginning of a key, at least 6 digits of it.  "
+		   "Without\n"
+		   "--output the value goes to standard output, unless that "
+		   "is a terminal.\n"
+		   "A value is as the cache keeps it: of an OpenCL program the "
+		   "binaries of\n"
+		   "all its devices, of which --device takes one, from 0 on.  "
+		   "Of an entry\n"
+		   "that is a driver's own, its file.\n",
+	  .examples = "kiln extract 0123456789ab -o value # the whole value\n"
+		      "kiln extract 0123456789ab --device 0 | file - # what "
+		      "the driver made\n",
+	  .options =
+		  COMMON | KI_HAS(STORE) | KI_HAS(OUTPUT) | KI_HAS(BINARY_OF),
+	  .n_arguments_min = 1,
+	  .n_arguments_max = 1,
+	  .usage_status = KI_EXIT_USAGE,
+	  .body = ki_verb_extract },
 	{ .name = "why",
 	  .arguments = "KEY [KEY]",
 	  .summary = "say in words what made an entry another than its like",

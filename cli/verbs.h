@@ -8,6 +8,7 @@ ki_verb_fn ki_verb_run;
 ki_verb_fn ki_verb_wait;
 ki_verb_fn ki_verb_ls;
 ki_verb_fn ki_verb_show;
+ki_verb_fn ki_verb_extract;
 ki_verb_fn ki_verb_why;
 ki_verb_fn ki_verb_rebuild;
 ki_verb_fn ki_verb_rm;
