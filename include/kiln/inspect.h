@@ -336,7 +336,8 @@ struct kiln_store_counters {
 	 */
 	uint64_t history_since;
 	uint32_t reasons[KILN_HOURS][KILN_REASONS_MAX]; /* KILN_REASONS */
-	/* The process that began last, of those that looked something up. */
+	/* The process that began last (`first`), of those that looked something
+	   up. */
 	struct kiln_program_counters last_run;
 	/* The programs that counted last, the latest first. */
 	uint64_t n_programs;

@@ -269,6 +269,16 @@ static uint64_t find_process(const struct ki_sys *sys, uint64_t *out_start)
 	return name;
 }
 
+/* When this process began: what it has counted may come here late. */
+static uint64_t began_s(const struct ki_sys *sys, uint64_t start,
+			uint64_t now_s)
+{
+	const uint64_t now_ns = sys->realtime_ns(sys);
+	const uint64_t age_ns = start ? ki_process_age_ns(start) : 0;
+
+	return age_ns < now_ns ? (now_ns - age_ns) / 1000000000 : now_s;
+}
+
 static int has_looked(const uint64_t *deltas)
 {
 	return deltas[KILN_COUNT_HITS_MEMORY] ||
@@ -290,7 +300,7 @@ static int takes_run(const struct ki_sys *sys, struct record *run,
 	if (is_known && process && run->process >> 32 == process >> 32 &&
 	    run->start > start)
 		return 0;
-	begin_record(run, name, now_s);
+	begin_record(run, name, began_s(sys, start, now_s));
 	run->process = process;
 	run->start = start;
 	return 1;

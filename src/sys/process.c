@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 int ki_process_id(void)
@@ -49,6 +50,19 @@ uint64_t ki_process_start(int pid)
 	if (!place || sscanf(place, " %llu", &start) != 1)
 		return 0;
 	return start;
+}
+
+uint64_t ki_process_age_ns(uint64_t start)
+{
+	const uint64_t ticks_s = (uint64_t)sysconf(_SC_CLK_TCK);
+	const uint64_t start_ns = start / ticks_s * 1000000000 +
+				  start % ticks_s * (1000000000 / ticks_s);
+	struct timespec now;
+	uint64_t now_ns;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	return now_ns > start_ns ? now_ns - start_ns : 0;
 }
 
 int ki_process_alive(int pid, uint64_t start)

@@ -229,6 +229,8 @@ int ki_process_id(void);
 /* Start time of a process in clock ticks since boot; 0 if there is none, or it
    has died and its parent does not know yet. */
 uint64_t ki_process_start(int pid);
+/* How long ago, by the clock that start times are of. */
+uint64_t ki_process_age_ns(uint64_t start);
 /* Whether the process with this id and start time still runs. */
 int ki_process_alive(int pid, uint64_t start);
 

@@ -129,6 +129,17 @@ static void a_dead_process_is_not_alive(void **state)
 	assert_false(ki_process_alive(child, start));
 }
 
+static void a_parent_is_no_younger_than_its_child(void **state)
+{
+	const uint64_t start = ki_process_start(getpid());
+	const uint64_t age = ki_process_age_ns(start);
+
+	assert_true(ki_process_age_ns(ki_process_start(getppid())) >= age);
+	assert_true(ki_process_age_ns(start) >= age);
+	/* One that is still to begin. */
+	assert_int_equal(ki_process_age_ns(start + 1000000000), 0);
+}
+
 static int stat_nothing(const struct ki_sys *table, const char *path,
 			struct ki_file_info *out_info)
 {
@@ -302,6 +313,7 @@ int main(void)
 		cmocka_unit_test(
 			a_fork_changes_the_generation_in_the_child_only),
 		cmocka_unit_test(a_dead_process_is_not_alive),
+		cmocka_unit_test(a_parent_is_no_younger_than_its_child),
 		cmocka_unit_test(nobody_is_dead_for_who_cannot_know),
 		cmocka_unit_test(reading_a_fifo_does_not_block),
 		cmocka_unit_test(missing_parents_are_made),
