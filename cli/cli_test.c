@@ -156,7 +156,6 @@ static void usage_errors_have_status_2_and_one_line(void **state)
 		{ "ls", "--store" },
 		{ "show" },
 		{ "extract" },
-		{ "why" },
 		{ "ls", "--json=1" },
 		{ "help", "nope" },
 		{ "show", "xyz" },
@@ -818,7 +817,7 @@ static const struct {
 	int status;
 } readers[] = { { "ls", 0 },   { "stats", 0 },	{ "verify", 0 },
 		{ "wait", 0 }, { "report", 0 }, { "clear", 0 },
-		{ "gc", 0 },   { "config", 0 } };
+		{ "gc", 0 },   { "why", 0 },	{ "config", 0 } };
 #define N_READERS (sizeof(readers) / sizeof(*readers))
 
 /* S61: the reader is gone before anything is written. */

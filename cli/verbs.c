@@ -95,19 +95,26 @@ const struct ki_verb ki_verbs[] = {
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_extract },
 	{ .name = "why",
-	  .arguments = "KEY [KEY]",
+	  .arguments = "[KEY [KEY]]",
 	  .summary = "say in words what made an entry another than its like",
-	  .about = "With one key, compares with the nearest entry: of the "
-		   "same source\n"
-		   "if there is one, and with the fewest differences.  With "
-		   "two, says\n"
-		   "what led from the first to the second.\n",
+	  .about = "Without a key, says why the last run missed what it did: "
+		   "each entry\n"
+		   "that came of a miss is compared with the nearest of those "
+		   "before.  With one\n"
+		   "key, compares with the nearest entry: of the same source "
+		   "if there is one,\n"
+		   "and with the fewest differences.  With two, says what led "
+		   "from the first\n"
+		   "to the second.  A run is a process; of a program that runs "
+		   "twice at once,\n"
+		   "entries may be taken for those of the other.\n",
 	  .examples =
+		  "kiln why # after a program has run: what it missed, and "
+		  "why\n"
 		  "kiln why b3ae45 # why it is not the entry that was there "
 		  "before\n"
 		  "kiln why b3ae45 07e1a6 # what led from one to the other\n",
 	  .options = COMMON | KI_HAS(STORE),
-	  .n_arguments_min = 1,
 	  .n_arguments_max = 2,
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_why },

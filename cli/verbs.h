@@ -24,6 +24,9 @@ ki_verb_fn ki_verb_doctor;
 ki_verb_fn ki_verb_config;
 ki_verb_fn ki_verb_key;
 
+/* `kiln why` without a key. */
+ki_verb_fn ki_why_run;
+
 /* `kiln config` where it is about a store. */
 ki_verb_fn ki_limit;
 

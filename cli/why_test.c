@@ -461,6 +461,258 @@ static void what_cannot_be_explained_is_said(void **state)
 	free(directory);
 }
 
+/* ---- The last run -------------------------------------------------------------- */
+
+#define BUILDS_MAX 4
+
+/* What a process builds: of these sources, with these options. */
+struct run {
+	const char *store;
+	const char *application;
+	struct {
+		const char *source, *options;
+		int fails;
+	} builds[BUILDS_MAX];
+};
+
+static void build(const struct kiln_key *key, void *arg,
+		  struct kiln_build_result *out)
+{
+	const int *fails = arg;
+
+	out->kind = *fails ? KILN_BUILD_FAILED : KILN_BUILD_OK;
+	if (!*fails && kiln_blob_copy("value", 5, &out->blob))
+		out->kind = KILN_BUILD_FAILED;
+}
+
+static int build_all(unsigned index, void *arg)
+{
+	struct run *run = arg;
+	struct kiln_options options;
+	struct kiln *kiln;
+	int err;
+
+	kiln_options_init(&options);
+	options.store_url = run->store;
+	options.application = run->application;
+	err = kiln_open(&options, &kiln);
+	for (size_t i = 0; !err && i < BUILDS_MAX && run->builds[i].source;
+	     i++) {
+		struct kiln_build_result result;
+		struct kiln_key *key = kiln_key_new();
+
+		kiln_key_add_string(key, "kind", "k");
+		kiln_key_add_string(key, "options", run->builds[i].options);
+		kiln_key_add_digest(key, "source", run->builds[i].source,
+				    strlen(run->builds[i].source));
+		err = kiln_key_finish(key);
+		kiln_build_result_init(&result);
+		if (!err)
+			err = kiln_get_or_build(kiln, key, build,
+						&run->builds[i].fails, &result);
+		if (err == KILN_E_BUILD && run->builds[i].fails)
+			err = 0;
+		kiln_build_result_fini(&result);
+		kiln_key_free(key);
+	}
+	kiln_close(kiln);
+	return err;
+}
+
+static void run_it(const char *store, const struct run *run)
+{
+	struct run here = *run;
+
+	here.store = store;
+	assert_int_equal(harness_processes(1, build_all, &here, HARNESS_HANG_S),
+			 0);
+}
+
+static struct ended why_last(const char *store, const char *option)
+{
+	struct spawn spawn = {
+		.program = program,
+		.arguments = { "why", store, option },
+		.variables = { "XDG_CONFIG_HOME=/nowhere", "HOME=/nowhere",
+			       "COLUMNS" },
+	};
+
+	return spawn_run(&spawn);
+}
+
+static long number_in(const json_t *json, const char *object, const char *name)
+{
+	return (long)json_integer_value(
+		json_object_get(json_object_get(json, object), name));
+}
+
+static json_t *why_last_json(const char *store)
+{
+	struct ended ended = why_last(store, "--json");
+	json_t *json = json_loads(ended.out, 0, NULL);
+
+	assert_int_equal(status_of(&ended), 0);
+	assert_string_equal(ended.err, "");
+	assert_non_null(json);
+	ended_free(&ended);
+	return json;
+}
+
+static const struct run first_run = {
+	.application = "/usr/bin/an-application",
+	.builds = { { "one", "-DT=8", 0 }, { "two", "", 0 } },
+};
+static const struct run second_run = {
+	.application = "/usr/bin/an-application",
+	.builds = { { "one", "-DT=16", 0 },
+		    { "two", "", 0 },
+		    { "three", "-DT=16", 1 } },
+};
+
+/* An entry of the same program, long before. */
+static void put_early(const char *store, const char *source,
+		      const char *options)
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	struct kiln_key *key = kiln_key_new();
+	struct kiln_options opening;
+	struct kiln *kiln;
+
+	kiln_options_init(&opening);
+	opening.store_url = store;
+	assert_int_equal(kiln_open(&opening, &kiln), KILN_OK);
+	kiln_key_add_string(key, "kind", "k");
+	kiln_key_add_string(key, "options", options);
+	kiln_key_add_digest(key, "source", source, strlen(source));
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	kiln_metadata_add_u64(metadata, KILN_META_CREATED, 1000);
+	kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
+				 "/usr/bin/an-application");
+	assert_int_equal(kiln_put(kiln, key, "value", 5, metadata, 0), KILN_OK);
+	kiln_metadata_free(metadata);
+	kiln_key_free(key);
+	kiln_close(kiln);
+}
+
+/* S62 */
+static void what_the_last_run_missed_is_explained(void **state)
+{
+	static const char *const kinds[] = { "log", "file", "neo", "sycl" };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		char *directory = harness_directory(), *store;
+		const json_t *miss, *difference;
+		struct ended ended;
+		json_t *json;
+
+		assert_true(asprintf(&store, "%s:%s", kinds[i], directory) > 0);
+		put_early(store, "one", "-DT=8");
+		put_early(store, "two", "");
+		/* Of two misses one is stored: the other build failed. */
+		run_it(store, &second_run);
+		json = why_last_json(store);
+		assert_int_equal(number_in(json, "run", "misses"), 2);
+		assert_int_equal(number_in(json, "run", "hits"), 1);
+		assert_int_equal(
+			json_integer_value(json_object_get(json, "stored")), 1);
+		miss = json_array_get(json_object_get(json, "misses"), 0);
+		difference =
+			json_array_get(json_object_get(miss, "differences"), 0);
+		assert_string_equal(
+			json_string_value(json_object_get(difference, "words")),
+			"options: -DT=8 -> -DT=16");
+		json_decref(json);
+		ended = why_last(store, NULL);
+		assert_int_equal(status_of(&ended), 0);
+		assert_memory_equal(
+			ended.out, "last run of /usr/bin/an-application, ", 37);
+		assert_non_null(strstr(ended.out, ": 2 misses, 1 hit\n"));
+		assert_non_null(
+			strstr(ended.out, "\n  options: -DT=8 -> -DT=16\n"));
+		assert_non_null(strstr(ended.out, "\n1 of them is not stored"));
+		ended_free(&ended);
+		free(store);
+		free(directory);
+	}
+}
+
+static void a_run_of_hits_alone_has_nothing_to_explain(void **state)
+{
+	char *directory = harness_directory(), *store;
+	struct ended ended;
+
+	assert_true(asprintf(&store, "log:%s", directory) > 0);
+	run_it(store, &first_run);
+	run_it(store, &first_run);
+	ended = why_last(store, NULL);
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, ": 0 misses, 2 hits\n"));
+	assert_null(strstr(ended.out, "another than"));
+	ended_free(&ended);
+	free(store);
+	free(directory);
+}
+
+/* What another program made at the same time is not this one's. */
+static void others_builds_are_not_taken_for_misses(void **state)
+{
+	static const struct run other = {
+		.application = "/usr/bin/another\033[2J",
+		.builds = { { "one", "-DT=9", 0 } },
+	};
+	char *directory = harness_directory(), *store;
+	struct ended ended;
+	json_t *json;
+
+	assert_true(asprintf(&store, "log:%s", directory) > 0);
+	run_it(store, &first_run);
+	run_it(store, &other);
+	json = why_last_json(store);
+	assert_int_equal(json_array_size(json_object_get(json, "misses")), 1);
+	json_decref(json);
+	ended = why_last(store, NULL);
+	assert_null(strchr(ended.out, '\033'));
+	assert_non_null(strstr(ended.out, "\n  options: -DT=8 -> -DT=9\n"));
+	ended_free(&ended);
+	free(store);
+	free(directory);
+}
+
+static void where_no_run_is_known_it_says_so(void **state)
+{
+	char *directory = harness_directory(), *store, *pack, key[33];
+	static const struct field fields[] = { { TEXT, "kind", "k" },
+					       { END, NULL, NULL } };
+	struct spawn export = { .program = program,
+				.variables = { "XDG_CONFIG_HOME=/nowhere",
+					       "HOME=/nowhere" } };
+	struct ended ended;
+
+	assert_true(asprintf(&store, "log:%s", directory) > 0);
+	put(directory, fields, 1000, 0, key);
+	ended = why_last(store, NULL);
+	assert_int_equal(status_of(&ended), 0);
+	assert_string_equal(ended.out, "no run was counted here\n");
+	ended_free(&ended);
+
+	pack = harness_path(directory, "a.pack");
+	export.arguments[0] = "export";
+	export.arguments[1] = store;
+	export.arguments[2] = pack;
+	ended = spawn_run(&export);
+	assert_int_equal(status_of(&ended), 0);
+	ended_free(&ended);
+	free(store);
+	assert_true(asprintf(&store, "pack:%s", pack) > 0);
+	ended = why_last(store, NULL);
+	assert_int_equal(status_of(&ended), 5);
+	assert_non_null(strstr(ended.err, "give a KEY"));
+	ended_free(&ended);
+	free(pack);
+	free(store);
+	free(directory);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -470,6 +722,10 @@ int main(int argc, char **argv)
 			what_makes_an_input_another_is_told_if_it_is_stored),
 		cmocka_unit_test(one_key_is_compared_with_the_nearest),
 		cmocka_unit_test(what_cannot_be_explained_is_said),
+		cmocka_unit_test(what_the_last_run_missed_is_explained),
+		cmocka_unit_test(a_run_of_hits_alone_has_nothing_to_explain),
+		cmocka_unit_test(others_builds_are_not_taken_for_misses),
+		cmocka_unit_test(where_no_run_is_known_it_says_so),
 	};
 
 	if (argc < 2)
