@@ -112,11 +112,16 @@ static void the_bound_is_never_exceeded(void **state)
 		uint64_t bytes_max;
 		size_t size_max;
 		uint64_t fill;
+		enum kiln_eviction eviction;
 	} rows[] = {
-		{ 1 << 20, 3000, 5 << 20 },
-		{ 1 << 20, 200000, 4 << 20 },
-		{ 4 << 20, 40000, 12 << 20 },
-		{ 24 << 20, 3 << 20, 48 << 20 },
+		{ 1 << 20, 3000, 5 << 20, KILN_EVICT_BY_USE },
+		{ 1 << 20, 200000, 4 << 20, KILN_EVICT_BY_USE },
+		{ 4 << 20, 40000, 12 << 20, KILN_EVICT_BY_USE },
+		{ 24 << 20, 3 << 20, 48 << 20, KILN_EVICT_BY_USE },
+		{ 1 << 20, 3000, 5 << 20, KILN_EVICT_BY_COST },
+		{ 1 << 20, 200000, 4 << 20, KILN_EVICT_BY_COST },
+		{ 4 << 20, 40000, 12 << 20, KILN_EVICT_BY_COST },
+		{ 24 << 20, 3 << 20, 48 << 20, KILN_EVICT_BY_COST },
 	};
 	size_t i;
 
@@ -133,6 +138,9 @@ static void the_bound_is_never_exceeded(void **state)
 			.bytes_max = rows[i].bytes_max,
 		};
 		store_open(&store);
+		assert_int_equal(store.tier->ops->set_eviction(
+					 store.tier, rows[i].eviction),
+				 KILN_OK);
 		while (bytes < rows[i].fill) {
 			/* Small ones often, large ones sometimes. */
 			size = (size_t)(harness_random(&random) %

@@ -12,7 +12,7 @@
  * The rate is the logarithm of the nanoseconds that its build took for each
  * byte of its record, from 1 to 15; 0: nobody has looked yet.  The metadata
  * tell; who says nothing has a rate in the middle.  A look-up sets the lowest
- * bit, as ever, and nothing else.  Each time that room was made for a quarter of
+ * bit, as ever, and nothing else.  Each time that room was made for a third of
  * the bound, all idle counts go up by one, or back to 0 for what was used
  * meanwhile: what is not used is worth half as much after each, without a clock
  * and without the level that GreedyDual adds to what is used.
@@ -41,7 +41,7 @@
 #define IDLE_SHIFT  5
 #define IDLE_MAX    7u
 #define LOOKS_MAX   256
-#define AGED_AFTER  4 /* room was made for this part of the bound */
+#define AGED_AFTER  3 /* room was made for this part of the bound */
 
 static unsigned rate_of(uint8_t mark)
 {
