@@ -329,7 +329,7 @@ static void show_tells_what_an_entry_saves(void **state)
 	ended = spawn_run(&spawn);
 	assert_int_equal(status_of(&ended), 0);
 	assert_non_null(strstr(ended.out,
-			       "\nsaves         4.2 s whenever it is found"));
+			       "\nsaves         4.2 s each time it is found"));
 	assert_non_null(strstr(ended.out, "\nsize          5 bytes\n"));
 	assert_non_null(strstr(ended.out, "\nin the store  "));
 	ended_free(&ended);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* kiln ls: filters, order and columns, over every kind of store of kiln's own. */
+/* kiln ls: filters, order and columns, over every kind of store of kiln's own; and
+   all verbs that are about entries where others write, or nobody may. */
 
 #include "testing.h"
 #include "harness/harness.h"
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #include <kiln/inspect.h>
+
+#include "base/hash.h"
 
 static const char *program;
 
@@ -402,40 +405,93 @@ static int write_entries(unsigned index, void *arg)
 	return err;
 }
 
-static int write_or_list(unsigned index, void *arg)
-{
-	struct spawn spawn = {
-		.program = program,
-		.arguments = { "ls", arg, "--json", "--sort=size",
-			       "--larger-than=1" },
-		.variables = { "XDG_CONFIG_HOME=/nowhere" },
-	};
+struct looking {
+	const char *store;
+	char key[2 * KILN_DIGEST_BYTES + 1];
+};
 
-	if (index < 8)
-		return write_entries(index, arg);
-	for (int i = 0; i < 5; i++) {
+static struct looking looking_at(const char *store)
+{
+	struct kiln_key *key = key_of(0);
+	struct looking looking = { .store = store };
+
+	ki_hex(kiln_key_digest(key), KILN_DIGEST_BYTES, looking.key);
+	kiln_key_free(key);
+	return looking;
+}
+
+/* Every verb that is about entries; whether all went well. */
+static int look_with_all(const struct looking *looking)
+{
+	const char *const rows[][4] = {
+		{ "ls", "--json", "--sort=size", "--larger-than=1" },
+		{ "show", "--json", looking->key },
+		{ "extract", "--output=-", looking->key },
+		{ "why", "--json" },
+		{ "why", "--json", looking->key },
+	};
+	int are_right = 1;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct spawn spawn = {
+			.program = program,
+			.arguments = { rows[i][0], looking->store, rows[i][1],
+				       rows[i][2], rows[i][3] },
+			.variables = { "XDG_CONFIG_HOME=/nowhere",
+				       "HOME=/nowhere", "KILN_PACKS" },
+		};
 		struct ended ended = spawn_run(&spawn);
 		json_t *json = json_loads(ended.out, 0, NULL);
-		const json_t *list = json_object_get(json, "entries");
-		int is_right = status_of(&ended) == 0 &&
-			       json_array_size(list) >= N_MADE;
 
+		are_right &= status_of(&ended) == 0 && !*ended.err;
+		are_right &= (json != NULL) == (i != 2);
 		json_decref(json);
 		ended_free(&ended);
-		if (!is_right)
-			return 1;
 	}
-	return 0;
+	return are_right;
+}
+
+static int write_or_look(unsigned index, void *arg)
+{
+	struct looking *looking = arg;
+
+	if (index < 8)
+		return write_entries(index, (void *)looking->store);
+	return look_with_all(looking) ? 0 : 1;
 }
 
 /* S61 */
 static void eight_writers_are_no_hindrance(void **state)
 {
-	char *store = filled("log");
+	for (size_t k = 0; k < N_KINDS; k++) {
+		char *store = filled(kinds[k]);
+		struct looking looking = looking_at(store);
 
-	assert_int_equal(
-		harness_processes(9, write_or_list, store, HARNESS_HANG_S), 0);
-	free(store);
+		assert_int_equal(harness_processes(9, write_or_look, &looking,
+						   HARNESS_HANG_S),
+				 0);
+		free(store);
+	}
+}
+
+/* S30 */
+static void looking_changes_nothing(void **state)
+{
+	for (size_t k = 0; k < N_KINDS; k++) {
+		char *store = filled(kinds[k]);
+		struct looking looking = looking_at(store);
+		const char *directory = strchr(store, ':') + 1;
+		struct stat before, after;
+
+		assert_int_equal(chmod(directory, 0500), 0);
+		assert_int_equal(stat(directory, &before), 0);
+		assert_true(look_with_all(&looking));
+		assert_int_equal(stat(directory, &after), 0);
+		assert_memory_equal(&before.st_mtim, &after.st_mtim,
+				    sizeof(before.st_mtim));
+		assert_int_equal(chmod(directory, 0700), 0);
+		free(store);
+	}
 }
 
 int main(int argc, char **argv)
@@ -448,6 +504,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_table_has_the_same_order),
 		cmocka_unit_test(long_rows_are_whole_and_fit),
 		cmocka_unit_test(eight_writers_are_no_hindrance),
+		cmocka_unit_test(looking_changes_nothing),
 	};
 
 	if (argc < 2)

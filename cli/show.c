@@ -151,15 +151,15 @@ static void print_file(struct ki_bytes *out, const struct ki_entry_view *view,
 /* How often an entry was found no store counts. */
 static void print_saved(struct ki_bytes *out, const struct ki_entry_view *view)
 {
-	char text[32], words[96];
+	char text[32], words[64];
 
 	if (!view->build_ns)
 		return;
-	snprintf(words, sizeof(words), "%s whenever it is found%s",
-		 ki_format_duration(view->build_ns, text, sizeof(text)),
-		 view->is_referenced ? ", as it was lately"
-				     : "; not lately, as far as is known");
+	snprintf(words, sizeof(words), "%s each time it is found",
+		 ki_format_duration(view->build_ns, text, sizeof(text)));
 	line(out, "saves", words);
+	if (view->is_referenced)
+		line(out, "found", "since the store last looked for room");
 }
 
 static void print_text(struct ki_bytes *out, const struct kiln_entry *entry,
