@@ -26,7 +26,7 @@
 #define DEVICES_MAX  1024
 #define BINARY_MAX   ((uint64_t)1 << 31)
 #define ALL_DEVICES  UINT32_MAX
-#define FILE_MAX     ((size_t)4 << 30)
+#define FILE_MAX     ((size_t)1 << 31)
 #define PADDED(size) (((size) + 7) & ~(uint64_t)7)
 
 struct extracted {

@@ -74,13 +74,6 @@ int ki_filter_parse(const struct ki_command *command,
 	return status;
 }
 
-int ki_filter_is_given(const struct ki_filter *filter)
-{
-	return filter->application || filter->device || filter->name_space ||
-	       filter->made_from || filter->made_to || filter->bytes_over ||
-	       filter->bytes_under;
-}
-
 /* ---- What fits --------------------------------------------------------------- */
 
 enum answer { NO, YES, NOT_SAID };

@@ -47,9 +47,6 @@ struct ki_unknown {
 int ki_filter_parse(const struct ki_command *command,
 		    struct ki_filter *out_filter);
 
-/* Whether any filter is given. */
-int ki_filter_is_given(const struct ki_filter *filter);
-
 /*
  * Whether an entry is meant, as far as all but its application goes.  `device`
  * is what is known of its device besides its key, "" if nothing.
