@@ -352,6 +352,12 @@ enum kiln_failure_policy {
  * SESSION.  Look-ups of KILN_OPEN_NO_MEMORY are slower with it.
  */
 #define KILN_OPEN_ORDER (1u << 12)
+/*
+ * Signatures are required as if a key were trusted, even if there is none: then
+ * no pack is used, nor any entry of KILN_OPEN_SHARED.  kiln_config_options() sets
+ * it where keys that somebody put there could not be had.
+ */
+#define KILN_OPEN_SIGNED (1u << 13)
 
 /* Which value goes when there is no room for another in memory. */
 enum kiln_memory_order {

@@ -353,6 +353,23 @@ static void where_keys_are_trusted_an_unsigned_pack_is_refused(void **state)
 	free(directory);
 }
 
+/* S51: where keys are meant to be trusted and cannot be had. */
+static void where_signatures_are_required_keys_or_not_a_pack_is_refused(
+	void **state)
+{
+	char *directory = harness_directory();
+	char *pack = new_pack(directory, "a.pack", "packed", 1, 1);
+	struct kiln *kiln = open_at(directory, KILN_OPEN_SIGNED, pack);
+	enum kiln_status status;
+
+	assert_string_equal(kiln_pack_given(kiln, 0, &status), pack);
+	assert_int_equal(status, KILN_E_OWNER);
+	assert_got(kiln, 1, "KILN_MISS");
+	kiln_close(kiln);
+	free(pack);
+	free(directory);
+}
+
 static void a_link_may_lead_to_a_pack(void **state)
 {
 	char *directory = harness_directory();
@@ -513,6 +530,8 @@ int main(void)
 		cmocka_unit_test(a_pack_that_cannot_be_used_costs_one_line),
 		cmocka_unit_test(
 			where_keys_are_trusted_an_unsigned_pack_is_refused),
+		cmocka_unit_test(
+			where_signatures_are_required_keys_or_not_a_pack_is_refused),
 		cmocka_unit_test(a_link_may_lead_to_a_pack),
 		cmocka_unit_test(wrong_lists_are_told_at_opening),
 		cmocka_unit_test(a_damaged_pack_costs_what_the_damage_hits),

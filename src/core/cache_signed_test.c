@@ -147,6 +147,27 @@ static void an_entry_without_signature_is_a_miss_and_replaced(void **state)
 	free(url);
 }
 
+/* Keys are meant to be trusted and cannot be had: of no entry is it known whose
+   it is. */
+static void where_signatures_are_required_without_keys_nothing_counts(
+	void **state)
+{
+	char *url = new_url("log:");
+	struct kiln *ann = open_member(url, ANN), *raw = open_raw(url), *kiln;
+
+	assert_int_equal(put(ann, 1, "ann's", 0), KILN_OK);
+	assert_int_equal(put(raw, 2, "anybody's", 0), KILN_OK);
+	kiln = open_as(url, KILN_OPEN_SHARED | KILN_OPEN_SIGNED, 0, NULL);
+	assert_got(kiln, 1, "KILN_MISS");
+	assert_got(kiln, 2, "KILN_MISS");
+	assert_int_equal(counter(kiln, KILN_COUNT_MISS_UNSIGNED), 2);
+	assert_int_equal(put(kiln, 3, "unsigned", 0), KILN_E_OWNER);
+	kiln_close(kiln);
+	kiln_close(raw);
+	kiln_close(ann);
+	free(url);
+}
+
 static void a_key_that_is_not_trusted_signs_in_vain(void **state)
 {
 	char *url = new_url("log:");
@@ -448,6 +469,8 @@ int main(void)
 		cmocka_unit_test(what_one_member_signs_another_finds),
 		cmocka_unit_test(
 			an_entry_without_signature_is_a_miss_and_replaced),
+		cmocka_unit_test(
+			where_signatures_are_required_without_keys_nothing_counts),
 		cmocka_unit_test(a_key_that_is_not_trusted_signs_in_vain),
 		cmocka_unit_test(an_old_key_counts_as_long_as_it_is_trusted),
 		cmocka_unit_test(any_changed_byte_of_an_entry_is_noticed),

@@ -112,6 +112,7 @@ struct kiln_config {
 	char *signing_key;    /* the path of its file, or NULL */
 	char **trusted;	      /* texts of public keys */
 	size_t n_trusted;
+	int misses_keys; /* some that are meant to be trusted cannot be had */
 	struct foreign foreign[N_FOREIGN];
 	struct ki_neo_environment neo;
 	struct ki_sycl_environment sycl;
@@ -494,9 +495,13 @@ static void read_user_file(struct reading *reading,
 
 /* ---- Keys ------------------------------------------------------------------ */
 
+/* Who has put keys there wants signatures, whatever became of the keys. */
 static void complain_of_key(void *arg, const char *path, const char *why)
 {
-	warn(arg, path, why);
+	struct kiln_config *config = arg;
+
+	warn(config, path, why);
+	config->misses_keys = 1;
 }
 
 static void trust_below(struct kiln_config *config, const char *directory,
@@ -1056,6 +1061,8 @@ void kiln_config_options(const struct kiln_config *config,
 	options->trusted_keys = (const char *const *)config->trusted;
 	options->n_trusted_keys = config->n_trusted;
 	options->signing_key = config->signing_key;
+	if (config->misses_keys)
+		options->flags |= KILN_OPEN_SIGNED;
 	if (kiln_config_number(config, KILN_SET_READONLY))
 		options->flags |= KILN_OPEN_READONLY;
 	if (!kiln_config_number(config, KILN_SET_KEEP_SOURCES))

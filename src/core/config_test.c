@@ -538,6 +538,45 @@ static void keys_that_others_could_have_written_are_warnings(void **state)
 	free(user);
 }
 
+/* S51: else whoever can spoil the keys is rid of the signatures. */
+static void keys_that_cannot_be_had_still_require_signatures(void **state)
+{
+	static const struct {
+		const char *text;
+		mode_t file_mode, folder_mode;
+		int requires;
+	} rows[] = {
+		{ PUBLIC_A "\n", 0644, 0755, 0 }, /* its key does */
+		{ "# none yet\n", 0644, 0755, 0 },
+		{ PUBLIC_A "\n", 0666, 0755, 1 },
+		{ PUBLIC_A "\n", 0644, 0777, 1 },
+		{ "a:damaged\n", 0644, 0755, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *user = harness_directory();
+		char *kiln = harness_path(user, "kiln");
+		char *folder = harness_path(kiln, "trusted-keys");
+		struct kiln_options options;
+		struct kiln_config *config;
+
+		assert_int_equal(mkdir(kiln, 0700), 0);
+		write_key(kiln, "trusted-keys", "a.public", rows[i].text,
+			  rows[i].file_mode);
+		assert_int_equal(chmod(folder, rows[i].folder_mode), 0);
+		config = load_keys(user, NULL, NULL);
+		kiln_options_init(&options);
+		kiln_config_options(config, &options);
+		assert_int_equal(!!(options.flags & KILN_OPEN_SIGNED),
+				 rows[i].requires);
+		assert_int_equal(options.n_trusted_keys, i == 0);
+		kiln_config_free(config);
+		free(folder);
+		free(kiln);
+		free(user);
+	}
+}
+
 /* S38 */
 static void secure_programs_have_everything_off(void **state)
 {
@@ -1067,6 +1106,8 @@ int main(void)
 		cmocka_unit_test(keys_are_found_and_a_secret_is_only_named),
 		cmocka_unit_test(
 			keys_that_others_could_have_written_are_warnings),
+		cmocka_unit_test(
+			keys_that_cannot_be_had_still_require_signatures),
 		cmocka_unit_test(secure_programs_have_everything_off),
 		cmocka_unit_test(odd_files_do_no_harm),
 		cmocka_unit_test(the_process_has_a_config),

@@ -83,7 +83,7 @@ static int is_tier(const struct kiln_tier *tier)
 
 static const char *find_fault(const struct kiln_options *options)
 {
-	const uint32_t known = KILN_OPEN_ORDER * 2 - 1;
+	const uint32_t known = KILN_OPEN_SIGNED * 2 - 1;
 	const uint32_t lookers =
 		KILN_OPEN_READONLY | KILN_OPEN_ANY_OWNER | KILN_OPEN_GUEST;
 

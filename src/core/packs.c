@@ -27,6 +27,8 @@ static enum kiln_status open_pack(const char *path, uint32_t flags,
 	if (flags & KILN_OPEN_ANY_OWNER)
 		options->flags |= KILN_PACK_ANY_OWNER | KILN_PACK_UNSIGNED |
 				  KILN_PACK_SALVAGE;
+	else if (flags & KILN_OPEN_SIGNED)
+		options->flags |= KILN_PACK_SIGNED;
 	return kiln_pack_open(path, options, out_tier);
 }
 

@@ -70,6 +70,12 @@ int ki_kiln_keys_are_good(const struct kiln_options *options)
 	return !options->signing_key || is_signing_key(options->signing_key);
 }
 
+/* Whether an entry without a signature is none. */
+static int needs_signatures(const struct kiln *kiln)
+{
+	return kiln->trust.n_keys || (kiln->flags & KILN_OPEN_SIGNED);
+}
+
 /* Said at opening, by whom it can be put right. */
 static void look_at_signing_key(struct kiln *kiln)
 {
@@ -90,7 +96,7 @@ static void look_at_signing_key(struct kiln *kiln)
 			    why);
 		return;
 	}
-	if (kiln->trust.n_keys &&
+	if (needs_signatures(kiln) &&
 	    !ki_sign_trust_find(&kiln->trust, secret.public.id))
 		ki_kiln_log(kiln, KILN_LOG_WARNING,
 			    "signing_key: '%s' is not trusted here, so what it "
@@ -106,7 +112,8 @@ int ki_kiln_open_signatures(struct kiln *kiln,
 
 	if (!kiln->has_store || !(options->flags & KILN_OPEN_SHARED) ||
 	    (options->flags & KILN_OPEN_ANY_OWNER) ||
-	    (!options->n_trusted_keys && !options->signing_key))
+	    (!options->n_trusted_keys && !options->signing_key &&
+	     !(options->flags & KILN_OPEN_SIGNED)))
 		return 1;
 	for (size_t i = 0; i < options->n_trusted_keys; i++)
 		if (ki_sign_public_parse(options->trusted_keys[i], &key) ||
@@ -165,7 +172,7 @@ int ki_kiln_is_vouched_for(const struct kiln *kiln, const struct kiln_key *key,
 	size_t size = kiln_blob_size(metadata), signature_size;
 	struct ki_piece parts[2];
 
-	if (!kiln->trust.n_keys)
+	if (!needs_signatures(kiln))
 		return 1;
 	if (kiln_metadata_find(bytes, size, KILN_META_SIGNATURE, &signature,
 			       &signature_size) ||
@@ -217,7 +224,7 @@ static enum kiln_status add_signature(const struct kiln *kiln,
 	const char *why;
 
 	if (!kiln->signing_key || read_secret(kiln->signing_key, &secret, &why))
-		return kiln->trust.n_keys ? KILN_E_OWNER : KILN_OK;
+		return needs_signatures(kiln) ? KILN_E_OWNER : KILN_OK;
 	digest_of(key, parts, value, value_size, digest);
 	ki_sign(&secret, KI_SIGN_ENTRY, digest, signature);
 	ki_sign_secret_fini(&secret);

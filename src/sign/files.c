@@ -179,8 +179,9 @@ static enum kiln_status read_all(const struct ki_sys *sys,
 	char path[KI_PATH_MAX];
 	const char *name, *why = NULL;
 	enum kiln_status status;
+	int there;
 
-	while (sys->readdir(sys, dir, &name) > 0) {
+	while ((there = sys->readdir(sys, dir, &name)) > 0) {
 		if (!is_public_name(name) ||
 		    ki_path_join(path, directory, name))
 			continue;
@@ -190,6 +191,8 @@ static enum kiln_status read_all(const struct ki_sys *sys,
 		if (status && status != KILN_MISS)
 			complain(arg, path, why);
 	}
+	if (there < 0)
+		complain(arg, directory, "cannot be read to its end");
 	return KILN_OK;
 }
 
@@ -202,10 +205,15 @@ enum kiln_status ki_sign_read_trusted(const struct ki_sys *sys,
 	enum kiln_status status;
 	struct ki_dir *dir;
 	const char *why;
-
 	/* Most have none: one call, and nothing else. */
-	if (sys->stat(sys, directory, &info))
+	int err = sys->stat(sys, directory, &info);
+
+	if (err == -ENOENT || err == -ENOTDIR)
 		return KILN_OK;
+	if (err) {
+		complain(arg, directory, "cannot be looked at");
+		return KILN_OK;
+	}
 	if (judge(&info, 0, &why)) {
 		complain(arg, directory, why);
 		return KILN_OK;
