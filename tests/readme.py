@@ -67,6 +67,8 @@ def check_links():
     for pattern in FOLDERS:
         for path in glob.glob(os.path.join(root, pattern), recursive=True):
             page = os.path.relpath(path, root)
+            if re.search(r"^(<{7}|>{7}) ", read(page), re.M):
+                faults.append(f"{page}: has marks of a merge")
             text = FENCE.sub("", read(page))
             for link in re.findall(r"\]\(([^)\s]+)\)", text):
                 if re.match(r"[a-z]+:", link):
