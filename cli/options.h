@@ -32,6 +32,8 @@
 	  "return when the jobs of the program are done")                      \
 	X(PACK, "pack", 0, "FILE",                                             \
 	  "have this pack asked behind the store; may come again")             \
+	X(VERBOSE, "verbose", 'v', NULL,                                       \
+	  "say whether it was cached, and why not")                            \
 	X(ZERO, "zero", 'z', NULL, "set the counters to 0 after showing them") \
 	X(SINCE, "since", 0, "WHEN",                                           \
 	  "count from a day (2026-11-22) or an age (7d, 12h) on")              \

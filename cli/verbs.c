@@ -42,6 +42,31 @@ const struct ki_verb ki_verbs[] = {
 	  .options = COMMON,
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_wait },
+	{ .name = "wrap",
+	  .arguments = "[--] COMPILER [ARGUMENT...]",
+	  .summary = "run a compiler ahead of time, from the cache if nothing "
+		     "changed",
+	  .about = "For glslc, glslangValidator and ocloc compile.  Where "
+		   "compiler, arguments,\n"
+		   "variables, inputs and all that they include are as they "
+		   "were, its output\n"
+		   "files, messages and exit status come from the store.  What "
+		   "is not understood\n"
+		   "runs as if kiln were not there: other compilers, options "
+		   "that are not known,\n"
+		   "standard input, outputs without a name.  Of several that "
+		   "want the same at\n"
+		   "once, one compiles.\n",
+	  .examples = "kiln wrap -- glslc -O shader.comp -o shader.spv # as in "
+		      "a makefile\n"
+		      "kiln wrap -v -- ocloc compile -file k.cl -device tgllp "
+		      "# and say what was done\n",
+	  .options = KI_HAS(HELP) | KI_HAS(STORE) | KI_HAS(VERBOSE),
+	  .n_arguments_min = 1,
+	  .n_arguments_max = -1,
+	  .is_wrapper = 1,
+	  .usage_status = KI_EXIT_RUN_FAILED,
+	  .body = ki_verb_wrap },
 	{ .name = "ls",
 	  .arguments = "",
 	  .summary = "list what is cached, newest first",

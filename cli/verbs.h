@@ -6,6 +6,7 @@
 
 ki_verb_fn ki_verb_run;
 ki_verb_fn ki_verb_wait;
+ki_verb_fn ki_verb_wrap;
 ki_verb_fn ki_verb_ls;
 ki_verb_fn ki_verb_show;
 ki_verb_fn ki_verb_extract;

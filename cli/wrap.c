@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * kiln wrap: one run of a compiler that is known by name, from the store if what
+ * it depends on is as it was.
+ *
+ *	key of the command	compiler, arguments, variables, directory, inputs
+ *	  -> lists of paths	what such runs were seen to depend on
+ *	key of the result	the former, and the state of each of a list's paths
+ *	  -> the result		outputs, streams, exit status
+ *
+ * The state of a path says whether the file is there, and what is in it.  One that
+ * changes, goes, or comes where it was looked for in vain makes another key of the
+ * result; a run then finds a new list, if it is another.
+ *
+ * Whatever is not understood, or goes wrong with the store, ends in the compiler's
+ * taking our place.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#include "out.h"
+#include "parent.h"
+#include "store.h"
+#include "verbs.h"
+#include "wrap.h"
+
+struct wrap {
+	struct ki_wrap_command command;
+	struct kiln *kiln;
+	struct kiln_key *key; /* of the command */
+	int is_verbose;
+	int is_merged;
+	/* Of a run, if there was one. */
+	int has_run;
+	int is_refused; /* what was found could not be put back */
+	struct ki_wrap_result result;
+};
+
+static void tell(const struct wrap *wrap, const char *what, const char *why)
+{
+	if (wrap->is_verbose)
+		ki_complain("wrap: %s%s%s", what, why ? ": " : "",
+			    why ? why : "");
+}
+
+/* ---- Keys -------------------------------------------------------------------- */
+
+static void add_variable(struct kiln_key *key, const char *pattern)
+{
+	size_t size = strlen(pattern);
+	char **variable;
+
+	size -= size && pattern[size - 1] == '*';
+	for (variable = environ; *variable; variable++)
+		if (!strncmp(*variable, pattern, size) &&
+		    (pattern[size] || (*variable)[size] == '='))
+			kiln_key_add_local(key, "variable", *variable,
+					   strlen(*variable));
+}
+
+static void add_variables(struct kiln_key *key, const struct ki_wrap_rule *rule)
+{
+	static const char *const always[] = { "LD_*", "GLIBC_TUNABLES", "LANG",
+					      "LC_*", "LANGUAGE",	NULL };
+	const char *const *name;
+
+	for (name = always; *name; name++)
+		add_variable(key, *name);
+	for (name = rule->variables; *name; name++)
+		add_variable(key, *name);
+}
+
+/* What does not change with what a run is seen to depend on. */
+static int fill_key(const struct wrap *wrap, struct kiln_key *key)
+{
+	const struct ki_wrap_command *command = &wrap->command;
+	char directory[KI_PATH_MAX];
+	mode_t mask = umask(0);
+	char *const *argument;
+	int err;
+	size_t i;
+
+	umask(mask);
+	if (!getcwd(directory, sizeof(directory)))
+		return -errno;
+	kiln_key_add_string(key, "compiler name", command->rule->name);
+	err = ki_wrap_add_state(key, command->compiler, 1);
+	for (argument = command->argv; *argument; argument++)
+		kiln_key_add_local(key, "argument", *argument,
+				   strlen(*argument));
+	add_variables(key, command->rule);
+	kiln_key_add_local(key, "directory", directory, strlen(directory));
+	kiln_key_add(key, "umask", &mask, sizeof(mask));
+	kiln_key_add(key, "streams", &wrap->is_merged, sizeof(wrap->is_merged));
+	for (i = 0; i < command->n_inputs && !err; i++)
+		err = ki_wrap_add_state(key, command->inputs[i], 0);
+	return err;
+}
+
+static struct kiln_key *new_key(const struct wrap *wrap, const char *kind)
+{
+	struct kiln_key *key = kiln_key_new();
+
+	kiln_key_add_string(key, "kind", kind);
+	if (!fill_key(wrap, key))
+		return key;
+	kiln_key_free(key);
+	return NULL;
+}
+
+static struct kiln_key *finished(struct kiln_key *key)
+{
+	if (!kiln_key_finish(key))
+		return key;
+	kiln_key_free(key);
+	return NULL;
+}
+
+static struct kiln_key *command_key(const struct wrap *wrap)
+{
+	return finished(new_key(wrap, "wrap: paths"));
+}
+
+static struct kiln_key *result_key(const struct wrap *wrap,
+				   const struct ki_wrap_paths *paths)
+{
+	struct kiln_key *key = new_key(wrap, "wrap: result");
+	int err = 0;
+	size_t i;
+
+	for (i = 0; i < paths->n && !err; i++)
+		err = ki_wrap_add_state(key, paths->paths[i].path,
+					paths->paths[i].is_library);
+	if (!err)
+		return finished(key);
+	kiln_key_free(key);
+	return NULL;
+}
+
+static int is_same_key(const struct kiln_key *a, const struct kiln_key *b)
+{
+	return a && b &&
+	       !memcmp(kiln_key_digest(a), kiln_key_digest(b),
+		       KILN_DIGEST_BYTES);
+}
+
+/* ---- Keeping ----------------------------------------------------------------- */
+
+static struct kiln_metadata *describe(const struct wrap *wrap,
+				      uint64_t build_ns, int is_hidden)
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	char *const *argument = wrap->command.argv + 1;
+	struct ki_bytes text;
+
+	ki_bytes_init(&text);
+	for (; *argument; argument++)
+		ki_bytes_printf(&text, "%s%s", text.size ? " " : "", *argument);
+	ki_bytes_add_u8(&text, 0);
+	kiln_metadata_add_u64(metadata, KILN_META_CREATED,
+			      ki_sys_posix.realtime_ns(&ki_sys_posix) /
+				      1000000000u);
+	kiln_metadata_add_u64(metadata, KILN_META_BUILD_TIME, build_ns);
+	kiln_metadata_add_string(metadata, KILN_META_FRONT, "wrap");
+	if (!text.failed)
+		kiln_metadata_add_string(metadata, KILN_META_OPTIONS,
+					 (char *)text.data);
+	if (is_hidden)
+		kiln_metadata_add_u64(metadata, KILN_META_FLAGS,
+				      KILN_ENTRY_HIDDEN);
+	ki_bytes_fini(&text);
+	return metadata;
+}
+
+static int put(struct wrap *wrap, const struct kiln_key *key,
+	       const struct ki_bytes *bytes, uint64_t build_ns, int is_hidden)
+{
+	struct kiln_metadata *metadata = describe(wrap, build_ns, is_hidden);
+	enum kiln_status status =
+		bytes->failed
+			? KILN_E_NO_MEMORY
+			: kiln_put(wrap->kiln, key, bytes->data, bytes->size,
+				   metadata, KILN_PUT_REPLACE);
+
+	kiln_metadata_free(metadata);
+	return status < 0 ? -1 : 0;
+}
+
+/* The list goes before those that there are; the oldest makes room. */
+static void put_paths(struct wrap *wrap, struct ki_wrap_sets *sets,
+		      struct ki_wrap_paths *paths, struct ki_bytes *out)
+{
+	if (sets->n == KI_WRAP_SETS_MAX)
+		ki_wrap_paths_fini(&sets->sets[--sets->n]);
+	memmove(sets->sets + 1, sets->sets, sets->n * sizeof(*sets->sets));
+	sets->sets[0] = *paths;
+	sets->n++;
+	memset(paths, 0, sizeof(*paths));
+	(void)ki_wrap_sets_encode(sets, out);
+	(void)put(wrap, wrap->key, out, 0, 1);
+}
+
+static int keep(struct wrap *wrap, const struct ki_wrap_paths *paths,
+		uint64_t build_ns)
+{
+	struct kiln_key *now = command_key(wrap), *key = NULL;
+	struct ki_bytes bytes;
+	int err = -1;
+
+	/* The inputs must be what they were when the key was made. */
+	if (is_same_key(now, wrap->key))
+		key = result_key(wrap, paths);
+	ki_bytes_init(&bytes);
+	if (key && !ki_wrap_encode(&wrap->result, &bytes))
+		err = put(wrap, key, &bytes, build_ns, 0);
+	ki_bytes_fini(&bytes);
+	kiln_key_free(now);
+	kiln_key_free(key);
+	return err;
+}
+
+/* ---- Running ----------------------------------------------------------------- */
+
+struct build {
+	struct wrap *wrap;
+	struct ki_wrap_sets *sets; /* that were found before */
+	struct ki_bytes list;	   /* out: of all, if it was kept */
+};
+
+static void run(struct build *build)
+{
+	struct wrap *wrap = build->wrap;
+	struct ki_wrap_paths paths = { 0 };
+	uint64_t begun = ki_sys_posix.monotonic_ns(&ki_sys_posix);
+	enum kiln_counter counter;
+	const char *why = NULL;
+
+	if (ki_wrap_run(&wrap->command, &wrap->result, &paths, &counter, &why))
+		return;
+	wrap->has_run = 1;
+	if (!why && keep(wrap, &paths,
+			 ki_sys_posix.monotonic_ns(&ki_sys_posix) - begun))
+		why = "the store, or a change meanwhile";
+	else if (why)
+		kiln_count(wrap->kiln, counter, 1);
+	tell(wrap, why ? "not kept" : "compiled and kept", why);
+	if (!why)
+		put_paths(wrap, build->sets, &paths, &build->list);
+	ki_wrap_paths_fini(&paths);
+}
+
+/*
+ * The store's lock on the command's key has others of the same command wait.  The
+ * list is what this makes; the result goes to the store by a key that is known
+ * only now.  Called again after a run, it has nothing to say.
+ */
+static void build(const struct kiln_key *key, void *arg,
+		  struct kiln_build_result *out_result)
+{
+	struct build *build = arg;
+
+	(void)key;
+	out_result->kind = KILN_BUILD_SPURIOUS;
+	if (build->wrap->has_run)
+		return;
+	run(build);
+	if (!build->list.size || build->list.failed)
+		return;
+	if (!kiln_blob_copy(build->list.data, build->list.size,
+			    &out_result->blob)) {
+		out_result->kind = KILN_BUILD_OK;
+		out_result->metadata = describe(build->wrap, 0, 1);
+	}
+}
+
+/* ---- Looking up -------------------------------------------------------------- */
+
+static int replay(struct wrap *wrap, struct kiln_blob *blob)
+{
+	struct ki_wrap_result result;
+	int err = ki_wrap_decode(&wrap->command, kiln_blob_data(blob),
+				 kiln_blob_size(blob), &result);
+
+	if (!err)
+		err = ki_wrap_replay(&result);
+	if (!err) {
+		tell(wrap, "from the store", NULL);
+		ki_wrap_say(&result);
+		wrap->result.wait_status = result.wait_status;
+	}
+	if (err)
+		tell(wrap, "not used",
+		     err == -EINVAL ? "the entry is none"
+				    : "an output cannot be written");
+	wrap->is_refused = err != 0;
+	ki_wrap_result_fini(&result);
+	return err;
+}
+
+/* 1: replayed. */
+static int look_up(struct wrap *wrap, const struct ki_wrap_paths *paths)
+{
+	struct kiln_key *key = result_key(wrap, paths);
+	struct kiln_blob *blob = NULL;
+	int is_done = 0;
+
+	if (key && !kiln_get(wrap->kiln, key, &blob))
+		is_done = !replay(wrap, blob);
+	kiln_blob_unref(blob);
+	kiln_key_free(key);
+	return is_done;
+}
+
+static int look_up_all(struct wrap *wrap, const struct kiln_blob *blob,
+		       struct ki_wrap_sets *sets)
+{
+	size_t i;
+
+	if (ki_wrap_sets_decode(kiln_blob_data(blob), kiln_blob_size(blob),
+				sets)) {
+		ki_wrap_sets_fini(sets);
+		return 0;
+	}
+	for (i = 0; i < sets->n && !wrap->is_refused; i++)
+		if (look_up(wrap, &sets->sets[i]))
+			return 1;
+	return 0;
+}
+
+/* A key that stands for the command's lists while what they name has changed. */
+static struct kiln_key *flight_key(const struct wrap *wrap,
+				   const struct ki_wrap_sets *sets)
+{
+	return sets->n ? result_key(wrap, &sets->sets[0]) : NULL;
+}
+
+/* Only one of those that have found the same list of no use compiles. */
+static void build_changed(const struct kiln_key *key, void *arg,
+			  struct kiln_build_result *out_result)
+{
+	struct build *build = arg;
+
+	(void)key;
+	out_result->kind = KILN_BUILD_SPURIOUS;
+	if (!build->wrap->has_run)
+		run(build);
+}
+
+/* 1: the compiler has run, or its result is there. */
+static int answer(struct wrap *wrap)
+{
+	struct ki_wrap_sets sets = { 0 };
+	struct build arg = { .wrap = wrap, .sets = &sets };
+	struct kiln_build_result result;
+	struct kiln_key *flight = NULL;
+	int is_done = 0;
+
+	kiln_build_result_init(&result);
+	ki_bytes_init(&arg.list);
+	if (!kiln_get_or_build(wrap->kiln, wrap->key, build, &arg, &result) &&
+	    !wrap->has_run)
+		is_done = look_up_all(wrap, result.blob, &sets);
+	kiln_build_result_fini(&result);
+	if (!is_done && !wrap->has_run && !wrap->is_refused)
+		flight = flight_key(wrap, &sets);
+	if (flight) {
+		kiln_build_result_init(&result);
+		if (!kiln_get_or_build(wrap->kiln, flight, build_changed, &arg,
+				       &result) &&
+		    !wrap->has_run)
+			is_done = !replay(wrap, result.blob);
+		kiln_build_result_fini(&result);
+	}
+	if (wrap->has_run)
+		ki_wrap_say(&wrap->result);
+	kiln_key_free(flight);
+	ki_bytes_fini(&arg.list);
+	ki_wrap_sets_fini(&sets);
+	return is_done || wrap->has_run;
+}
+
+/* ---- The verb ----------------------------------------------------------------- */
+
+static int open_kiln(struct wrap *wrap, struct kiln_config *config)
+{
+	struct kiln_options options;
+	enum kiln_status status;
+
+	kiln_options_init(&options);
+	kiln_config_options(config, &options);
+	options.flags |= KILN_OPEN_NO_MEMORY;
+	options.application = wrap->command.compiler;
+	status = kiln_open(&options, &wrap->kiln);
+	if (!status)
+		status = kiln_store_status(wrap->kiln);
+	if (status)
+		tell(wrap, "without cache", ki_status_words(status));
+	return status ? -1 : 0;
+}
+
+/* Whether caching is on and this is something to be cached. */
+static int prepare(struct wrap *wrap, const struct ki_command *command,
+		   struct kiln_config *config)
+{
+	const char *url = command->values[KI_OPTION_STORE], *why;
+
+	if (kiln_config_number(config, KILN_SET_DISABLE))
+		return -1;
+	if (url && ki_store_use(config, url))
+		return -1;
+	if (ki_wrap_parse(&wrap->command, command->arguments, &why)) {
+		tell(wrap, "not cached", why);
+		return -1;
+	}
+	wrap->is_merged = ki_wrap_is_merged();
+	if (wrap->is_merged < 0 || getenv("LD_DEBUG") ||
+	    !ki_wrap_is_replaceable(&wrap->command)) {
+		tell(wrap, "not cached", "where its output goes");
+		return -1;
+	}
+	wrap->key = command_key(wrap);
+	if (!wrap->key) {
+		tell(wrap, "not cached", "an input cannot be read");
+		return -1;
+	}
+	return open_kiln(wrap, config);
+}
+
+static int become(char **argv)
+{
+	int err;
+
+	execvp(argv[0], argv);
+	err = errno;
+	ki_complain("cannot run '%s': %s", argv[0], strerror(err));
+	return err == ENOENT ? KI_EXIT_RUN_NOT_FOUND
+			     : KI_EXIT_RUN_NOT_EXECUTABLE;
+}
+
+int ki_verb_wrap(const struct ki_command *command)
+{
+	struct wrap wrap = { .is_verbose =
+				     ki_given(command, KI_OPTION_VERBOSE) };
+	struct kiln_config *config = NULL;
+	char message[1024] = "out of memory";
+	int is_done = 0, wait_status;
+
+	if (kiln_config_load(&config, message, sizeof(message)))
+		ki_complain("running without cache: %s", message);
+	else if (!prepare(&wrap, command, config))
+		is_done = answer(&wrap);
+	kiln_close(wrap.kiln);
+	kiln_key_free(wrap.key);
+	ki_wrap_command_fini(&wrap.command);
+	kiln_config_free(config);
+	wait_status = wrap.result.wait_status;
+	ki_wrap_result_fini(&wrap.result);
+	if (!is_done)
+		return become(command->arguments);
+	ki_parent_end(wait_status);
+}

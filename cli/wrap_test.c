@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * kiln wrap, with the compilers that are here, and for odd cases with a shell that
+ * goes by the name of glslc: the source is a script that says what the compiler
+ * does, with "-o OUT" for arguments.  Each run leaves a line in `count`.
+ */
+
+#include "harness/harness.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "testing.h"
+
+#define SHELL	  "/bin/dash"
+#define WORDS_MAX 15
+
+static char *program;
+static char *directory;	 /* where we are */
+static const char *more; /* a setting */
+
+/* ---- Files ------------------------------------------------------------------- */
+
+static void write_file(const char *name, const char *text)
+{
+	harness_write(name, text, strlen(text));
+}
+
+/* Of an hour ago: what has just been written is not trusted. */
+static void write_old(const char *name, const char *text)
+{
+	struct timespec times[2] = { { .tv_sec = time(NULL) - 3600 } };
+
+	times[1] = times[0];
+	write_file(name, text);
+	assert_int_equal(utimensat(AT_FDCWD, name, times, 0), 0);
+}
+
+static void write_source(const char *text)
+{
+	char source[600];
+
+	snprintf(source, sizeof(source), "echo run >>count\n%s", text);
+	write_file("in", source);
+}
+
+static size_t n_runs(void)
+{
+	size_t size = 0;
+	char *text = harness_read("count", &size);
+
+	free(text);
+	return size / strlen("run\n");
+}
+
+/* The shell, or one with another build-id. */
+static void make_compiler(int is_other)
+{
+	static const char note[] = "\3\0\0\0GNU";
+	size_t size;
+	char *data = harness_read(SHELL, &size), *found;
+
+	assert_non_null(data);
+	found = memmem(data, size, note, sizeof(note));
+	assert_non_null(found);
+	found[sizeof(note)] ^= (char)is_other;
+	harness_write("bin/glslc", data, size);
+	assert_int_equal(chmod("bin/glslc", 0700), 0);
+	free(data);
+}
+
+/* Without files but the compiler's, and without a store. */
+static void begin(void)
+{
+	assert_int_equal(chdir("/"), 0);
+	free(directory);
+	directory = harness_directory();
+	assert_int_equal(chdir(directory), 0);
+	assert_int_equal(mkdir("bin", 0700), 0);
+	assert_int_equal(mkdir("a", 0700), 0);
+	assert_int_equal(mkdir("b", 0700), 0);
+	make_compiler(0);
+	more = "KILN_READONLY";
+}
+
+/* ---- Running ----------------------------------------------------------------- */
+
+/* The words of `line`, which is cut, behind `first`. */
+static void fill(struct spawn *spawn, const char *first[], char *line)
+{
+	size_t n = 0;
+	char *rest = NULL, *word;
+
+	for (; first && first[n]; n++)
+		spawn->arguments[n] = first[n];
+	for (word = strtok_r(line, " ", &rest); word;
+	     word = strtok_r(NULL, " ", &rest)) {
+		assert_true(n < WORDS_MAX);
+		spawn->arguments[n++] = word;
+	}
+}
+
+static struct spawned start_wrap(const char *command)
+{
+	static char setting[600];
+	static const char *first[] = { "wrap", "--verbose", "--", NULL };
+	struct spawn spawn = { .program = program,
+			       .variables = { setting, more,
+					      "XDG_CONFIG_HOME=/nowhere" } };
+	char line[500];
+
+	snprintf(setting, sizeof(setting), "KILN_DIR=%s/kiln", directory);
+	snprintf(line, sizeof(line), "%s", command);
+	fill(&spawn, first, line);
+	return spawn_start(&spawn);
+}
+
+static struct ended wrap(const char *command)
+{
+	struct spawned spawned = start_wrap(command);
+
+	return spawn_finish(&spawned);
+}
+
+static struct ended native(const char *command)
+{
+	struct spawn spawn = { .program = "/usr/bin/env" };
+	char line[500];
+
+	snprintf(line, sizeof(line), "%s", command);
+	fill(&spawn, NULL, line);
+	return spawn_run(&spawn);
+}
+
+/* What --verbose says of it; the rest of standard error stays. */
+static char *take_word(struct ended *ended)
+{
+	char *begin = strstr(ended->err, "kiln: wrap: "), *end, *word;
+
+	assert_non_null(begin);
+	end = strchr(begin, '\n');
+	assert_non_null(end);
+	word = strndup(begin + 12, (size_t)(end - begin - 12));
+	memmove(begin, end + 1, strlen(end + 1) + 1);
+	return word;
+}
+
+static void assert_word(struct ended *ended, const char *expected)
+{
+	char *word = take_word(ended);
+
+	assert_string_equal(word, expected);
+	free(word);
+}
+
+/* Runs it and frees what it said. */
+static void assert_wrap(const char *command, const char *expected, int status)
+{
+	struct ended ended = wrap(command);
+
+	assert_word(&ended, expected);
+	assert_int_equal(status_of(&ended), status);
+	ended_free(&ended);
+}
+
+static void assert_same_file(const char *name, const char *expected,
+			     size_t expected_size)
+{
+	size_t size = 0;
+	char *data = harness_read(name, &size);
+
+	assert_int_equal(!data, !expected);
+	if (data) {
+		assert_int_equal(size, expected_size);
+		assert_memory_equal(data, expected, size);
+	}
+	free(data);
+}
+
+#define KEPT  "compiled and kept"
+#define STORE "from the store"
+
+/* The compiler alone, the first time and the second time are the same to see. */
+static void assert_replayed(const char *command, const char *output)
+{
+	struct ended alone, wrapped;
+	struct stat before, after;
+	size_t size = 0;
+	char *data;
+	int has;
+
+	(void)unlink(output);
+	alone = native(command);
+	has = !stat(output, &before);
+	data = harness_read(output, &size);
+	for (int i = 0; i < 2; i++) {
+		(void)unlink(output);
+		wrapped = wrap(command);
+		assert_word(&wrapped, i ? STORE : KEPT);
+		assert_string_equal(wrapped.out, alone.out);
+		assert_string_equal(wrapped.err, alone.err);
+		assert_int_equal(status_of(&wrapped), status_of(&alone));
+		assert_same_file(output, data, size);
+		if (has) {
+			assert_int_equal(stat(output, &after), 0);
+			assert_int_equal(after.st_mode, before.st_mode);
+		}
+		ended_free(&wrapped);
+	}
+	ended_free(&alone);
+	free(data);
+}
+
+/* ---- Tests ------------------------------------------------------------------- */
+
+static void what_a_run_leaves_is_the_same_from_the_store(void **state)
+{
+	static const char *const rows[] = {
+		"printf 'a\\0b' >\"$2\"",
+		"echo said; echo warned >&2; echo data >\"$2\"",
+		": >\"$2\"",
+		"# We include/nothing, __include it: include\n: >\"$2\"",
+		"umask 066; echo data >\"$2\"",
+		"echo 'in:1: error: no' >&2; exit 3",
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		begin();
+		write_source(rows[i]);
+		assert_replayed("bin/glslc in -o out", "out");
+		assert_int_equal(n_runs(), 2);
+	}
+}
+
+#define SOURCE                                                                 \
+	"#include \"h\"\n"                                                     \
+	"if [ -e a/h ]; then read x <a/h; else read x <b/h; fi\n"              \
+	"echo $x >\"$2\"\n"
+#define INCLUDING "bin/glslc -Ia -Ib in -o out"
+
+static void whatever_it_depends_on_makes_another_result(void **state)
+{
+	begin();
+	write_source(SOURCE);
+	write_old("b/h", "one");
+	assert_wrap(INCLUDING, KEPT, 0);
+	assert_wrap(INCLUDING, STORE, 0);
+	write_old("b/h", "two");
+	assert_wrap(INCLUDING, KEPT, 0);
+	assert_same_file("out", "two\n", 4);
+	/* One that comes before it on the path. */
+	write_old("a/h", "three");
+	assert_wrap(INCLUDING, KEPT, 0);
+	assert_same_file("out", "three\n", 6);
+	/* And goes: as it was before. */
+	assert_int_equal(unlink("a/h"), 0);
+	assert_wrap(INCLUDING, STORE, 0);
+	assert_same_file("out", "two\n", 4);
+	write_old("b/h", "one");
+	assert_wrap(INCLUDING, STORE, 0);
+	assert_same_file("out", "one\n", 4);
+	/* The source, an argument, a variable, the compiler. */
+	write_source(SOURCE "\n");
+	assert_wrap(INCLUDING, KEPT, 0);
+	assert_wrap("bin/glslc -Ib -Ia in -o out", KEPT, 0);
+	more = "LANG=en_KILN";
+	assert_wrap(INCLUDING, KEPT, 0);
+	make_compiler(1);
+	assert_wrap(INCLUDING, KEPT, 0);
+	assert_wrap(INCLUDING, STORE, 0);
+	assert_int_equal(n_runs(), 7);
+}
+
+struct refusal {
+	const char *source, *command, *word;
+	int status;
+};
+
+static void what_is_not_understood_runs_each_time(void **state)
+{
+	static const struct refusal rows[] = {
+		{ ":", "bin/glslc in -o out --unknown",
+		  "not cached: an argument is not understood", 0 },
+		{ ":", "bin/glslc in -o out @response",
+		  "not cached: an argument is not understood", 0 },
+		{ ":", "bin/glslc in -o",
+		  "not cached: an argument is not "
+		  "understood",
+		  0 },
+		{ ":", "bin/glslc in", "not cached: the output has no name",
+		  0 },
+		{ ":", "bin/glslc in -o /dev/null",
+		  "not cached: where its output goes", 0 },
+		{ ":", "bin/glslc in -MD -o out",
+		  "not cached: the list of includes has no name", 0 },
+		{ "/bin/true; echo >\"$2\"", "bin/glslc in -o out",
+		  "not kept: it starts other programs", 0 },
+		{ "exit 7", "bin/glslc in -o out",
+		  "not kept: it failed for a reason that may pass", 7 },
+		{ "echo 'error: out of memory'; exit 1", "bin/glslc in -o out",
+		  "not kept: it failed for a reason that may pass", 1 },
+		{ "echo 'error: No space left on device'; exit 1",
+		  "bin/glslc in -o out",
+		  "not kept: it failed for a reason that may pass", 1 },
+		{ "kill -TERM $$", "bin/glslc in -o out",
+		  "not kept: it ended by a signal", 1015 },
+		{ ":", "bin/glslc in -o out",
+		  "not kept: an output was not written", 0 },
+		{ "echo error; echo >\"$2\"; exit 1", "bin/glslc in -o out",
+		  "not kept: it failed and wrote", 1 },
+		{ "echo >\"$2\"\n#include FILE", "bin/glslc in -o out",
+		  "not kept: what it includes is not known", 0 },
+		{ "echo >\"$2\"\n#/* */ include \"in\"", "bin/glslc in -o out",
+		  "not kept: what it includes is not known", 0 },
+		{ "echo >\"$2\"; exit\n# \\\n include \"in\"",
+		  "bin/glslc in -o out",
+		  "not kept: what it includes is not known", 0 },
+		{ "echo >\"$2\"\n#include \"nowhere\"", "bin/glslc in -o out",
+		  "not kept: what it includes is not known", 0 },
+		{ "echo >\"$2\"; exit\n#inc\\\nlude \"x\"",
+		  "bin/glslc in -o out",
+		  "not kept: what it includes is not known", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		begin();
+		write_source(rows[i].source);
+		for (int run = 0; run < 2; run++) {
+			(void)unlink("out");
+			assert_wrap(rows[i].command, rows[i].word,
+				    rows[i].status);
+		}
+		assert_int_equal(n_runs(), 2);
+	}
+}
+
+static void without_a_store_it_is_as_if_kiln_were_not_there(void **state)
+{
+	static const char *const rows[] = { "KILN_DISABLE=1",
+					    "KILN_STORE=log:/dev/null/x",
+					    "KILN_MAX_SIZE=much" };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		begin();
+		write_source("echo said; echo data >\"$2\"; exit 5");
+		for (int run = 0; run < 2; run++) {
+			struct ended ended;
+
+			more = rows[i];
+			ended = wrap("bin/glslc in -o out");
+			assert_int_equal(status_of(&ended), 5);
+			assert_string_equal(ended.out, "said\n");
+			assert_same_file("out", "data\n", 5);
+			ended_free(&ended);
+		}
+		assert_int_equal(n_runs(), 2);
+	}
+}
+
+static void of_a_program_that_is_not_there_it_says_so(void **state)
+{
+	struct ended ended;
+
+	begin();
+	ended = wrap("bin/nothing in");
+	assert_int_equal(status_of(&ended), 127);
+	assert_non_null(strstr(ended.err, "cannot run 'bin/nothing'"));
+	ended_free(&ended);
+}
+
+static void a_script_is_no_compiler(void **state)
+{
+	begin();
+	write_file("in", "");
+	write_file("bin/glslc", "#!/bin/sh\necho run >>count\n");
+	assert_wrap("bin/glslc in -o out",
+		    "not cached: the compiler is a script", 0);
+	assert_int_equal(n_runs(), 1);
+}
+
+static void an_output_keeps_its_mode_and_its_other_names(void **state)
+{
+	struct stat info;
+
+	begin();
+	write_source("echo data >\"$2\"");
+	assert_wrap("bin/glslc in -o out", KEPT, 0);
+	assert_int_equal(chmod("out", 0640), 0);
+	assert_wrap("bin/glslc in -o out", STORE, 0);
+	assert_int_equal(stat("out", &info), 0);
+	assert_int_equal(info.st_mode & 0777, 0640);
+	assert_int_equal(link("out", "other"), 0);
+	assert_wrap("bin/glslc in -o out", "not cached: where its output goes",
+		    0);
+	assert_int_equal(stat("out", &info), 0);
+	assert_int_equal(info.st_nlink, 2);
+}
+
+static void no_directory_is_made(void **state)
+{
+	begin();
+	write_source("echo data >\"$2\"");
+	assert_int_equal(mkdir("there", 0700), 0);
+	assert_wrap("bin/glslc in -o there/out", KEPT, 0);
+	harness_remove("there");
+	assert_wrap("bin/glslc in -o there/out",
+		    "not used: an output cannot be written", 2);
+	assert_int_equal(access("there", F_OK), -1);
+	assert_int_equal(n_runs(), 2);
+}
+
+/* All wait at a gate that one comes through at a time. */
+static void of_many_at_once_one_compiles(void **state)
+{
+	struct spawned spawned[4];
+	int gate;
+
+	begin();
+	assert_int_equal(mkfifo("gate", 0600), 0);
+	gate = open("gate", O_RDWR | O_CLOEXEC);
+	assert_true(gate >= 0);
+	write_source("read line <gate; echo data >\"$2\"");
+	for (int i = 0; i < 4; i++)
+		spawned[i] = start_wrap("bin/glslc in -o out");
+	assert_int_equal(write(gate, "1\n2\n3\n4\n", 8), 8);
+	for (int i = 0; i < 4; i++) {
+		struct ended ended = spawn_finish(&spawned[i]);
+
+		assert_int_equal(status_of(&ended), 0);
+		ended_free(&ended);
+	}
+	assert_same_file("out", "data\n", 5);
+	assert_int_equal(n_runs(), 1);
+	close(gate);
+}
+
+#define SHADER                                                                 \
+	"#version 450\n"                                                       \
+	"#extension GL_GOOGLE_include_directive : require\n"                   \
+	"#include \"h\"\n"                                                     \
+	"layout(local_size_x = 1) in;\n"                                       \
+	"layout(std430, binding = 0) buffer B { float x[]; } b;\n"             \
+	"void main() { b.x[gl_GlobalInvocationID.x] *= FACTOR; }\n"
+
+static void compilers_of_shaders_are_known(void **state)
+{
+	static const char *const rows[][2] = {
+		{ "glslc", "glslc -Ib -O s.comp -o s.spv" },
+		{ "glslangValidator",
+		  "glslangValidator -Ib -V s.comp -o s.spv" },
+		{ "glslangValidator", "glslangValidator -Ib s.comp" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/usr/bin/%s", rows[i][0]);
+		if (access(path, X_OK)) {
+			print_message("# left out: there is no %s\n", path);
+			continue;
+		}
+		begin();
+		write_file("s.comp", SHADER);
+		write_old("b/h", "#define FACTOR 2.0\n");
+		assert_replayed(rows[i][1], "s.spv");
+		write_old("b/h", "#define FACTOR 3.0\n");
+		assert_replayed(rows[i][1], "s.spv");
+		write_old("b/h", "#define FACTOR no\n");
+		assert_replayed(rows[i][1], "s.spv");
+	}
+}
+
+static void the_compiler_of_intel_is_known(void **state)
+{
+	begin();
+	if (access("/usr/bin/ocloc", X_OK))
+		HARNESS_LEAVE_OUT("there is no ocloc");
+	write_file("k.cl", "#include \"h\"\n"
+			   "__kernel void k(__global int *x)\n"
+			   "{\n\tx[get_global_id(0)] = FACTOR;\n}\n");
+	write_old("b/h", "#define FACTOR 2\n");
+#define OCLOC                                                                  \
+	"ocloc compile -file k.cl -device tgllp -options -Ib "                 \
+	"-output k -output_no_suffix"
+	assert_replayed(OCLOC, "k.bin");
+	assert_int_equal(unlink("k.spv"), 0);
+	assert_wrap(OCLOC, STORE, 0);
+	assert_int_equal(access("k.spv", F_OK), 0);
+	write_old("b/h", "#define FACTOR __LINE__ + 1\n");
+	assert_wrap(OCLOC, KEPT, 0);
+	write_old("b/h", "#define FACTOR sizeof(__TIME__)\n");
+	assert_wrap(OCLOC, "not kept: what it includes is not known", 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_a_run_leaves_is_the_same_from_the_store),
+		cmocka_unit_test(whatever_it_depends_on_makes_another_result),
+		cmocka_unit_test(what_is_not_understood_runs_each_time),
+		cmocka_unit_test(
+			without_a_store_it_is_as_if_kiln_were_not_there),
+		cmocka_unit_test(of_a_program_that_is_not_there_it_says_so),
+		cmocka_unit_test(a_script_is_no_compiler),
+		cmocka_unit_test(an_output_keeps_its_mode_and_its_other_names),
+		cmocka_unit_test(no_directory_is_made),
+		cmocka_unit_test(of_many_at_once_one_compiles),
+		cmocka_unit_test(compilers_of_shaders_are_known),
+		cmocka_unit_test(the_compiler_of_intel_is_known),
+	};
+	int status;
+
+	program = argc == 2 ? realpath(argv[1], NULL) : NULL;
+	if (!program)
+		return 2;
+	umask(022);
+	if (access(SHELL, X_OK)) {
+		print_message("# left out: there is no " SHELL "\n");
+		return 0;
+	}
+	status = cmocka_run_group_tests(tests, NULL, NULL);
+	free(directory);
+	free(program);
+	return status;
+}
