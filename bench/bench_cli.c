@@ -11,6 +11,9 @@
  *	rebuild	`kiln rebuild` of 200 kernels on PoCL after another linker came,
  *		and the same builds one after another, each in a process of
  *		its own; on two processors, PoCL's own cache empty before each
+ *	wrap	`kiln wrap -- ocloc` that finds its result, and ocloc alone, which is
+ *		what a run has to wait for that does not; glslc the same, without
+ *		a bar
  *
  * A run is from fork() to the end of the child, its output to /dev/null.  Runs are
  * interleaved, and ratios are of one round, of which medians count.  Before that
@@ -126,7 +129,7 @@ static void expect(char *const *arguments, const char *part, size_t n)
 			   arguments[1], part, found, n);
 }
 
-/* The first and the second, and their ratio. */
+/* The first and the second, and their ratio; without a bar where it is 0. */
 static void compare(const char *name, char *const *first, char *const *second,
 		    const char *peer, double bar)
 {
@@ -143,8 +146,11 @@ static void compare(const char *name, char *const *first, char *const *second,
 	bench_row(&bench, name, bench_median(a, n) / 1e6, "ms");
 	bench_row(&bench, peer, bench_median(b, n) / 1e6, "ms");
 	snprintf(row, sizeof(row), "%s : %s", name, peer);
-	bench_row_bar(&bench, row, bench_median(ratios, n), "", bar,
-		      BENCH_LOWER);
+	if (bar == 0)
+		bench_row(&bench, row, bench_median(ratios, n), "");
+	else
+		bench_row_bar(&bench, row, bench_median(ratios, n), "", bar,
+			      BENCH_LOWER);
 }
 
 /* ---- Stores ------------------------------------------------------------------ */
@@ -432,6 +438,69 @@ static void measure_rebuild(void)
 }
 #endif
 
+/* ---- wrap --------------------------------------------------------------------- */
+
+static void write_text(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	if (!file || fputs(text, file) < 0 || fclose(file))
+		bench_fail("%s: %s", path, strerror(errno));
+}
+
+/* A compiler's command line, without and with kiln before it. */
+static void measure_wrapped(const char *name, char *const *alone, double bar)
+{
+	char url[PATH_BYTES], warm_row[64], alone_row[64];
+	char *warm[24] = { BENCH_KILN, (char *)"wrap", (char *)"--store", url,
+			   (char *)"--" };
+	char *check[28] = { (char *)"sh", (char *)"-c",
+			    (char *)"exec \"$0\" \"$@\" 2>&1" };
+	size_t n = 5, i;
+
+	snprintf(url, sizeof(url), "log:%s/wrapped", top);
+	for (i = 0; alone[i]; i++)
+		warm[n++] = alone[i];
+	check[3] = warm[0];
+	check[4] = warm[1];
+	check[5] = (char *)"-v";
+	for (i = 2; i < n; i++)
+		check[i + 4] = warm[i];
+	expect(check, "compiled and kept", 1);
+	expect(check, "from the store", 1);
+	snprintf(warm_row, sizeof(warm_row), "kiln wrap -- %s, warm", name);
+	snprintf(alone_row, sizeof(alone_row), "%s, cold", name);
+	compare(warm_row, warm, alone, alone_row, bar);
+	forget_store(url);
+}
+
+static void measure_wrap(void)
+{
+	char kernel[PATH_BYTES], shader[PATH_BYTES], output[PATH_BYTES];
+	char *ocloc[] = { "ocloc",   "compile", "-q",	    "-file", kernel,
+			  "-device", "tgllp",	"-out_dir", top,     NULL };
+	char *glslc[] = { "glslc", "-O", shader, "-o", output, NULL };
+
+	snprintf(kernel, sizeof(kernel), "%s/kernel.cl", top);
+	snprintf(shader, sizeof(shader), "%s/shader.comp", top);
+	snprintf(output, sizeof(output), "%s/shader.spv", top);
+	write_text(kernel, "__kernel void scale(__global float *x, float f)\n"
+			   "{\n\tx[get_global_id(0)] *= f;\n}\n");
+	write_text(shader,
+		   "#version 450\n"
+		   "layout(local_size_x = 64) in;\n"
+		   "layout(std430, binding = 0) buffer B { float x[]; };\n"
+		   "void main() { x[gl_GlobalInvocationID.x] *= 2.0; }\n");
+	if (access("/usr/bin/ocloc", X_OK))
+		fprintf(stderr, "wrap: no ocloc\n");
+	else
+		measure_wrapped("ocloc", ocloc, 0.05);
+	if (access("/usr/bin/glslc", X_OK))
+		fprintf(stderr, "wrap: no glslc\n");
+	else
+		measure_wrapped("glslc", glslc, 0);
+}
+
 int main(int argc, char **argv)
 {
 	bench_begin(&bench, argc, argv, "cli");
@@ -445,6 +514,8 @@ int main(int argc, char **argv)
 		measure_verify();
 	if (bench_wants(&bench, "rebuild"))
 		measure_rebuild();
+	if (bench_wants(&bench, "wrap"))
+		measure_wrap();
 	if (bench_wants(&bench, "eviction"))
 		eviction_replay_all(&bench, 0);
 	bench_remove_tree(top);
