@@ -129,10 +129,14 @@ static int write_pack(const struct ki_command *command, struct kiln *kiln,
 		      struct exported *exported)
 {
 	struct kiln_pack_writer_options options;
+	struct kiln_store_info info = { 0 };
 	struct kiln_pack_writer *writer;
 	enum kiln_status status;
 
 	kiln_pack_writer_options_init(&options);
+	/* Its programs take entries of their own version alone. */
+	(void)kiln_store_info(kiln, &info);
+	options.user_version = info.user_version;
 	if (ki_given(command, KI_OPTION_REPLACE))
 		options.flags |= KILN_PACK_REPLACE;
 	options.signing_keys = signing->texts;

@@ -191,6 +191,23 @@ static enum kiln_status merge(struct kiln *pack, struct kiln *kiln,
 	return KILN_OK;
 }
 
+/* Of another version, entries are none of the store's programs', however much
+   their keys are alike.  A store without a version takes any. */
+static int check_version(struct kiln *pack, struct kiln *kiln,
+			 const struct imported *imported)
+{
+	struct kiln_store_info from = { 0 }, to = { 0 };
+
+	(void)kiln_store_info(pack, &from);
+	(void)kiln_store_info(kiln, &to);
+	if (!to.user_version || from.user_version == to.user_version)
+		return KI_EXIT_OK;
+	ki_complain("'%s' is of version %llu of its program, the store of %llu",
+		    imported->path, (unsigned long long)from.user_version,
+		    (unsigned long long)to.user_version);
+	return KI_EXIT_UNAVAILABLE;
+}
+
 /* ---- The answer ----------------------------------------------------------------- */
 
 static void print_json(struct ki_bytes *out, const struct imported *imported)
@@ -258,6 +275,8 @@ int ki_verb_import(const struct ki_command *command)
 		status = open_pack(command, &settings, &imported, &pack);
 	if (!status)
 		status = ki_store_make(&settings, &kiln);
+	if (!status)
+		status = check_version(pack, kiln, &imported);
 	if (!status) {
 		result = merge(pack, kiln, &imported);
 		status = result ? ki_store_failed(result, "cannot import")

@@ -467,6 +467,79 @@ static void import_takes_only_what_can_be_trusted(void **state)
 	free(directory);
 }
 
+/* Of a program that has versions. */
+static struct kiln *open_version(const char *directory, const char *packs,
+				 uint64_t version)
+{
+	struct kiln_options options;
+	struct kiln *kiln;
+	char url[600];
+
+	snprintf(url, sizeof(url), "log:%s", directory);
+	kiln_options_init(&options);
+	options.store_url = url;
+	options.packs = packs;
+	options.user_version = version;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	return kiln;
+}
+
+static void put_version(const char *directory, uint64_t version)
+{
+	struct kiln *kiln = open_version(directory, NULL, version);
+	struct kiln_key *key = key_of(0);
+
+	assert_int_equal(kiln_put(kiln, key, "of it", 6, NULL, 0), KILN_OK);
+	kiln_key_free(key);
+	kiln_close(kiln);
+}
+
+static enum kiln_status get_version(const char *directory, const char *packs,
+				    uint64_t version)
+{
+	struct kiln *kiln = open_version(directory, packs, version);
+	struct kiln_key *key = key_of(0);
+	struct kiln_blob *value = NULL;
+	enum kiln_status status = kiln_get(kiln, key, &value);
+
+	if (!status)
+		kiln_blob_unref(value);
+	kiln_key_free(key);
+	kiln_close(kiln);
+	return status;
+}
+
+/* S59: the program whose store it was finds its entries in it, and no other. */
+static void a_pack_is_of_its_stores_version(void **state)
+{
+	static const struct {
+		uint64_t version; /* of the store that imports */
+		int status;
+		enum kiln_status found;
+	} rows[] = { { 7, 0, KILN_OK },
+		     { 0, 0, KILN_OK },
+		     { 8, 5, KILN_MISS } };
+	char *directory = harness_directory(), *pack;
+
+	put_version(directory, 7);
+	pack = exported(directory);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *other = harness_directory();
+		struct ended ended;
+
+		assert_int_equal(get_version(other, pack, rows[i].version),
+				 rows[i].found);
+		ended = ASK(other, "import", TRUST, pack);
+		assert_int_equal(status_of(&ended), rows[i].status);
+		ended_free(&ended);
+		assert_int_equal(get_version(other, NULL, rows[i].version),
+				 rows[i].found);
+		free(other);
+	}
+	free(pack);
+	free(directory);
+}
+
 static void cut_short_a_pack_gives_what_is_left(void **state)
 {
 	char *directory = filled(), *other = harness_directory();
@@ -770,6 +843,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(import_brings_what_is_not_there_yet),
 		cmocka_unit_test(import_replaces_nothing),
 		cmocka_unit_test(import_takes_only_what_can_be_trusted),
+		cmocka_unit_test(a_pack_is_of_its_stores_version),
 		cmocka_unit_test(cut_short_a_pack_gives_what_is_left),
 		cmocka_unit_test(a_flipped_byte_loses_one_entry_at_most),
 		cmocka_unit_test(a_pack_is_imported_where_its_key_is_trusted),
