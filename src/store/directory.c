@@ -55,7 +55,7 @@ const char *ki_owner_why_not(const struct ki_file_info *info, int shared,
 	return is_private ? NULL : "can be written by a group";
 }
 
-static const char *why_not_parent(const struct ki_sys *sys, const char *path)
+const char *ki_parent_why_not(const struct ki_sys *sys, const char *path)
 {
 	struct ki_file_info info;
 	char parent[KI_PATH_MAX];
@@ -137,7 +137,7 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
 		why = ki_owner_why_not(&info, !!(flags & KILN_OPEN_SHARED),
 				       &err);
 	if (!why)
-		why = why_not_parent(sys, directory);
+		why = ki_parent_why_not(sys, directory);
 	if (!why && err) {
 		*out_why = "cannot be looked at";
 		return ki_status_from_errno(err);

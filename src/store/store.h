@@ -135,6 +135,9 @@ enum kiln_status ki_directory_check(const struct ki_sys *sys,
 const char *ki_owner_why_not(const struct ki_file_info *info, int shared,
 			     int *out_err);
 
+/* What of the directory that a path lies in speaks against it, or NULL. */
+const char *ki_parent_why_not(const struct ki_sys *sys, const char *path);
+
 /*
  * The same of a directory that is open, for whoever is about to read or write in
  * it: somebody may have put a link in its place, or opened it to others.  Looked

@@ -3,8 +3,9 @@
 /*
  * A file as the device of a pack.  Who may write to it can make this process run
  * anything, signatures or not where none are asked for: it must be this user's
- * or root's, and nobody else may write to it.  A link may lead to it; what counts
- * is the file.
+ * or root's, and nobody else may write to it, nor put another of this user's files
+ * in its place.  A link may lead to it; what counts is the file, and where the link
+ * lies.
  *
  * A guest keeps no descriptor: the file is opened for each read and must be the
  * one that was judged.
@@ -84,18 +85,20 @@ static void file_release(void *context)
 	free(file);
 }
 
-static enum kiln_status judge(const struct ki_file_info *info, uint32_t flags,
+static enum kiln_status judge(const struct file *file, uint32_t flags,
 			      const char **out_why)
 {
 	int err = 0;
 
-	if (!S_ISREG(info->mode)) {
+	if (!S_ISREG(file->info.mode)) {
 		*out_why = "is not a file";
 		return KILN_E_IO;
 	}
 	if (flags & KILN_PACK_ANY_OWNER)
 		return KILN_OK;
-	*out_why = ki_owner_why_not(info, 0, &err);
+	*out_why = ki_owner_why_not(&file->info, 0, &err);
+	if (!*out_why)
+		*out_why = ki_parent_why_not(file->sys, file->path);
 	if (!*out_why && !err)
 		return KILN_OK;
 	if (*out_why)
@@ -141,8 +144,7 @@ enum kiln_status ki_pack_file_open(const struct ki_sys *sys, const char *path,
 		return status;
 	}
 	err = sys->fstat(sys, file->fd, &file->info);
-	status = err ? ki_status_from_errno(err)
-		     : judge(&file->info, flags, out_why);
+	status = err ? ki_status_from_errno(err) : judge(file, flags, out_why);
 	if (status) {
 		file_release(file);
 		return status;

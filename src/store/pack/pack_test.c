@@ -338,6 +338,39 @@ static void a_file_that_others_can_write_is_refused(void **state)
 	free(directory);
 }
 
+/* S37: whoever can put a link there has a file of this user's loaded, such as one
+   that came by mail. */
+static void a_file_that_everyone_can_replace_is_refused(void **state)
+{
+	static const struct {
+		mode_t mode;
+		enum kiln_status status;
+	} rows[] = {
+		{ 0700, KILN_OK },
+		{ 0755, KILN_OK },
+		{ 01777, KILN_OK }, /* only owners replace, as in /tmp */
+		{ 0777, KILN_E_OWNER },
+	};
+	char *directory = harness_directory();
+	char *path = write_pack(directory, 3);
+	char *open = harness_path(directory, "open");
+	char *link = harness_path(open, "link.pack");
+
+	assert_int_equal(mkdir(open, 0700), 0);
+	assert_int_equal(symlink(path, link), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(chmod(open, rows[i].mode), 0);
+		assert_int_equal(try_open(link, 0), rows[i].status);
+		assert_int_equal(try_open(link, KILN_PACK_ANY_OWNER), KILN_OK);
+		assert_int_equal(try_open(path, 0), KILN_OK);
+	}
+	harness_remove(directory);
+	free(link);
+	free(open);
+	free(path);
+	free(directory);
+}
+
 /* S37 */
 static void a_file_of_somebody_else_is_refused(void **state)
 {
@@ -508,6 +541,7 @@ int main(void)
 		cmocka_unit_test(entries_of_another_user_version_are_misses),
 		cmocka_unit_test(a_value_may_be_larger_than_the_cache),
 		cmocka_unit_test(a_file_that_others_can_write_is_refused),
+		cmocka_unit_test(a_file_that_everyone_can_replace_is_refused),
 		cmocka_unit_test(a_file_of_somebody_else_is_refused),
 		cmocka_unit_test(what_is_no_file_is_refused),
 		cmocka_unit_test(a_guest_leaves_no_descriptor_open),
