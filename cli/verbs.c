@@ -310,7 +310,9 @@ const struct ki_verb ki_verbs[] = {
 		   "key that is trusted here: a value is code.  With "
 		   "--trust-unsigned it need\n"
 		   "not, and of one that was cut short what is left is "
-		   "taken.\n",
+		   "taken.  A store of a\n"
+		   "program that has versions takes packs of the same version "
+		   "alone.\n",
 	  .examples = "kiln verify pack:app.pack # is it whole, and signed "
 		      "by whom you trust?\n"
 		      "kiln import app.pack # what is not there yet\n",
