@@ -292,6 +292,17 @@ static int has_spliced_word(const char *text)
 	return strstr(text, "\\\r") != NULL;
 }
 
+/* Other directives that bring files in. */
+static int has_directive(const char *text, const char *name)
+{
+	const char *word;
+
+	for (word = strstr(text, name); word; word = strstr(word + 1, name))
+		if (may_direct(text, before(text, word)))
+			return 1;
+	return 0;
+}
+
 static void scan_text(struct scan *scan, const char *text)
 {
 	const char *word = text;
@@ -301,7 +312,7 @@ static void scan_text(struct scan *scan, const char *text)
 		word += strlen("include");
 	}
 	if (strstr(text, "?\?/") || strstr(text, "?\?=") ||
-	    strstr(text, "import") || strstr(text, "embed") ||
+	    has_directive(text, "import") || has_directive(text, "embed") ||
 	    has_spliced_word(text))
 		give_up(scan, KILN_COUNT_MISS_DIRECTIVE);
 	if (scan->command->rule->has_time_macros &&

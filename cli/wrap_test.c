@@ -225,7 +225,7 @@ static void what_a_run_leaves_is_the_same_from_the_store(void **state)
 		"printf 'a\\0b' >\"$2\"",
 		"echo said; echo warned >&2; echo data >\"$2\"",
 		": >\"$2\"",
-		"# We include/nothing, __include it: include\n: >\"$2\"",
+		"# We include/nothing, __include it: important\n: >\"$2\"",
 		"umask 066; echo data >\"$2\"",
 		"echo 'in:1: error: no' >&2; exit 3",
 	};
@@ -320,6 +320,8 @@ static void what_is_not_understood_runs_each_time(void **state)
 		  "not kept: what it includes is not known", 0 },
 		{ "echo >\"$2\"; exit\n# \\\n include \"in\"",
 		  "bin/glslc in -o out",
+		  "not kept: what it includes is not known", 0 },
+		{ "echo >\"$2\"\n# import \"in\"", "bin/glslc in -o out",
 		  "not kept: what it includes is not known", 0 },
 		{ "echo >\"$2\"\n#include \"nowhere\"", "bin/glslc in -o out",
 		  "not kept: what it includes is not known", 0 },
