@@ -18,7 +18,7 @@ struct imported {
 	uint64_t n_new;
 	uint64_t bytes;
 	uint64_t n_present; /* the store has them: its own stay */
-	uint64_t n_refused; /* too large, or the store was busy */
+	uint64_t n_refused; /* too large, hidden, or the store was busy */
 	uint64_t n_damaged; /* in the pack */
 	int is_salvaged;
 };
@@ -139,16 +139,31 @@ static enum kiln_status count(enum kiln_status status,
 	}
 }
 
+/* The bookkeeping of another store, which kiln_pack_add() does not take. */
+static int is_hidden(const struct kiln_blob *metadata)
+{
+	uint64_t flags;
+
+	return !kiln_metadata_find_u64(kiln_blob_data(metadata),
+				       kiln_blob_size(metadata),
+				       KILN_META_FLAGS, &flags) &&
+	       flags & KILN_ENTRY_HIDDEN;
+}
+
 static enum kiln_status merge_entry(struct kiln *pack, struct kiln *kiln,
 				    const struct kiln_entry *entry,
 				    struct imported *imported)
 {
 	struct kiln_blob *value, *metadata;
 	struct kiln_key *key;
-	enum kiln_status status =
-		kiln_key_from_record(kiln_blob_data(entry->record),
-				     kiln_blob_size(entry->record), &key);
+	enum kiln_status status;
 
+	if (is_hidden(entry->metadata)) {
+		imported->n_refused++;
+		return KILN_OK;
+	}
+	status = kiln_key_from_record(kiln_blob_data(entry->record),
+				      kiln_blob_size(entry->record), &key);
 	if (status)
 		return count(status, imported);
 	status = kiln_peek(pack, key, &value, &metadata);
@@ -235,10 +250,11 @@ static void print_text(struct ki_bytes *out, const struct imported *imported)
 			ki_format_size(imported->bytes, size, sizeof(size)),
 			(unsigned long long)imported->n_present);
 	if (imported->n_refused)
-		ki_bytes_printf(out,
-				"  %llu not taken: too large, or the store was "
-				"busy\n",
-				(unsigned long long)imported->n_refused);
+		ki_bytes_printf(
+			out,
+			"  %llu not taken: too large, of use to its own "
+			"store alone, or the store was busy\n",
+			(unsigned long long)imported->n_refused);
 	if (imported->n_damaged)
 		ki_bytes_printf(out, "  %llu damaged\n",
 				(unsigned long long)imported->n_damaged);

@@ -17,6 +17,7 @@
 #include <kiln/pack.h>
 
 #include "sign/files.h"
+#include "tier/envelope.h"
 
 static const char *program;
 static const char *config_home; /* NULL: nobody has keys */
@@ -467,6 +468,43 @@ static void import_takes_only_what_can_be_trusted(void **state)
 	free(directory);
 }
 
+/* Such as no writer of packs makes. */
+static void import_leaves_the_bookkeeping_of_others(void **state)
+{
+	char *other = harness_directory(), *pack = harness_path(other, "p");
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	struct kiln_key *key = key_of(0);
+	struct ki_envelope envelope = { .value = "x", .value_size = 1 };
+	struct ki_piece pieces[KI_ENVELOPE_PIECES];
+	uint8_t header[KI_ENVELOPE_HEADER_BYTES], bytes[4096] = { 0 };
+	size_t size = 1024;
+	json_t *json;
+
+	kiln_metadata_add_u64(metadata, KILN_META_FLAGS, KILN_ENTRY_HIDDEN);
+	assert_int_equal(kiln_metadata_bytes(metadata, &envelope.metadata,
+					     &envelope.metadata_size),
+			 KILN_OK);
+	envelope.record = kiln_key_record(key, &envelope.record_size);
+	memcpy(envelope.digest, kiln_key_digest(key), KILN_DIGEST_BYTES);
+	ki_envelope_seal(&envelope, header, pieces);
+	for (size_t i = 0; i < KI_ENVELOPE_PIECES; i++) {
+		assert_true(size + pieces[i].size <= sizeof(bytes));
+		if (pieces[i].size)
+			memcpy(bytes + size, pieces[i].data, pieces[i].size);
+		size += pieces[i].size;
+	}
+	harness_write(pack, bytes, size);
+	json = ASK_JSON(other, 4, "import", TRUST, pack);
+	assert_int_equal(number_of(json, "imported"), 0);
+	assert_int_equal(number_of(json, "refused"), 1);
+	assert_int_equal(which(other), 0);
+	json_decref(json);
+	kiln_metadata_free(metadata);
+	kiln_key_free(key);
+	free(pack);
+	free(other);
+}
+
 /* Of a program that has versions. */
 static struct kiln *open_version(const char *directory, const char *packs,
 				 uint64_t version)
@@ -843,6 +881,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(import_brings_what_is_not_there_yet),
 		cmocka_unit_test(import_replaces_nothing),
 		cmocka_unit_test(import_takes_only_what_can_be_trusted),
+		cmocka_unit_test(import_leaves_the_bookkeeping_of_others),
 		cmocka_unit_test(a_pack_is_of_its_stores_version),
 		cmocka_unit_test(cut_short_a_pack_gives_what_is_left),
 		cmocka_unit_test(a_flipped_byte_loses_one_entry_at_most),
