@@ -30,6 +30,7 @@
 #define LIST		"list"
 #define TRACE_MAX	((size_t)16 << 20)
 #define CANDIDATES	64
+#define ROOM		((uint64_t)1 << 20) /* for more than was written */
 #define EXTRA_ARGUMENTS 4
 
 void ki_wrap_result_fini(struct ki_wrap_result *result)
@@ -206,6 +207,34 @@ static int is_one_word(const struct ki_wrap_command *command,
 	return first != NULL;
 }
 
+static int temporary_name(char out[KI_PATH_MAX], const char *path)
+{
+	int n = snprintf(out, KI_PATH_MAX, "%s.kiln-%d.tmp", path,
+			 ki_process_id());
+
+	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* glslc does not notice a full disk, ends well, and leaves an output cut short: where
+   there is no room for more, none is trusted. */
+static int has_room(const char *output)
+{
+	char path[KI_PATH_MAX];
+	int fd, err;
+
+	if (temporary_name(path, output))
+		return 0;
+	fd = SYS->open(SYS, path,
+		       KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_EXCLUSIVE,
+		       0600);
+	if (fd < 0)
+		return 0;
+	err = SYS->fallocate(SYS, fd, 0, ROOM);
+	SYS->close(SYS, fd);
+	(void)SYS->unlink(SYS, path);
+	return !err || err == -EOPNOTSUPP;
+}
+
 /* A run that failed must not have changed any, one that did not all of them. */
 static const char *keep_outputs(const struct ki_wrap_command *command,
 				const struct candidates *before,
@@ -224,6 +253,8 @@ static const char *keep_outputs(const struct ki_wrap_command *command,
 			why = "an output was not written";
 		else if (changed && keep_output(result, &now->list[i]))
 			why = "an output cannot be kept";
+		else if (changed && !has_room(now->list[i].path))
+			why = "the disk may be full";
 	}
 	if (!why && command->rule->endings && !result->wait_status &&
 	    !is_one_word(command, result))
@@ -578,14 +609,6 @@ int ki_wrap_run(const struct ki_wrap_command *command,
 }
 
 /* ---- Replay ------------------------------------------------------------------- */
-
-static int temporary_name(char out[KI_PATH_MAX], const char *path)
-{
-	int n = snprintf(out, KI_PATH_MAX, "%s.kiln-%d.tmp", path,
-			 ki_process_id());
-
-	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;
-}
 
 /* Beside where it belongs; a file that is there keeps its permissions. */
 static int write_temporary(const struct ki_wrap_output *output)

@@ -9,9 +9,11 @@
 #include "harness/harness.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,8 +24,9 @@
 #define WORDS_MAX 15
 
 static char *program;
-static char *directory;	 /* where we are */
-static const char *more; /* a setting */
+static char *directory;		   /* where we are */
+static const char *more;	   /* a setting */
+static void (*prepare)(void *arg); /* is called in kiln's place */
 
 /* ---- Files ------------------------------------------------------------------- */
 
@@ -112,7 +115,8 @@ static struct spawned start_wrap(const char *command)
 	static const char *first[] = { "wrap", "--verbose", "--", NULL };
 	struct spawn spawn = { .program = program,
 			       .variables = { setting, more,
-					      "XDG_CONFIG_HOME=/nowhere" } };
+					      "XDG_CONFIG_HOME=/nowhere" },
+			       .before = prepare };
 	char line[500];
 
 	snprintf(setting, sizeof(setting), "KILN_DIR=%s/kiln", directory);
@@ -417,6 +421,48 @@ static void no_directory_is_made(void **state)
 	assert_int_equal(n_runs(), 2);
 }
 
+#define NO_MOUNTS 98
+
+/* A file system of its own, without room. */
+static void fill_disk(void *arg)
+{
+	char bytes[4096] = "";
+	int fd;
+
+	if (unshare(CLONE_NEWNS) ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("kiln", "full", "tmpfs", 0, "size=64k"))
+		_exit(NO_MOUNTS);
+	fd = open("full/rest", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	while (write(fd, bytes, sizeof(bytes)) > 0)
+		;
+	close(fd);
+}
+
+/* It ends well all the same, as glslc does. */
+static void an_output_on_a_full_disk_is_not_kept(void **state)
+{
+	struct ended ended;
+	int status;
+
+	begin();
+	write_source("echo data >\"$2\"; exit 0");
+	assert_int_equal(mkdir("full", 0700), 0);
+	prepare = fill_disk;
+	ended = wrap("bin/glslc in -o full/out");
+	prepare = NULL;
+	status = status_of(&ended);
+	if (status != NO_MOUNTS) {
+		assert_int_equal(status, 0);
+		assert_word(&ended, "not kept: the disk may be full");
+	}
+	ended_free(&ended);
+	if (status == NO_MOUNTS)
+		HARNESS_LEAVE_OUT("nothing may be mounted here");
+	assert_wrap("bin/glslc in -o full/out", KEPT, 0);
+	assert_same_file("full/out", "data\n", 5);
+}
+
 /* All wait at a gate that one comes through at a time. */
 static void of_many_at_once_one_compiles(void **state)
 {
@@ -512,6 +558,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_script_is_no_compiler),
 		cmocka_unit_test(an_output_keeps_its_mode_and_its_other_names),
 		cmocka_unit_test(no_directory_is_made),
+		cmocka_unit_test(an_output_on_a_full_disk_is_not_kept),
 		cmocka_unit_test(of_many_at_once_one_compiles),
 		cmocka_unit_test(compilers_of_shaders_are_known),
 		cmocka_unit_test(the_compiler_of_intel_is_known),
