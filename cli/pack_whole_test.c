@@ -39,6 +39,7 @@ struct call {
 static struct ended ask(const struct call *call)
 {
 	const char *directory = call->directory;
+	char *own = directory ? NULL : harness_directory();
 	char dir[600], vendors[600], pocl[600];
 	struct spawn spawn = { .program = program };
 	size_t n = 0;
@@ -47,7 +48,8 @@ static struct ended ask(const struct call *call)
 	snprintf(vendors, sizeof(vendors), "OCL_ICD_VENDORS=%s",
 		 call->driver ? call->driver : driver);
 	snprintf(pocl, sizeof(pocl), "POCL_CACHE_DIR=%s/pocl",
-		 directory ? directory : harness_directory());
+		 directory ? directory : own);
+	free(own);
 	memcpy(spawn.arguments, call->arguments, sizeof(call->arguments));
 	spawn.variables[n++] = "OPENCL_LAYERS";
 	spawn.variables[n++] = "XDG_CONFIG_HOME=/nowhere";
@@ -103,6 +105,7 @@ static void make_pack(void)
 	assert_int_equal(status_of(&ended), 0);
 	assert_memory_equal(ended.out, "1 entry in ", 11);
 	ended_free(&ended);
+	free((char *)run.directory);
 }
 
 static int set_up(void **state)
@@ -174,7 +177,7 @@ static void it_serves_where_nothing_can_be_written(void **state)
 {
 	char *directory = harness_directory();
 	char *path = harness_path(directory, "log");
-	char *log = setting("KILN_LOG", path);
+	char *log = setting("KILN_LOG", path), *index;
 	const struct call calls[] = {
 		{ harness_path(directory, "store"),
 		  { "run", "--pack", pack, example },
@@ -189,8 +192,9 @@ static void it_serves_where_nothing_can_be_written(void **state)
 		assert_int_equal(count_lines(path, " hit "), i + 1);
 		assert_int_equal(count_lines(path, " miss"), 0);
 	}
-	assert_int_equal(
-		access(harness_path(calls[0].directory, "kiln.idx"), F_OK), -1);
+	index = harness_path(calls[0].directory, "kiln.idx");
+	assert_int_equal(access(index, F_OK), -1);
+	free(index);
 	free((char *)calls[0].directory);
 	free(log);
 	free(path);
@@ -222,6 +226,7 @@ static void a_tampered_pack_costs_a_build_and_nothing_else(void **state)
 		if (i < 2)
 			assert_int_equal(
 				counter(call.directory, "miss_damaged"), 1);
+		free((char *)call.directory);
 	}
 	free(bytes);
 	free(path);
@@ -230,20 +235,22 @@ static void a_tampered_pack_costs_a_build_and_nothing_else(void **state)
 /* What the driver does not take from a pack the store has next time. */
 static void a_refused_entry_is_made_anew(void **state)
 {
-	const struct call calls[] = {
-		{ harness_directory(),
-		  { "run", "--pack", pack, "--wait", example },
-		  { "KILN_TEST_ICD_REFUSE_BINARIES=1" } },
-		{ calls[0].directory, { "run", "--", example } },
-	};
+	char *directory;
+	struct call call = { .arguments = { "run", "--pack", pack, "--wait",
+					    example },
+			     .more = { "KILN_TEST_ICD_REFUSE_BINARIES=1" } };
+	struct call again = { .arguments = { "run", "--", example } };
 
 	if (*driver != '/')
 		HARNESS_LEAVE_OUT("a driver of the world refuses nothing");
-	assert_ran(ask(&calls[0]), "");
-	assert_int_equal(counter(calls[0].directory, "miss_refused"), 1);
-	assert_int_equal(counter(calls[0].directory, "jobs_done"), 1);
-	assert_ran(ask(&calls[1]), "");
-	assert_int_equal(counter(calls[0].directory, "hits_store"), 1);
+	directory = harness_directory();
+	call.directory = again.directory = directory;
+	assert_ran(ask(&call), "");
+	assert_int_equal(counter(directory, "miss_refused"), 1);
+	assert_int_equal(counter(directory, "jobs_done"), 1);
+	assert_ran(ask(&again), "");
+	assert_int_equal(counter(directory, "hits_store"), 1);
+	free(directory);
 }
 
 static void a_pack_for_another_driver_is_no_hit(void **state)
@@ -257,6 +264,7 @@ static void a_pack_for_another_driver_is_no_hit(void **state)
 	assert_ran(ask(&call), "");
 	assert_int_equal(counter(call.directory, "builds"), 1);
 	assert_int_equal(counter(call.directory, "hits_store"), 0);
+	free((char *)call.directory);
 }
 
 /* S37: a line, and the program runs. */
@@ -282,6 +290,7 @@ static void a_pack_that_others_can_write_is_not_used(void **state)
 
 		assert_ran(ask(&call), rows[i].said);
 		assert_int_equal(counter(call.directory, "builds"), 1);
+		free((char *)call.directory);
 	}
 	free(missing);
 	free(bytes);
@@ -317,6 +326,7 @@ static void imported_it_is_a_hit_of_the_store(void **state)
 	assert_int_equal(json_array_size(json_object_get(json, "entries")), 2);
 	json_decref(json);
 	ended_free(&ended);
+	free((char *)import.directory);
 }
 
 int main(int argc, char **argv)
