@@ -201,9 +201,8 @@ KILN_API int kiln_block_discard(struct kiln_block *block, uint64_t begin,
  * Hold a line, to look at its bytes from `address` on without copying: valid and
  * unchanged until the release of the same pointer.  Lines of 64 bytes or more
  * begin at a multiple of the greatest power of two that divides their size, up
- * to 4096.  Writing to the line fails
- * with -EBUSY meanwhile.  -ENOSPC: all lines of the set are held, pinned, or on
- * their way to the device.
+ * to 4096.  Writing to the line fails with -EBUSY meanwhile.  -ENOSPC: all
+ * lines of the set are held, pinned, or on their way to the device.
  */
 KILN_API int kiln_block_get(struct kiln_block *block, uint64_t address,
 			    const void **out_data, size_t *out_size);

@@ -279,8 +279,8 @@ COLD static enum kiln_status demand_signature(struct kiln *kiln,
 }
 
 /* A failing tier is a miss: here, for all tiers.  *reason is why.  Damage is
-   told by the tier, which knows where; not by packs.  KILN_E_COLLISION is a miss, too, that
-   some callers want to know of. */
+   told by the tier, which knows where; not by packs.  KILN_E_COLLISION is a
+   miss, too, that some callers want to know of. */
 static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 			    const struct kiln_key *key,
 			    struct kiln_blob **out_blob,

@@ -129,3 +129,25 @@ enum kiln_status ki_envelope_open(const void *data, size_t size,
 	*out_envelope = envelope;
 	return KILN_OK;
 }
+
+enum kiln_status ki_envelope_entry(const struct ki_envelope *envelope,
+				   struct kiln_entry *entry)
+{
+	enum kiln_status status;
+
+	memcpy(entry->digest, envelope->digest, sizeof(entry->digest));
+	entry->value_size = envelope->value_size;
+	entry->record = NULL;
+	entry->metadata = NULL;
+	status = kiln_blob_copy(envelope->record, envelope->record_size,
+				&entry->record);
+	if (!status)
+		status = kiln_blob_copy(envelope->metadata,
+					envelope->metadata_size,
+					&entry->metadata);
+	if (status) {
+		kiln_blob_unref(entry->record);
+		entry->record = NULL;
+	}
+	return status;
+}

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <kiln/inspect.h>
 #include <kiln/kiln.h>
 
 #include "base/hash.h"
@@ -78,5 +79,13 @@ enum kiln_status ki_envelope_peek(const void *header, uint64_t size,
 enum kiln_status ki_envelope_measure(const void *header,
 				     struct ki_envelope *out_envelope,
 				     uint64_t *out_size);
+
+/*
+ * Fill in what an entry in a list has of its envelope: digest, size of the value,
+ * copies of record and metadata.  The rest of it stays.  KILN_OK, or NO_MEMORY,
+ * after which there is nothing to drop.
+ */
+enum kiln_status ki_envelope_entry(const struct ki_envelope *envelope,
+				   struct kiln_entry *entry);
 
 #endif /* KI_TIER_ENVELOPE_H */

@@ -285,22 +285,12 @@ static enum kiln_status fill_entry(const struct ki_file_store *store,
 {
 	const struct ki_envelope *envelope = &loaded->envelope;
 	struct kiln_entry entry = {
-		.value_size = envelope->value_size,
 		.stored_size = ki_file_charge(&loaded->info),
 		.referenced = loaded->info.mtime_ns > ki_file_swept_ns(store),
 	};
-	enum kiln_status status;
+	enum kiln_status status = ki_envelope_entry(envelope, &entry);
 
-	memcpy(entry.digest, envelope->digest, sizeof(entry.digest));
-	status = kiln_blob_copy(envelope->record, envelope->record_size,
-				&entry.record);
 	if (!status)
-		status = kiln_blob_copy(envelope->metadata,
-					envelope->metadata_size,
-					&entry.metadata);
-	if (status)
-		kiln_blob_unref(entry.record);
-	else
 		*out_entry = entry;
 	return status;
 }

@@ -122,20 +122,10 @@ static enum kiln_status fill_entry(const struct ki_pack_entry *found,
 				   const struct ki_envelope *envelope,
 				   struct kiln_entry *out_entry)
 {
-	struct kiln_entry entry = { .value_size = envelope->value_size,
-				    .stored_size = found->size };
-	enum kiln_status status;
+	struct kiln_entry entry = { .stored_size = found->size };
+	enum kiln_status status = ki_envelope_entry(envelope, &entry);
 
-	memcpy(entry.digest, envelope->digest, sizeof(entry.digest));
-	status = kiln_blob_copy(envelope->record, envelope->record_size,
-				&entry.record);
 	if (!status)
-		status = kiln_blob_copy(envelope->metadata,
-					envelope->metadata_size,
-					&entry.metadata);
-	if (status)
-		kiln_blob_unref(entry.record);
-	else
 		*out_entry = entry;
 	return status;
 }
