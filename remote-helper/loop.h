@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KIR_LOOP_H
+#define KIR_LOOP_H
+
+/*
+ * The one loop of kiln-remote: descriptors, and timers.  One thread; functions
+ * are called from loop_run() and may add, change and remove anything.
+ */
+
+#include <stdint.h>
+
+struct loop;
+struct loop_fd;
+struct loop_timer;
+
+#define LOOP_IN	 1
+#define LOOP_OUT 2
+
+typedef void loop_fd_fn(void *arg, int fd, int events);
+typedef void loop_timer_fn(void *arg);
+
+struct loop *loop_new(void);
+void loop_free(struct loop *loop); /* NULL is fine */
+
+/* NULL: no memory.  events may be 0. */
+struct loop_fd *loop_watch(struct loop *loop, int fd, int events,
+			   loop_fd_fn *fn, void *arg);
+void loop_change(struct loop_fd *watched, int events);
+void loop_unwatch(struct loop_fd *watched); /* NULL is fine */
+
+/* Once, after so many ms (monotonic).  loop_cancel() of one that has been called
+   is an error of the caller's: forget it in fn. */
+struct loop_timer *loop_after(struct loop *loop, uint32_t ms, loop_timer_fn *fn,
+			      void *arg);
+void loop_cancel(struct loop_timer *timer); /* NULL is fine */
+
+uint64_t loop_now_ns(const struct loop *loop); /* as of this turn */
+
+/* Until loop_stop().  */
+int loop_run(struct loop *loop);
+void loop_stop(struct loop *loop);
+
+#endif /* KIR_LOOP_H */
