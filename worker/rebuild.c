@@ -15,10 +15,9 @@
  *	entries   under that key; those of the driver before stay, until they are
  *	          evicted
  *
- * Of an entry nothing is kept in memory but what finds it again, so that the list
- * may be long.  A key that a child answers must be of the same sources and options
- * as its item: a driver that writes wild could otherwise put a binary under
- * another's.
+ * What the items are is plan.c's.  A key that a child answers must be of the same
+ * sources and options as its item: a driver that writes wild could otherwise put a
+ * binary under another's.
  *
  * Whoever is told to end kills the children; what was published stays, and the
  * rest is found again by the next.
@@ -37,24 +36,15 @@
 #include "front/opencl/capture.h"
 #include "front/opencl/driver.h"
 #include "front/opencl/kept.h"
+#include "plan.h"
 #include "worker.h"
 
 #define DIGITS		(2 * KILN_DIGEST_BYTES)
 #define AT_ONCE_MAX	256
 #define CHILD_BYTES_MIN ((uint64_t)512 << 20) /* else fewer at once */
-#define LOOK_AT_SIGNALS 256		      /* entries */
 #define VARIABLES_MAX	256
 #define NS_PER_MS	((uint64_t)1000000)
 #define FOR_EVER_NS	((uint64_t)3600 * 1000000000)
-
-/* An entry of the store. */
-struct known {
-	uint8_t digest[KILN_DIGEST_BYTES];
-	uint8_t item[KILN_DIGEST_BYTES]; /* equal: of one item */
-	struct kiln_cursor place;
-	uint64_t created;
-	uint64_t build_ns;
-};
 
 /* What one child is at work on. */
 struct slot {
@@ -73,14 +63,8 @@ struct slot {
 struct rebuild {
 	struct ki_worker *worker;
 	const struct ki_rebuild_options *options;
-	struct known *known; /* by item, the newest of each first */
-	size_t n_known;
-	size_t n_known_max;
-	size_t *items; /* the first of each, longest builds first */
-	size_t n_items;
-	size_t next;
-	uint8_t *digests; /* of all entries, also those made now */
-	size_t n_digests;
+	struct ki_plan plan;
+	size_t next; /* item */
 	struct ki_denied denied;
 	uint8_t (*denied_digests)[KILN_DIGEST_BYTES];
 	struct slot *slots;
@@ -95,7 +79,7 @@ static void report_left(struct rebuild *rebuild)
 {
 	struct ki_event event = { .event = "jobs",
 				  .number_names = { "jobs" },
-				  .numbers = { rebuild->n_items -
+				  .numbers = { rebuild->plan.n_items -
 					       rebuild->next +
 					       rebuild->n_running } };
 
@@ -154,358 +138,7 @@ static void succeed(struct rebuild *rebuild, const struct slot *slot,
 	ki_progress_emit(&rebuild->worker->progress, &event);
 }
 
-/* ---- What an entry is of ----------------------------------------------- */
-
-static int begins(const struct kiln_field *field, const char *prefix)
-{
-	size_t n = strlen(prefix);
-
-	return field->label_size >= n && !memcmp(field->label, prefix, n);
-}
-
-/* Whether another driver, or time, would give another value. */
-static int is_passing(const struct kiln_field *field)
-{
-	static const char *const prefixes[] = { "platform ", "compiler ",
-						"device ", "layer ",
-						"include " };
-	size_t i;
-
-	for (i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-		if (begins(field, prefixes[i]))
-			return 1;
-	/* The whole key of a link's input; "input 0 binary 0" stays. */
-	return begins(field, "input ") &&
-	       !memmem(field->label, field->label_size, " binary ", 8);
-}
-
-static void add_field(struct ki_bytes *bytes, const struct kiln_field *field)
-{
-	ki_bytes_add_u64(bytes, (uint64_t)field->kind);
-	ki_bytes_add_u64(bytes, field->label_size);
-	ki_bytes_add(bytes, field->label, field->label_size);
-	ki_bytes_add_u64(bytes, field->original_size);
-	ki_bytes_add_u64(bytes, field->size);
-	ki_bytes_add(bytes, field->data, field->size);
-}
-
-/* Sources, options, variables: what does not come from the driver. */
-static void add_what(struct ki_bytes *bytes, const void *record, size_t size)
-{
-	struct kiln_field field;
-	size_t position = 0;
-
-	while (!kiln_record_next(record, size, &position, &field))
-		if (!is_passing(&field))
-			add_field(bytes, &field);
-}
-
-static int is_of_device(const struct kiln_field *field, const char *what)
-{
-	size_t n = strlen(what);
-
-	return begins(field, "device ") && field->label_size > n &&
-	       !memcmp(field->label + field->label_size - n, what, n);
-}
-
-/* For which devices of which platform. */
-static int add_devices(struct ki_bytes *bytes, const void *record, size_t size)
-{
-	struct kiln_field field;
-	size_t position = 0;
-	int has_includes = 0;
-
-	while (!kiln_record_next(record, size, &position, &field)) {
-		has_includes |= begins(&field, "include ");
-		if (is_of_device(&field, " name") ||
-		    is_of_device(&field, " type") ||
-		    begins(&field, "platform name"))
-			add_field(bytes, &field);
-	}
-	return has_includes;
-}
-
-static int is_variable(const char *variable, size_t size, const char *name)
-{
-	size_t n = strlen(name);
-
-	return size > n && !memcmp(variable, name, n) && variable[n] == '=';
-}
-
-/* Those by which drivers and what they run are found. */
-static void add_places(struct ki_bytes *bytes, const char *variables,
-		       size_t size)
-{
-	while (size) {
-		size_t n = strnlen(variables, size), i;
-
-		if (is_variable(variables, n, "PATH"))
-			ki_bytes_add(bytes, variables, n + (n < size));
-		for (i = 0; ki_cl_loader_variables[i]; i++)
-			if (is_variable(variables, n,
-					ki_cl_loader_variables[i]))
-				ki_bytes_add(bytes, variables, n + (n < size));
-		n += n < size;
-		variables += n;
-		size -= n;
-	}
-}
-
-/* Entries that give the same digest are made again as one. */
-static int digest_item(const struct kiln_entry *entry,
-		       uint8_t out[KILN_DIGEST_BYTES])
-{
-	const void *record = kiln_blob_data(entry->record), *data;
-	size_t size = kiln_blob_size(entry->record), data_size;
-	const void *metadata = kiln_blob_data(entry->metadata);
-	size_t metadata_size = kiln_blob_size(entry->metadata);
-	struct ki_bytes bytes;
-	int failed;
-
-	ki_bytes_init(&bytes);
-	add_what(&bytes, record, size);
-	if (add_devices(&bytes, record, size) &&
-	    !kiln_metadata_find(metadata, metadata_size, KILN_META_DIRECTORY,
-				&data, &data_size))
-		ki_bytes_add(&bytes, data, data_size);
-	if (!kiln_metadata_find(metadata, metadata_size, KILN_META_ENVIRONMENT,
-				&data, &data_size))
-		add_places(&bytes, data, data_size);
-	ki_xxh3_128(bytes.data, bytes.size, out);
-	failed = bytes.failed;
-	ki_bytes_fini(&bytes);
-	return !failed;
-}
-
-/* Whether a record is of the same sources and options as another. */
-static int is_same_what(const void *a, size_t a_size, const void *b,
-			size_t b_size)
-{
-	struct ki_bytes x, y;
-	int is_same;
-
-	ki_bytes_init(&x);
-	ki_bytes_init(&y);
-	add_what(&x, a, a_size);
-	add_what(&y, b, b_size);
-	is_same = !x.failed && !y.failed && x.size == y.size &&
-		  !memcmp(x.data, y.data, x.size);
-	ki_bytes_fini(&x);
-	ki_bytes_fini(&y);
-	return is_same;
-}
-
-static int is_for_device(const struct kiln_entry *entry, const char *wanted)
-{
-	struct kiln_field field;
-	size_t position = 0, n = strlen(wanted), i;
-
-	while (!kiln_record_next(kiln_blob_data(entry->record),
-				 kiln_blob_size(entry->record), &position,
-				 &field)) {
-		if (!is_of_device(&field, " name"))
-			continue;
-		for (i = 0; i + n <= field.size; i++)
-			if (!strncasecmp((const char *)field.data + i, wanted,
-					 n))
-				return 1;
-	}
-	return 0;
-}
-
-/* ---- The list ---------------------------------------------------------- */
-
-static uint64_t number_of(const struct kiln_entry *entry,
-			  enum kiln_metadata_field field)
-{
-	uint64_t number = 0;
-
-	(void)kiln_metadata_find_u64(kiln_blob_data(entry->metadata),
-				     kiln_blob_size(entry->metadata), field,
-				     &number);
-	return number;
-}
-
-static enum kiln_status add_known(struct rebuild *rebuild,
-				  const struct kiln_entry *entry,
-				  const struct kiln_cursor *place)
-{
-	size_t n_max = rebuild->n_known_max ? rebuild->n_known_max * 2 : 256;
-	struct known *known = rebuild->known;
-
-	if (rebuild->n_known == rebuild->n_known_max) {
-		known = realloc(known, n_max * sizeof(*known));
-		if (!known)
-			return KILN_E_NO_MEMORY;
-		rebuild->known = known;
-		rebuild->n_known_max = n_max;
-	}
-	known += rebuild->n_known;
-	memcpy(known->digest, entry->digest, sizeof(known->digest));
-	if (!digest_item(entry, known->item))
-		return KILN_E_NO_MEMORY;
-	known->place = *place;
-	known->created = number_of(entry, KILN_META_CREATED);
-	known->build_ns = number_of(entry, KILN_META_BUILD_TIME);
-	rebuild->n_known++;
-	return KILN_OK;
-}
-
-static int is_wanted(const struct rebuild *rebuild,
-		     const struct kiln_entry *entry)
-{
-	return (int)ki_cl_key_kind(kiln_blob_data(entry->record),
-				   kiln_blob_size(entry->record)) &&
-	       (!rebuild->options->device ||
-		is_for_device(entry, rebuild->options->device));
-}
-
-static enum kiln_status list(struct rebuild *rebuild)
-{
-	struct ki_waiter *waiter = &rebuild->worker->waiter;
-	struct kiln_cursor cursor = { { 0 } }, place;
-	struct kiln_entry entry;
-	enum kiln_status status;
-	size_t n = 0;
-
-	for (;;) {
-		place = cursor;
-		status = kiln_list(rebuild->worker->view, &cursor, &entry);
-		if (status)
-			break;
-		if (is_wanted(rebuild, &entry))
-			status = add_known(rebuild, &entry, &place);
-		kiln_entry_fini(&entry);
-		if (++n % LOOK_AT_SIGNALS == 0)
-			ki_waiter_wait(waiter, 0);
-		if (status || waiter->ended_by)
-			break;
-	}
-	return status == KILN_END ? KILN_OK
-	       : waiter->ended_by ? KILN_END
-				  : status;
-}
-
-static int by_item(const void *a, const void *b)
-{
-	const struct known *x = a, *y = b;
-	int order = memcmp(x->item, y->item, sizeof(x->item));
-
-	if (order)
-		return order;
-	return (x->created < y->created) - (x->created > y->created);
-}
-
-static int longest_first(const void *a, const void *b, void *arg)
-{
-	const struct known *known = arg;
-	uint64_t x = known[*(const size_t *)a].build_ns;
-	uint64_t y = known[*(const size_t *)b].build_ns;
-
-	return (x < y) - (x > y);
-}
-
-/* One item for all entries of one digest. */
-static enum kiln_status make_items(struct rebuild *rebuild)
-{
-	struct known *known = rebuild->known;
-	size_t n = rebuild->n_known, i;
-
-	rebuild->items = calloc(n + 1, sizeof(*rebuild->items));
-	/* Each item makes one more. */
-	rebuild->digests = calloc(2 * n + 1, KILN_DIGEST_BYTES);
-	if (!rebuild->items || !rebuild->digests)
-		return KILN_E_NO_MEMORY;
-	if (n)
-		qsort(known, n, sizeof(*known), by_item);
-	for (i = 0; i < n; i++) {
-		memcpy(rebuild->digests + i * KILN_DIGEST_BYTES,
-		       known[i].digest, KILN_DIGEST_BYTES);
-		if (!i || memcmp(known[i].item, known[i - 1].item,
-				 sizeof(known->item)))
-			rebuild->items[rebuild->n_items++] = i;
-	}
-	rebuild->n_digests = n;
-	if (rebuild->n_items)
-		qsort_r(rebuild->items, rebuild->n_items,
-			sizeof(*rebuild->items), longest_first, known);
-	return KILN_OK;
-}
-
 /* ---- An entry as a job ------------------------------------------------- */
-
-static int is_digest(const struct kiln_entry *entry, const struct known *known)
-{
-	return !memcmp(entry->digest, known->digest, sizeof(known->digest));
-}
-
-static int by_digest(const void *a, const void *b)
-{
-	const struct known *const *x = a, *const *y = b;
-
-	return memcmp((*x)->digest, (*y)->digest, sizeof((*x)->digest));
-}
-
-static int is_at(const void *digest, const void *b)
-{
-	const struct known *const *known = b;
-
-	return memcmp(digest, (*known)->digest, sizeof((*known)->digest));
-}
-
-/* The index has grown, and all places are others. */
-static enum kiln_status place_all_again(struct rebuild *rebuild)
-{
-	struct known **sorted = calloc(rebuild->n_known, sizeof(*sorted));
-	struct kiln_cursor cursor = { { 0 } }, place = cursor;
-	struct known **found;
-	struct kiln_entry entry;
-	enum kiln_status status;
-	size_t i;
-
-	if (!sorted)
-		return KILN_E_NO_MEMORY;
-	for (i = 0; i < rebuild->n_known; i++)
-		sorted[i] = &rebuild->known[i];
-	qsort(sorted, rebuild->n_known, sizeof(struct known *), by_digest);
-	while (!(status = kiln_list(rebuild->worker->view, &cursor, &entry))) {
-		found = bsearch(entry.digest, sorted, rebuild->n_known,
-				sizeof(struct known *), is_at);
-		if (found)
-			(*found)->place = place;
-		kiln_entry_fini(&entry);
-		place = cursor;
-	}
-	free(sorted);
-	return status == KILN_END ? KILN_OK : status;
-}
-
-/* KILN_MISS: not at its place. */
-static enum kiln_status look_at(struct rebuild *rebuild,
-				const struct known *known,
-				struct kiln_entry *out_entry)
-{
-	struct kiln_cursor cursor = known->place;
-
-	if (kiln_list(rebuild->worker->view, &cursor, out_entry))
-		return KILN_MISS;
-	if (is_digest(out_entry, known))
-		return KILN_OK;
-	kiln_entry_fini(out_entry);
-	return KILN_MISS;
-}
-
-static enum kiln_status find_entry(struct rebuild *rebuild,
-				   const struct known *known,
-				   struct kiln_entry *out_entry)
-{
-	enum kiln_status status = look_at(rebuild, known, out_entry);
-
-	if (!status)
-		return status;
-	status = place_all_again(rebuild);
-	return status ? status : look_at(rebuild, known, out_entry);
-}
 
 /* NULL: it is not there, or without memory. */
 static char *text_of(const void *data, size_t size)
@@ -552,7 +185,7 @@ static const struct ki_cl_driver *driver_of(const struct kiln_entry *entry,
 	while (!kiln_record_next(kiln_blob_data(entry->record),
 				 kiln_blob_size(entry->record), &position,
 				 &field)) {
-		if (!begins(&field, prefix))
+		if (!ki_field_begins(&field, prefix))
 			continue;
 		memcpy(name, field.label + n, field.label_size - n);
 		name[field.label_size - n] = '\0';
@@ -573,7 +206,7 @@ static uint32_t count_devices(const struct kiln_entry *entry)
 	while (!kiln_record_next(kiln_blob_data(entry->record),
 				 kiln_blob_size(entry->record), &position,
 				 &field))
-		n += (uint32_t)is_of_device(&field, " type");
+		n += (uint32_t)ki_field_is_of_device(&field, " type");
 	return n;
 }
 
@@ -654,7 +287,7 @@ static int take_job(struct rebuild *rebuild, struct slot *slot)
 		.application = slot->texts[2] ? slot->texts[2] : "",
 		.name_space = slot->texts[3] ? slot->texts[3] : "",
 		.created = sys->realtime_ns(sys) / 1000000000,
-		.build_ns = number_of(entry, KILN_META_BUILD_TIME),
+		.build_ns = ki_entry_number(entry, KILN_META_BUILD_TIME),
 		.stage = KI_CL_STAGE_EARLY,
 	};
 	return 1;
@@ -668,8 +301,8 @@ static int begin_child(struct rebuild *rebuild, struct slot *slot)
 	struct ki_worker *worker = rebuild->worker;
 	struct ki_item item = {
 		.job = &slot->job,
-		.known = rebuild->digests,
-		.n_known = rebuild->n_digests,
+		.known = rebuild->plan.digests,
+		.n_known = rebuild->plan.n_digests,
 		.denied = rebuild->denied_digests[0],
 		.n_denied = rebuild->options->retries ? 0 : rebuild->denied.n,
 	};
@@ -691,15 +324,15 @@ static int begin_child(struct rebuild *rebuild, struct slot *slot)
 
 /* KILN_OK also if it cannot be made again, and is told of. */
 static enum kiln_status begin(struct rebuild *rebuild, struct slot *slot,
-			      struct known *known)
+			      size_t n)
 {
 	enum kiln_status status;
 	int err = 0;
 
-	status = find_entry(rebuild, known, &slot->entry);
+	status = ki_plan_find(&rebuild->plan, n, &slot->entry);
 	if (status) /* evicted meanwhile; or why the store cannot be used */
 		return status == KILN_MISS ? KILN_OK : status;
-	ki_hex(known->digest, KILN_DIGEST_BYTES, slot->name);
+	ki_hex(slot->entry.digest, KILN_DIGEST_BYTES, slot->name);
 	if (take_job(rebuild, slot)) {
 		err = begin_child(rebuild, slot);
 		if (!err) {
@@ -751,26 +384,19 @@ static void forgive(struct rebuild *rebuild, const struct ki_answer *answer)
 	copy_denied(rebuild);
 }
 
-static void note_made(struct rebuild *rebuild, const struct ki_answer *answer)
-{
-	if (rebuild->n_digests < 2 * rebuild->n_known)
-		ki_xxh3_128(answer->record, answer->record_size,
-			    rebuild->digests +
-				    rebuild->n_digests++ * KILN_DIGEST_BYTES);
-}
-
 static void finish_made(struct rebuild *rebuild, const struct slot *slot,
 			const struct ki_answer *answer)
 {
 	enum kiln_status status = KILN_E_INVALID;
 
-	if (is_same_what(answer->record, answer->record_size, slot->job.record,
-			 slot->job.record_size))
+	if (ki_plan_is_same(answer->record, answer->record_size,
+			    slot->job.record, slot->job.record_size))
 		status = ki_worker_publish(rebuild->worker, answer, &slot->job);
 	switch (status) {
 	case KILN_OK:
 	case KILN_EXISTS:
-		note_made(rebuild, answer);
+		ki_plan_note(&rebuild->plan, answer->record,
+			     answer->record_size);
 		forgive(rebuild, answer);
 		succeed(rebuild, slot, answer->value_size);
 		break;
@@ -890,11 +516,9 @@ static enum kiln_status fill(struct rebuild *rebuild)
 
 	for (i = 0; i < rebuild->n_slots && !status; i++)
 		while (!rebuild->slots[i].is_used &&
-		       rebuild->next < rebuild->n_items && !status) {
-			size_t first = rebuild->items[rebuild->next++];
-
+		       rebuild->next < rebuild->plan.n_items && !status) {
 			status = begin(rebuild, &rebuild->slots[i],
-				       &rebuild->known[first]);
+				       rebuild->next++);
 			if (!rebuild->slots[i].is_used)
 				report_left(rebuild);
 			ki_waiter_wait(&rebuild->worker->waiter, 0);
@@ -974,8 +598,8 @@ static void share_memory(struct rebuild *rebuild)
 
 	if (n > AT_ONCE_MAX)
 		n = AT_ONCE_MAX;
-	if (n > rebuild->n_items)
-		n = rebuild->n_items ? (unsigned)rebuild->n_items : 1;
+	if (n > rebuild->plan.n_items)
+		n = rebuild->plan.n_items ? (unsigned)rebuild->plan.n_items : 1;
 	if (bytes_max && n > bytes_max / CHILD_BYTES_MIN)
 		n = (unsigned)(bytes_max / CHILD_BYTES_MIN);
 	rebuild->n_slots = n ? n : 1;
@@ -984,10 +608,8 @@ static void share_memory(struct rebuild *rebuild)
 
 static enum kiln_status prepare(struct rebuild *rebuild)
 {
-	enum kiln_status status = list(rebuild);
+	enum kiln_status status = ki_plan_make(&rebuild->plan);
 
-	if (!status)
-		status = make_items(rebuild);
 	if (status)
 		return status;
 	share_memory(rebuild);
@@ -1012,6 +634,9 @@ enum kiln_status ki_worker_rebuild(struct ki_worker *worker,
 	worker->is_rebuilding = 1;
 	rebuild->worker = worker;
 	rebuild->options = options;
+	rebuild->plan.view = worker->view;
+	rebuild->plan.waiter = &worker->waiter;
+	rebuild->plan.device = options->device;
 	status = prepare(rebuild);
 	if (!status) {
 		report_left(rebuild);
@@ -1019,9 +644,7 @@ enum kiln_status ki_worker_rebuild(struct ki_worker *worker,
 	}
 	free(rebuild->slots);
 	free(rebuild->denied_digests);
-	free(rebuild->digests);
-	free(rebuild->items);
-	free(rebuild->known);
+	ki_plan_fini(&rebuild->plan);
 	free(rebuild);
 	return status;
 }
