@@ -4,13 +4,15 @@
 
 /*
  * A backend talks to one server.  It never waits: it starts what is asked for,
- * and calls back from the loop (loop.h) when that is done, has failed, or its
- * time is over.  What is above it knows of levels, shards, breakers and retries;
+ * and calls back from the loop (loop.h), never from within the call, when that is
+ * done, has failed, or its time is over.  What is above it knows of levels, shards, breakers and retries;
  * a backend knows of none of that.
  *
  * Threads    All in the one thread of the loop.
  * Ownership  Bytes and names are borrowed for the call; a body handed to `done`
  *            is taken over by it (free()).
+ * Names      32 bytes in hex.  On a server: Redis `kiln:NAME`, a lease
+ *            `kiln:lease:NAME`; HTTP and S3 `NAME` below the URL.
  * Secrets    A backend holds credentials in memory of sodium_malloc() and puts
  *            none of them into a message.
  */
@@ -54,10 +56,11 @@ struct backend_ops {
 	void (*head)(struct backend *backend, const char *name,
 		     uint32_t timeout_ms, done_fn *done, void *arg);
 	/* `body` stays until `done`.  ttl_s 0: for good; a server that has no time
-	   to live ignores it. */
+	   to live ignores it.  only_new: EXISTS if one is there, as far as the
+	   server can say so; 0 also replaces one that turned out to be bad. */
 	void (*put)(struct backend *backend, const char *name, const void *body,
-		    size_t body_size, uint64_t ttl_s, uint32_t timeout_ms,
-		    done_fn *done, void *arg);
+		    size_t body_size, uint64_t ttl_s, int only_new,
+		    uint32_t timeout_ms, done_fn *done, void *arg);
 	/* Bytes of the thing at the backend's own URL + name ("" : the URL itself).
 	   NULL: cannot.  `tag`, inout: what the version is called; a mismatch is
 	   IO. */
@@ -75,7 +78,7 @@ struct backend_ops {
 	void (*release)(struct backend *backend, const char *name,
 			const char *token, uint32_t timeout_ms, done_fn *done,
 			void *arg);
-	/* Outstanding requests are called back with IO first. */
+	/* Outstanding requests are called back with IO first.  Not from `done`. */
 	void (*close)(struct backend *backend);
 };
 
