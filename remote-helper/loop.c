@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * epoll, and a heap of timers.
+ *
+ *	turn   wait for descriptors until the first timer is due
+ *	       call what is ready, then what is due
+ *	       free what was removed meanwhile
+ *
+ * Removal     A callback may remove any descriptor, its own too, while events of
+ *	       it are still to be gone through: what is removed is marked dead,
+ *	       passed over, and freed at the end of the turn.
+ * Reuse       A number may be closed and be another descriptor before its owner
+ *	       says so.  `owners` knows who has a number now, so that a late
+ *	       loop_unwatch() leaves the new one alone.
+ * Starvation  A timer that is set by a timer is called in the next turn, even if
+ *	       it is set for 0 ms.
+ */
+
+#include "loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/list.h"
+#include "sys/sys.h"
+
+#define EVENTS_OF_A_TURN 64
+#define NS_OF_MS	 1000000u
+
+struct loop_fd {
+	struct ki_list link; /* of all, or of the dead */
+	struct loop *loop;
+	int fd;
+	int events;
+	int is_dead;
+	int is_in_epoll;
+	loop_fd_fn *fn;
+	void *arg;
+};
+
+struct loop_timer {
+	struct loop *loop;
+	size_t place; /* in the heap */
+	uint64_t due_ns;
+	uint64_t order; /* among those due at once */
+	loop_timer_fn *fn;
+	void *arg;
+};
+
+struct loop {
+	int epoll;
+	int is_stopped;
+	uint64_t now_ns;
+	uint64_t next_order;
+	struct ki_list watched;
+	struct ki_list dead;
+	struct loop_fd **owners; /* by number */
+	size_t n_owners;
+	struct loop_timer **heap;
+	size_t n_timers, n_room;
+};
+
+static uint64_t clock_ns(void)
+{
+	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
+}
+
+struct loop *loop_new(void)
+{
+	struct loop *loop = calloc(1, sizeof(*loop));
+
+	if (!loop)
+		return NULL;
+	loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (loop->epoll < 0) {
+		free(loop);
+		return NULL;
+	}
+	ki_list_init(&loop->watched);
+	ki_list_init(&loop->dead);
+	loop->now_ns = clock_ns();
+	return loop;
+}
+
+static void bury(struct ki_list *list)
+{
+	struct ki_list *link, *after;
+
+	ki_list_for_each_safe (link, after, list) {
+		ki_list_remove(link);
+		free(ki_container(link, struct loop_fd, link));
+	}
+}
+
+void loop_free(struct loop *loop)
+{
+	if (!loop)
+		return;
+	bury(&loop->watched);
+	bury(&loop->dead);
+	for (size_t i = 0; i < loop->n_timers; i++)
+		free(loop->heap[i]);
+	free(loop->heap);
+	free(loop->owners);
+	(void)close(loop->epoll);
+	free(loop);
+}
+
+/* ---- Descriptors --------------------------------------------------------- */
+
+static int own(struct loop *loop, struct loop_fd *watched)
+{
+	size_t n = (size_t)watched->fd + 1;
+	struct loop_fd **owners;
+
+	if (n > loop->n_owners) {
+		n += n / 2 + 16;
+		owners = realloc(loop->owners, n * sizeof(*owners));
+		if (!owners)
+			return 0;
+		for (size_t i = loop->n_owners; i < n; i++)
+			owners[i] = NULL;
+		loop->owners = owners;
+		loop->n_owners = n;
+	}
+	loop->owners[watched->fd] = watched;
+	return 1;
+}
+
+static int is_owner(const struct loop_fd *watched)
+{
+	return watched->loop->owners[watched->fd] == watched;
+}
+
+/* What nobody waits for must not be in there: hang-ups are told in any case. */
+static int tell_epoll(struct loop_fd *watched)
+{
+	struct epoll_event event = { .data.ptr = watched };
+	int is_in = watched->is_in_epoll;
+	int operation = is_in ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+	if (watched->events & LOOP_IN)
+		event.events |= EPOLLIN;
+	if (watched->events & LOOP_OUT)
+		event.events |= EPOLLOUT;
+	if (!watched->events) {
+		if (!is_in)
+			return 0;
+		operation = EPOLL_CTL_DEL;
+	}
+	watched->is_in_epoll = watched->events != 0;
+	return epoll_ctl(watched->loop->epoll, operation, watched->fd, &event);
+}
+
+struct loop_fd *loop_watch(struct loop *loop, int fd, int events,
+			   loop_fd_fn *fn, void *arg)
+{
+	struct loop_fd *watched = calloc(1, sizeof(*watched));
+
+	if (!watched)
+		return NULL;
+	*watched = (struct loop_fd){
+		.loop = loop, .fd = fd, .events = events, .fn = fn, .arg = arg
+	};
+	if (!own(loop, watched) || tell_epoll(watched)) {
+		if ((size_t)fd < loop->n_owners && is_owner(watched))
+			loop->owners[fd] = NULL;
+		free(watched);
+		return NULL;
+	}
+	ki_list_append(&loop->watched, &watched->link);
+	return watched;
+}
+
+void loop_change(struct loop_fd *watched, int events)
+{
+	if (events == watched->events || !is_owner(watched))
+		return;
+	watched->events = events;
+	(void)tell_epoll(watched);
+}
+
+void loop_unwatch(struct loop_fd *watched)
+{
+	struct loop *loop;
+
+	if (!watched)
+		return;
+	loop = watched->loop;
+	if (is_owner(watched)) {
+		watched->events = 0;
+		(void)tell_epoll(watched);
+		loop->owners[watched->fd] = NULL;
+	}
+	watched->is_dead = 1;
+	ki_list_remove(&watched->link);
+	ki_list_append(&loop->dead, &watched->link);
+}
+
+static void call_fd(struct loop_fd *watched, uint32_t happened)
+{
+	int events = 0;
+
+	if (happened & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		events |= LOOP_IN;
+	if (happened & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+		events |= LOOP_OUT;
+	events &= watched->events;
+	if (!watched->is_dead && events)
+		watched->fn(watched->arg, watched->fd, events);
+}
+
+/* ---- Timers -------------------------------------------------------------- */
+
+static int is_earlier(const struct loop_timer *a, const struct loop_timer *b)
+{
+	return a->due_ns != b->due_ns ? a->due_ns < b->due_ns
+				      : a->order < b->order;
+}
+
+static void set(struct loop *loop, size_t place, struct loop_timer *timer)
+{
+	loop->heap[place] = timer;
+	timer->place = place;
+}
+
+static void sift_up(struct loop *loop, size_t place)
+{
+	struct loop_timer *timer = loop->heap[place];
+
+	while (place && is_earlier(timer, loop->heap[(place - 1) / 2])) {
+		set(loop, place, loop->heap[(place - 1) / 2]);
+		place = (place - 1) / 2;
+	}
+	set(loop, place, timer);
+}
+
+static void sift_down(struct loop *loop, size_t place)
+{
+	struct loop_timer *timer = loop->heap[place];
+	size_t child;
+
+	while ((child = 2 * place + 1) < loop->n_timers) {
+		if (child + 1 < loop->n_timers &&
+		    is_earlier(loop->heap[child + 1], loop->heap[child]))
+			child++;
+		if (!is_earlier(loop->heap[child], timer))
+			break;
+		set(loop, place, loop->heap[child]);
+		place = child;
+	}
+	set(loop, place, timer);
+}
+
+static void take_out(struct loop *loop, size_t place)
+{
+	struct loop_timer *last = loop->heap[--loop->n_timers];
+
+	if (place == loop->n_timers)
+		return;
+	set(loop, place, last);
+	sift_up(loop, place);
+	sift_down(loop, last->place);
+}
+
+struct loop_timer *loop_after(struct loop *loop, uint32_t ms, loop_timer_fn *fn,
+			      void *arg)
+{
+	struct loop_timer *timer = malloc(sizeof(*timer)), **heap;
+	size_t n;
+
+	if (!timer)
+		return NULL;
+	if (loop->n_timers == loop->n_room) {
+		n = loop->n_room ? 2 * loop->n_room : 64;
+		heap = realloc(loop->heap, n * sizeof(struct loop_timer *));
+		if (!heap) {
+			free(timer);
+			return NULL;
+		}
+		loop->heap = heap;
+		loop->n_room = n;
+	}
+	*timer = (struct loop_timer){ .loop = loop,
+				      .due_ns = clock_ns() +
+						(uint64_t)ms * NS_OF_MS,
+				      .order = loop->next_order++,
+				      .fn = fn,
+				      .arg = arg };
+	set(loop, loop->n_timers++, timer);
+	sift_up(loop, timer->place);
+	return timer;
+}
+
+void loop_cancel(struct loop_timer *timer)
+{
+	if (!timer)
+		return;
+	take_out(timer->loop, timer->place);
+	free(timer);
+}
+
+static void call_timers(struct loop *loop)
+{
+	uint64_t first_new = loop->next_order;
+	struct loop_timer timer;
+
+	while (loop->n_timers && !loop->is_stopped) {
+		timer = *loop->heap[0];
+		if (timer.due_ns > loop->now_ns || timer.order >= first_new)
+			break;
+		loop_cancel(loop->heap[0]);
+		timer.fn(timer.arg);
+	}
+}
+
+static int ms_to_wait(const struct loop *loop)
+{
+	uint64_t now_ns, ms;
+
+	if (!loop->n_timers)
+		return -1;
+	now_ns = clock_ns();
+	if (loop->heap[0]->due_ns <= now_ns)
+		return 0;
+	ms = (loop->heap[0]->due_ns - now_ns + NS_OF_MS - 1) / NS_OF_MS;
+	return ms < 60000 ? (int)ms : 60000;
+}
+
+/* ---- Turns --------------------------------------------------------------- */
+
+uint64_t loop_now_ns(const struct loop *loop)
+{
+	return loop->now_ns;
+}
+
+int loop_run(struct loop *loop)
+{
+	struct epoll_event events[EVENTS_OF_A_TURN];
+	int n;
+
+	loop->is_stopped = 0;
+	while (!loop->is_stopped) {
+		n = epoll_wait(loop->epoll, events, EVENTS_OF_A_TURN,
+			       ms_to_wait(loop));
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		loop->now_ns = clock_ns();
+		for (int i = 0; i < n && !loop->is_stopped; i++)
+			call_fd(events[i].data.ptr, events[i].events);
+		call_timers(loop);
+		bury(&loop->dead);
+	}
+	return 0;
+}
+
+void loop_stop(struct loop *loop)
+{
+	loop->is_stopped = 1;
+}

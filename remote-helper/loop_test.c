@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "harness/harness.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "loop.h"
+
+static void make_pipe(int out_fds[2])
+{
+	assert_int_equal(pipe2(out_fds, O_CLOEXEC | O_NONBLOCK), 0);
+}
+
+static void close_pipe(int fds[2])
+{
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+}
+
+static void stop(void *arg)
+{
+	loop_stop(arg);
+}
+
+/* ---- Timers -------------------------------------------------------------- */
+
+struct diary {
+	struct loop *loop;
+	char text[256];
+	struct loop_timer *other;
+};
+
+struct entry {
+	struct diary *diary;
+	char letter;
+};
+
+static void write_letter(void *arg)
+{
+	struct entry *entry = arg;
+	size_t size = strlen(entry->diary->text);
+
+	entry->diary->text[size] = entry->letter;
+	entry->diary->text[size + 1] = '\0';
+}
+
+static void timers_are_called_in_the_order_of_their_times(void **state)
+{
+	static const struct {
+		char letter;
+		uint32_t ms;
+	} rows[] = { { 'd', 9 }, { 'a', 0 }, { 'c', 6 },
+		     { 'b', 3 }, { 'e', 9 }, { 'f', 12 } };
+	struct diary diary = { .loop = loop_new() };
+	struct entry entries[6];
+
+	for (size_t i = 0; i < 6; i++) {
+		entries[i] = (struct entry){ &diary, rows[i].letter };
+		assert_non_null(loop_after(diary.loop, rows[i].ms, write_letter,
+					   &entries[i]));
+	}
+	loop_after(diary.loop, 20, stop, diary.loop);
+	assert_int_equal(loop_run(diary.loop), 0);
+	assert_string_equal(diary.text, "abcdef");
+	loop_free(diary.loop);
+}
+
+static void timers_that_are_cancelled_in_any_order_are_not_called(void **state)
+{
+	struct diary diary = { .loop = loop_new() };
+	struct loop_timer *timers[200];
+	struct entry entry = { &diary, 'x' };
+
+	srand(7);
+	for (int i = 0; i < 200; i++)
+		timers[i] = loop_after(diary.loop, (uint32_t)(rand() % 5),
+				       write_letter, &entry);
+	for (int i = 0; i < 200; i++) {
+		int j = i + rand() % (200 - i);
+		struct loop_timer *timer = timers[j];
+
+		timers[j] = timers[i];
+		if (i < 195)
+			loop_cancel(timer);
+	}
+	loop_after(diary.loop, 8, stop, diary.loop);
+	loop_run(diary.loop);
+	assert_string_equal(diary.text, "xxxxx");
+	loop_cancel(NULL);
+	loop_free(diary.loop);
+}
+
+static void cancel_other(void *arg)
+{
+	struct diary *diary = arg;
+
+	loop_cancel(diary->other);
+	loop_after(diary->loop, 2, stop, diary->loop);
+}
+
+static void a_timer_cancels_another_that_is_due_at_once(void **state)
+{
+	struct diary diary = { .loop = loop_new() };
+	struct entry entry = { &diary, 'x' };
+
+	loop_after(diary.loop, 0, cancel_other, &diary);
+	diary.other = loop_after(diary.loop, 0, write_letter, &entry);
+	loop_run(diary.loop);
+	assert_string_equal(diary.text, "");
+	loop_free(diary.loop);
+}
+
+static void again(void *arg)
+{
+	struct diary *diary = arg;
+
+	loop_after(diary->loop, 0, again, diary);
+}
+
+static void take_byte(void *arg, int fd, int events)
+{
+	char byte;
+
+	assert_int_equal(read(fd, &byte, 1), 1);
+	loop_stop(arg);
+}
+
+static void a_timer_that_sets_itself_again_starves_nobody(void **state)
+{
+	struct diary diary = { .loop = loop_new() };
+	int fds[2];
+
+	make_pipe(fds);
+	loop_after(diary.loop, 0, again, &diary);
+	loop_watch(diary.loop, fds[0], LOOP_IN, take_byte, diary.loop);
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	loop_run(diary.loop);
+	loop_free(diary.loop);
+	close_pipe(fds);
+}
+
+/* ---- Descriptors --------------------------------------------------------- */
+
+struct pair {
+	struct loop *loop;
+	int fds[2][2];
+	struct loop_fd *watched[2];
+	int n_calls;
+};
+
+/* Whoever is called first removes both and closes everything. */
+static void remove_both(void *arg, int fd, int events)
+{
+	struct pair *pair = arg;
+
+	pair->n_calls++;
+	for (int i = 0; i < 2; i++) {
+		loop_unwatch(pair->watched[i]);
+		close_pipe(pair->fds[i]);
+	}
+	loop_after(pair->loop, 2, stop, pair->loop);
+}
+
+static void what_a_callback_removes_is_not_called_any_more(void **state)
+{
+	struct pair pair = { .loop = loop_new() };
+
+	for (int i = 0; i < 2; i++) {
+		make_pipe(pair.fds[i]);
+		pair.watched[i] = loop_watch(pair.loop, pair.fds[i][0], LOOP_IN,
+					     remove_both, &pair);
+		assert_int_equal(write(pair.fds[i][1], "x", 1), 1);
+	}
+	loop_run(pair.loop);
+	assert_int_equal(pair.n_calls, 1);
+	loop_unwatch(NULL);
+	loop_free(pair.loop);
+}
+
+static void a_number_used_again_is_not_taken_from_its_new_owner(void **state)
+{
+	struct loop *loop = loop_new();
+	struct loop_fd *old, *new;
+	int fds[2], others[2];
+
+	make_pipe(fds);
+	old = loop_watch(loop, fds[0], LOOP_IN, take_byte, loop);
+	assert_non_null(old);
+	close_pipe(fds);
+	make_pipe(others);
+	assert_int_equal(others[0], fds[0]);
+	new = loop_watch(loop, others[0], LOOP_IN, take_byte, loop);
+	assert_non_null(new);
+	loop_change(old, LOOP_OUT);
+	loop_unwatch(old);
+	assert_int_equal(write(others[1], "x", 1), 1);
+	loop_run(loop);
+	loop_unwatch(new);
+	loop_free(loop);
+	close_pipe(others);
+}
+
+static void count(void *arg, int fd, int events)
+{
+	++*(int *)arg;
+}
+
+static void a_hang_up_is_told_to_who_waits_and_to_no_other(void **state)
+{
+	static const struct {
+		int events;
+		int is_told;
+	} rows[] = { { 0, 0 }, { LOOP_IN, 1 } };
+
+	for (size_t i = 0; i < 2; i++) {
+		struct loop *loop = loop_new();
+		struct loop_fd *watched;
+		int fds[2], n_calls = 0;
+
+		make_pipe(fds);
+		watched = loop_watch(loop, fds[0], LOOP_IN, count, &n_calls);
+		loop_change(watched, rows[i].events);
+		(void)close(fds[1]);
+		loop_after(loop, 2, stop, loop);
+		loop_run(loop);
+		assert_int_equal(n_calls > 0, rows[i].is_told);
+		loop_unwatch(watched);
+		loop_free(loop);
+		(void)close(fds[0]);
+	}
+}
+
+static void a_file_that_cannot_be_waited_for_is_refused(void **state)
+{
+	struct loop *loop = loop_new();
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	assert_null(loop_watch(loop, fd, LOOP_IN, count, NULL));
+	(void)close(fd);
+	loop_free(loop);
+	loop_free(NULL);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(timers_are_called_in_the_order_of_their_times),
+		cmocka_unit_test(
+			timers_that_are_cancelled_in_any_order_are_not_called),
+		cmocka_unit_test(a_timer_cancels_another_that_is_due_at_once),
+		cmocka_unit_test(a_timer_that_sets_itself_again_starves_nobody),
+		cmocka_unit_test(
+			what_a_callback_removes_is_not_called_any_more),
+		cmocka_unit_test(
+			a_number_used_again_is_not_taken_from_its_new_owner),
+		cmocka_unit_test(
+			a_hang_up_is_told_to_who_waits_and_to_no_other),
+		cmocka_unit_test(a_file_that_cannot_be_waited_for_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
