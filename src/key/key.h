@@ -67,4 +67,14 @@ uint64_t ki_digest_high(const uint8_t digest[KILN_DIGEST_BYTES]);
 enum kiln_status ki_metadata_bytes(const struct kiln_metadata *metadata,
 				   const void **out_bytes, size_t *out_size);
 
+/*
+ * Of metadata, what says nothing about the user and the machine that an entry
+ * comes from: all that leaves it.  Appended to `out`.  FORMAT, NO_MEMORY,
+ * TOO_LARGE.
+ */
+enum kiln_status ki_metadata_portable(const void *bytes, size_t size,
+				      struct ki_bytes *out);
+/* Whether it is bookkeeping: KILN_ENTRY_HIDDEN. */
+int ki_metadata_is_hidden(const void *bytes, size_t size);
+
 #endif /* KI_KEY_KEY_H */

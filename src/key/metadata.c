@@ -25,20 +25,25 @@ struct kiln_metadata *kiln_metadata_new(void)
 	return metadata;
 }
 
+static void add_field(struct ki_bytes *bytes, enum kiln_metadata_field field,
+		      const void *data, size_t size)
+{
+	ki_bytes_add_u16(bytes, (uint16_t)field);
+	ki_bytes_add_u16(bytes, 0);
+	ki_bytes_add_u32(bytes, (uint32_t)size);
+	ki_bytes_add(bytes, data, size);
+}
+
 void kiln_metadata_add(struct kiln_metadata *metadata,
 		       enum kiln_metadata_field field, const void *data,
 		       size_t size)
 {
 	if (!metadata)
 		return;
-	if (size > KILN_METADATA_BYTES_MAX) {
+	if (size > KILN_METADATA_BYTES_MAX)
 		metadata->bytes.failed = -EFBIG;
-		return;
-	}
-	ki_bytes_add_u16(&metadata->bytes, (uint16_t)field);
-	ki_bytes_add_u16(&metadata->bytes, 0);
-	ki_bytes_add_u32(&metadata->bytes, (uint32_t)size);
-	ki_bytes_add(&metadata->bytes, data, size);
+	else
+		add_field(&metadata->bytes, field, data, size);
 }
 
 void kiln_metadata_add_u64(struct kiln_metadata *metadata,
@@ -170,4 +175,41 @@ enum kiln_status kiln_metadata_find_u64(const void *bytes, size_t size,
 		return KILN_E_FORMAT;
 	*out_value = ki_get_u64(data);
 	return KILN_OK;
+}
+
+/* ---- What leaves the machine ------------------------------------------------ */
+
+static const enum kiln_metadata_field portable_fields[] = {
+	KILN_META_CREATED, KILN_META_BUILD_TIME, KILN_META_STAGE,
+	KILN_META_OPTIONS, KILN_META_NAMESPACE,	 KILN_META_BUILD_LOG,
+	KILN_META_KERNELS, KILN_META_FRONT,	 KILN_META_FLAGS,
+};
+
+enum kiln_status ki_metadata_portable(const void *bytes, size_t size,
+				      struct ki_bytes *out)
+{
+	for (size_t i = 0;
+	     i < sizeof(portable_fields) / sizeof(portable_fields[0]); i++) {
+		const void *data;
+		size_t data_size;
+		enum kiln_status status = kiln_metadata_find(
+			bytes, size, portable_fields[i], &data, &data_size);
+
+		if (status < 0)
+			return status;
+		if (!status)
+			add_field(out, portable_fields[i], data, data_size);
+	}
+	if (out->failed)
+		return out->failed == -ENOMEM ? KILN_E_NO_MEMORY
+					      : KILN_E_TOO_LARGE;
+	return KILN_OK;
+}
+
+int ki_metadata_is_hidden(const void *bytes, size_t size)
+{
+	uint64_t flags;
+
+	return !kiln_metadata_find_u64(bytes, size, KILN_META_FLAGS, &flags) &&
+	       flags & KILN_ENTRY_HIDDEN;
 }

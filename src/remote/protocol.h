@@ -34,8 +34,8 @@
 #define KI_REMOTE_MAGIC	     0x6e6c696b /* "kiln" */
 #define KI_REMOTE_VERSION    1
 #define KI_REMOTE_NAME_BYTES 32
-#define KI_REMOTE_NAMES_MAX  4096	 /* of one PREFETCH */
 #define KI_REMOTE_BODY_MAX   (64u << 10) /* of every frame but ITEM, RANGED */
+#define KI_REMOTE_NAMES_MAX  (KI_REMOTE_BODY_MAX / KI_REMOTE_NAME_BYTES)
 #define KI_REMOTE_ITEM_MAX   ((uint64_t)1 << 30)
 #define KI_REMOTE_TEXT_MAX   4096
 
@@ -46,8 +46,8 @@ struct ki_frame {
 	uint32_t size; /* of the body */
 	uint8_t type;
 	uint8_t flags;
-	uint16_t status; /* of an answer: -status of enum kiln_status; else 0 */
-	uint64_t id;	 /* of the request; an answer repeats it */
+	int16_t status; /* of an answer: an enum kiln_status; else 0 */
+	uint64_t id;	/* of the request; an answer repeats it */
 };
 
 #define KI_FRAME_BYTES 16
@@ -120,8 +120,21 @@ enum ki_frame_type {
 	(1u << 3) /* a source is not asked: its breaker is open */
 #define KI_REMOTE_REFUSED (1u << 4) /* credentials were refused */
 
+/* Sizes of bodies that are always the same. */
+#define KI_FRAME_HELLO_BYTES	 24 /* from the library; at least */
+#define KI_FRAME_WELCOME_BYTES	 32 /* HELLO from the helper; at least */
+#define KI_FRAME_GET_BYTES	 40
+#define KI_FRAME_ITEM_HEAD_BYTES 8 /* before the item */
+#define KI_FRAME_MISS_BYTES	 8
+#define KI_FRAME_VERDICT_BYTES	 40
+#define KI_FRAME_PUT_BYTES	 64
+#define KI_FRAME_LEASE_BYTES	 36
+#define KI_FRAME_OPENED_BYTES	 16
+#define KI_FRAME_RANGE_BYTES	 24
+
 void ki_frame_put(uint8_t out[KI_FRAME_BYTES], const struct ki_frame *frame);
-/* KILN_OK, or FORMAT: a type or a size that cannot be. */
+/* KILN_OK, or FORMAT: a type, or a size that such a body cannot have.  What a
+   status or a flag means is the reader's to know. */
 enum kiln_status ki_frame_get(const uint8_t in[KI_FRAME_BYTES],
 			      struct ki_frame *out_frame);
 
@@ -131,6 +144,8 @@ enum kiln_status ki_frame_get(const uint8_t in[KI_FRAME_BYTES],
  * BLAKE2b-256 of the key record; of a kiln with a user version, of that digest
  * and the version (u64).
  */
+#define KI_REMOTE_HEX_BYTES (2 * KI_REMOTE_NAME_BYTES + 1)
+
 void ki_remote_name(const uint8_t record_digest[KI_REMOTE_NAME_BYTES],
 		    uint64_t user_version,
 		    uint8_t out_name[KI_REMOTE_NAME_BYTES]);
@@ -139,10 +154,16 @@ void ki_remote_name(const uint8_t record_digest[KI_REMOTE_NAME_BYTES],
 
 /*
  * What lies on a server: a header of 192 bytes, the key record, metadata, and
- * the value, compressed or not.  Signed is a BLAKE2b-256 of version, name, record,
- * metadata and the stored value; besides there is an XXH3-128 of all of it,
- * which is verified where signatures are not asked for.
+ * the value, compressed or not (docs/formats/remote-item.md).  Signed is a
+ * BLAKE2b-256 of what the header says (version, name, user version, sizes), of
+ * record, metadata and the stored value; besides there is an XXH3-128 of these
+ * three, which is verified where signatures are not asked for.
  */
+#define KI_ITEM_HEADER_BYTES 192
+/* Of a value, in bytes for each byte that is stored: what would become more is
+   stored as it is, so what arrives bounds what it can grow to. */
+#define KI_ITEM_RATIO_MAX 1024
+
 struct ki_item {
 	uint64_t user_version;
 	const void *record, *metadata, *value;
@@ -194,9 +215,14 @@ struct ki_remote_place {
 	const char *directory;
 };
 
-/* The name of the socket in the directory: digest of all of the above, of the
-   environment that holds credentials (a digest of the digest: not to be guessed
-   at), and of the network namespace. */
+/*
+ * The path of the socket, "DIRECTORY/remote-<32 digits>.sock", a digest of the
+ * version of the protocol, of the above, of the environment that holds
+ * credentials, and of the network namespace.  Names of sockets can be seen by all
+ * users; so where the environment holds credentials, 32 random bytes in the
+ * directory are digested with them, DIRECTORY/salt, which is made if it is not
+ * there.  NO_MEMORY, INVALID (too long), IO (the salt).
+ */
 enum kiln_status ki_remote_socket(const struct ki_remote_place *place,
 				  char *out_path, size_t size);
 

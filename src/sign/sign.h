@@ -39,6 +39,7 @@
 /* What a digest is a digest of.  No longer than 255 bytes. */
 #define KI_SIGN_PACK  "pack"
 #define KI_SIGN_ENTRY "entry"
+#define KI_SIGN_ITEM  "item"
 
 struct ki_sign_public {
 	char name[KI_SIGN_NAME_BYTES_MAX + 1];

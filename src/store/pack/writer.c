@@ -155,41 +155,6 @@ static int write_bytes(struct kiln_pack_writer *writer, const void *data,
 
 /* ---- Entries --------------------------------------------------------------- */
 
-/* What says nothing about the machine and the user that the entry comes from. */
-static const enum kiln_metadata_field portable_fields[] = {
-	KILN_META_CREATED, KILN_META_BUILD_TIME, KILN_META_STAGE,
-	KILN_META_OPTIONS, KILN_META_NAMESPACE,	 KILN_META_BUILD_LOG,
-	KILN_META_KERNELS, KILN_META_FRONT,	 KILN_META_FLAGS,
-};
-
-static enum kiln_status strip(const void *bytes, size_t size,
-			      struct kiln_metadata *out)
-{
-	for (size_t i = 0;
-	     i < sizeof(portable_fields) / sizeof(portable_fields[0]); i++) {
-		const void *data;
-		size_t data_size;
-		enum kiln_status status = kiln_metadata_find(
-			bytes, size, portable_fields[i], &data, &data_size);
-
-		if (status < 0)
-			return status;
-		if (!status)
-			kiln_metadata_add(out, portable_fields[i], data,
-					  data_size);
-	}
-	return KILN_OK;
-}
-
-static int is_hidden(const void *metadata, size_t size)
-{
-	uint64_t flags;
-
-	return !kiln_metadata_find_u64(metadata, size, KILN_META_FLAGS,
-				       &flags) &&
-	       flags & KILN_ENTRY_HIDDEN;
-}
-
 /* Under a number made of the name: the next free one, if the name is not
    there. */
 static enum kiln_status find_free(const struct kiln_pack_writer *writer,
@@ -279,23 +244,20 @@ enum kiln_status kiln_pack_add(struct kiln_pack_writer *writer,
 {
 	struct ki_envelope envelope = { .value = value,
 					.value_size = value_size };
-	struct kiln_metadata *stripped;
+	struct ki_bytes stripped;
 	enum kiln_status status;
 
 	if (!writer || !key || !key->finished || (!metadata && metadata_size) ||
 	    (!value && value_size) || kiln_key_is_local(key) ||
-	    is_hidden(metadata, metadata_size))
+	    ki_metadata_is_hidden(metadata, metadata_size))
 		return KILN_E_INVALID;
-	stripped = kiln_metadata_new();
-	status = strip(metadata, metadata_size, stripped);
-	if (!status)
-		status = ki_metadata_bytes(stripped, &envelope.metadata,
-					   &envelope.metadata_size);
-	if (!status && !stripped)
-		status = KILN_E_NO_MEMORY;
+	ki_bytes_init(&stripped);
+	status = ki_metadata_portable(metadata, metadata_size, &stripped);
+	envelope.metadata = stripped.data;
+	envelope.metadata_size = stripped.size;
 	if (!status)
 		status = add(writer, key, &envelope);
-	kiln_metadata_free(stripped);
+	ki_bytes_fini(&stripped);
 	return status;
 }
 
