@@ -34,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -105,6 +106,42 @@ int ki_temporary_is_abandoned(const struct ki_sys *sys,
 		       !ki_process_alive(writer.process, writer.start);
 	return now_ns - mtime_ns > DAY_NS &&
 	       (int64_t)sys->realtime_ns(sys) - mtime_ns > DAY_NS;
+}
+
+/* "NAME.<something>.tmp" */
+static int is_temporary_of(const char *name, const char *found)
+{
+	const size_t size = strlen(name), found_size = strlen(found);
+	const size_t end = sizeof(KI_TEMPORARY_SUFFIX) - 1;
+
+	return found_size > size + end && !strncmp(found, name, size) &&
+	       found[size] == '.' &&
+	       !strcmp(found + found_size - end, KI_TEMPORARY_SUFFIX);
+}
+
+void ki_temporary_sweep(const struct ki_sys *sys, const char *path,
+			const struct ki_writer *self)
+{
+	const char *slash = strrchr(path, '/'), *found;
+	const char *name = slash ? slash + 1 : path;
+	char folder[KI_PATH_MAX], other[KI_PATH_MAX];
+	struct ki_file_info info;
+	struct ki_dir *dir;
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(name - path) : 1,
+		 slash ? path : ".");
+	if (sys->opendir(sys, folder, &dir))
+		return;
+	while (sys->readdir(sys, dir, &found) > 0)
+		if (is_temporary_of(name, found) &&
+		    !ki_path_join(other, folder, found) &&
+		    !sys->lstat(sys, other, &info) && S_ISREG(info.mode) &&
+		    info.uid == ki_user_id() &&
+		    ki_temporary_is_abandoned(sys, self, found, info.mtime_ns,
+					      (int64_t)sys->realtime_ns(sys),
+					      1))
+			(void)sys->unlink(sys, other);
+	sys->closedir(sys, dir);
 }
 
 /* ---- Publishing ------------------------------------------------------------ */

@@ -113,6 +113,10 @@ int ki_temporary_is_abandoned(const struct ki_sys *sys,
 			      const struct ki_writer *self, const char *name,
 			      int64_t mtime_ns, int64_t now_ns, int at_once);
 
+/* Remove what writers of this path left behind that are gone, this user's. */
+void ki_temporary_sweep(const struct ki_sys *sys, const char *path,
+			const struct ki_writer *self);
+
 /* Of each file of a store, by the flags that it is opened with. */
 static inline unsigned ki_open_flags(unsigned flags)
 {

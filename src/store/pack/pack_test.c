@@ -103,6 +103,44 @@ static void a_pack_has_its_name_when_it_is_whole(void **state)
 	free(directory);
 }
 
+static int begin_and_die(unsigned index, void *path)
+{
+	struct kiln_pack_writer *writer;
+
+	if (kiln_pack_create(path, NULL, &writer) || add(writer, 1, 100))
+		return 1;
+	_exit(0);
+}
+
+/* That of one who lives stays, and what only looks like one. */
+static void what_a_dead_writer_left_goes_with_the_next(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "test.pack");
+	char *note = harness_path(directory, "test.pack.note");
+	char *other = harness_path(directory, "test.pack2");
+	struct kiln_pack_writer *living, *writer;
+
+	harness_write(note, "", 0);
+	assert_int_equal(
+		harness_processes(1, begin_and_die, other, HARNESS_HANG_S), 0);
+	assert_int_equal(
+		harness_processes(1, begin_and_die, path, HARNESS_HANG_S), 0);
+	assert_int_equal(n_files(directory), 3);
+	assert_int_equal(kiln_pack_create(path, NULL, &living), KILN_OK);
+	assert_int_equal(n_files(directory), 3);
+	assert_int_equal(kiln_pack_create(path, NULL, &writer), KILN_OK);
+	assert_int_equal(n_files(directory), 4);
+	assert_int_equal(kiln_pack_finish(living, NULL), KILN_OK);
+	kiln_pack_abandon(writer);
+	assert_int_equal(n_files(directory), 3);
+	harness_remove(directory);
+	free(other);
+	free(note);
+	free(path);
+	free(directory);
+}
+
 static void a_file_of_that_name_goes_only_on_request(void **state)
 {
 	const struct kiln_pack_writer_options replace = {
@@ -535,6 +573,7 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(entries_are_listed_in_the_order_of_adding),
 		cmocka_unit_test(a_pack_has_its_name_when_it_is_whole),
+		cmocka_unit_test(what_a_dead_writer_left_goes_with_the_next),
 		cmocka_unit_test(a_file_of_that_name_goes_only_on_request),
 		cmocka_unit_test(what_belongs_to_one_machine_is_refused),
 		cmocka_unit_test(metadata_of_user_and_machine_stay_behind),

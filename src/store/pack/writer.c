@@ -78,6 +78,7 @@ static enum kiln_status begin(struct kiln_pack_writer *writer)
 	if (!writer->replace && !sys->lstat(sys, writer->path, &info))
 		return KILN_EXISTS;
 	ki_writer_init(sys, &self);
+	ki_temporary_sweep(sys, writer->path, &self);
 	writer->fd = ki_temporary_open(sys, writer->temporary, writer->path,
 				       MODE, &self);
 	return writer->fd < 0 ? status_of(writer->fd) : KILN_OK;
