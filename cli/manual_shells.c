@@ -43,11 +43,17 @@ static void bash_names(struct ki_bytes *out)
 		ki_bytes_printf(out, "%s ", verb->name);
 }
 
-/* "size|age" as "size age" */
+/* "size|age" as "size age", up to what follows. */
 static void choices(struct ki_bytes *out, const char *argument)
 {
-	for (; *argument; argument++)
+	for (; *argument && *argument != ' '; argument++)
 		ki_bytes_printf(out, "%c", *argument == '|' ? ' ' : *argument);
+}
+
+/* Whether the first argument of a verb is one of several words. */
+static int has_choice(const struct ki_verb *verb)
+{
+	return ki_manual_kind(verb->arguments) == KI_MANUAL_CHOICE;
 }
 
 /* ---- bash ---------------------------------------------------------------- */
@@ -61,6 +67,8 @@ static const char *bash_kind(const char *argument)
 		return "dir";
 	case KI_MANUAL_STORE:
 		return "store";
+	case KI_MANUAL_CHOICE:
+		return "words";
 	default:
 		return "none";
 	}
@@ -80,11 +88,17 @@ static void bash_verb(struct ki_bytes *out, const struct ki_verb *verb)
 	for (int i = 0; i < KI_N_OPTIONS; i++)
 		if (ki_manual_has(verb, i) && ki_option_rows[i].argument)
 			ki_bytes_printf(out, "--%s ", ki_option_rows[i].name);
-	ki_bytes_printf(out, "'\n		kind=%s%s ;;\n",
+	ki_bytes_printf(out, "'\n		kind=%s%s",
 			!*verb->arguments && (verb->options & KI_HAS(STORE))
 				? "store"
 				: bash_kind(verb->arguments),
 			verb->is_wrapper ? " wraps=1" : "");
+	if (has_choice(verb)) {
+		ki_bytes_add_string(out, " words='");
+		choices(out, verb->arguments);
+		ki_bytes_add_string(out, "'");
+	}
+	ki_bytes_add_string(out, " ;;\n");
 }
 
 /* What stands behind an option. */
@@ -163,11 +177,15 @@ static void zsh_rest(struct ki_bytes *out, const struct ki_verb *verb)
 					 "\\\n			"
 					 "'*::arguments:_normal'");
 	} else if (*verb->arguments) {
-		ki_bytes_add_string(out, " \\\n			'*:");
+		ki_bytes_printf(out, " \\\n			'%c:",
+				has_choice(verb) ? '1' : '*');
 		quoted(out, verb->arguments, ":\\");
 		ki_bytes_add_string(out, ":");
 		zsh_action(out, verb->arguments);
 		ki_bytes_add_string(out, "'");
+		if (has_choice(verb))
+			ki_bytes_add_string(out, " \\\n			"
+						 "'*:NAME:_files'");
 	} else if (verb->options & KI_HAS(STORE)) {
 		ki_bytes_add_string(out, " \\\n			"
 					 "'*:STORE:_kiln_store'");
@@ -242,11 +260,31 @@ static void fish_option(struct ki_bytes *out, const struct ki_verb *verb,
 	ki_bytes_add_string(out, "'\n");
 }
 
+/* One of the words first, then files. */
+static void fish_choice(struct ki_bytes *out, const struct ki_verb *verb)
+{
+	ki_bytes_printf(out,
+			"complete -c kiln -n '__kiln_is %s; and not "
+			"__fish_seen_subcommand_from ",
+			verb->name);
+	choices(out, verb->arguments);
+	ki_bytes_add_string(out, "' -xa '");
+	choices(out, verb->arguments);
+	ki_bytes_printf(out,
+			"'\ncomplete -c kiln -n '__kiln_is %s; and "
+			"__fish_seen_subcommand_from ",
+			verb->name);
+	choices(out, verb->arguments);
+	ki_bytes_add_string(out, "' -F\n");
+}
+
 static void fish_rest(struct ki_bytes *out, const struct ki_verb *verb)
 {
 	const char *what = NULL;
 
-	if (verb->is_wrapper)
+	if (has_choice(verb))
+		fish_choice(out, verb);
+	else if (verb->is_wrapper)
 		what = "-xa '(__fish_complete_subcommand)'";
 	else if (ki_manual_kind(verb->arguments) == KI_MANUAL_FILE)
 		what = "-F";

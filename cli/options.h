@@ -9,7 +9,8 @@
  *
  * The word for an argument says what a shell may complete, of options and of
  * verbs alike: FILE, DIR, STORE and URL (a store), PROGRAM, KEY, or the values
- * there are ("size|age|used").  Of any other word it knows nothing.
+ * there are ("size|age|used"; of a verb the first argument's).  Of any other word
+ * it knows nothing.
  */
 
 #include <stddef.h>

@@ -350,13 +350,12 @@ const struct ki_verb ki_verbs[] = {
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_config },
 	{ .name = "key",
-	  .arguments = "ACTION [NAME]",
+	  .arguments = "new|ls|show|trust|distrust|rotate [NAME]",
 	  .summary = "make keys that sign, and say whose signatures count",
 	  .about =
 		  "A value is machine code.  Once a key is trusted, packs, and "
 		  "stores that a\n"
-		  "group shares, need the signature of one that is.  ACTION is "
-		  "one of\n"
+		  "group shares, need the signature of one that is.\n"
 		  "\n"
 		  "new NAME: make a key.  The one named 'default' signs "
 		  "without "
