@@ -67,12 +67,16 @@ static int is_hidden(const struct kiln_entry *entry)
 	return flags & KILN_ENTRY_HIDDEN ? 1 : 0;
 }
 
-static void count_entries(struct kiln *kiln, struct removed *removed)
+/* By a look of its own: files that are open here would keep their room when they
+   are removed, and on a full disk the emptied store needs some. */
+static int count_entries(struct ki_settings *settings, struct removed *removed)
 {
 	struct kiln_cursor cursor = { { 0 } };
 	struct kiln_entry entry;
+	struct kiln *kiln;
+	int status = ki_store_open(settings, KI_STORE_LOOK, &kiln);
 
-	while (kiln_list(kiln, &cursor, &entry) == KILN_OK) {
+	while (kiln && kiln_list(kiln, &cursor, &entry) == KILN_OK) {
 		if (is_hidden(&entry))
 			removed->n_hidden++;
 		else
@@ -80,6 +84,8 @@ static void count_entries(struct kiln *kiln, struct removed *removed)
 		removed->n_foreign += entry.is_foreign != 0;
 		kiln_entry_fini(&entry);
 	}
+	kiln_close(kiln);
+	return status;
 }
 
 static int wipe(struct kiln *kiln, struct removed *removed)
@@ -87,7 +93,6 @@ static int wipe(struct kiln *kiln, struct removed *removed)
 	struct kiln_store_info before = { 0 }, after = { 0 };
 	enum kiln_status status;
 
-	count_entries(kiln, removed);
 	(void)kiln_store_info(kiln, &before);
 	status = kiln_wipe(kiln);
 	if (status)
@@ -107,6 +112,8 @@ int ki_verb_clear(const struct ki_command *command)
 	int status;
 
 	status = ki_settings_load(&settings, command, 0);
+	if (!status && !ki_store_is_pack(&settings))
+		status = count_entries(&settings, &removed);
 	if (!status)
 		status = ki_store_open(&settings, 0, &kiln);
 	if (!status && kiln)

@@ -83,6 +83,17 @@ uint64_t ki_counts_since(const struct kiln_store_counters *counters,
 	return begin * 3600;
 }
 
+enum kiln_status ki_counts_read(struct kiln *kiln,
+				struct kiln_store_counters *out_counters)
+{
+	enum kiln_status status = kiln_store_counters(kiln, out_counters);
+
+	if (status != KILN_E_UNSUPPORTED)
+		return status;
+	memset(out_counters, 0, sizeof(*out_counters));
+	return KILN_OK;
+}
+
 uint64_t ki_counts_hits(const uint64_t *total)
 {
 	return total[KILN_COUNT_HITS_MEMORY] + total[KILN_COUNT_HITS_STORE];

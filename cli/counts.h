@@ -22,6 +22,10 @@ int ki_counts_when(const char *text, uint64_t now_s, uint64_t *out_s,
 uint64_t ki_counts_since(const struct kiln_store_counters *counters,
 			 uint64_t from_s, uint64_t out_total[KILN_N_COUNTERS]);
 
+/* KILN_OK also where the kind of store keeps none (packs): then all are 0. */
+enum kiln_status ki_counts_read(struct kiln *kiln,
+				struct kiln_store_counters *out_counters);
+
 uint64_t ki_counts_hits(const uint64_t *total);
 /* Hits and misses.  Who has none only stored: the worker. */
 uint64_t ki_counts_lookups(const uint64_t *total);

@@ -51,7 +51,7 @@ static int look_at(struct ki_live *live)
 	if (status || !live->kiln)
 		return status;
 	if (kiln_store_info(live->kiln, &live->info) ||
-	    kiln_store_counters(live->kiln, live->now)) {
+	    ki_counts_read(live->kiln, live->now)) {
 		kiln_close(live->kiln);
 		live->kiln = NULL;
 		memset(&live->info, 0, sizeof(live->info));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* kiln ls: filters, order and columns, over every kind of store of kiln's own; and
-   all verbs that are about entries where others write, or nobody may. */
+   that verbs which look change nothing. */
 
 #include "testing.h"
 #include "harness/harness.h"
@@ -380,30 +380,7 @@ static void long_rows_are_whole_and_fit(void **state)
 	free(store);
 }
 
-/* ---- Others at work --------------------------------------------------------------- */
-
-static int write_entries(unsigned index, void *arg)
-{
-	struct kiln_options options;
-	struct kiln *kiln;
-	int err;
-
-	kiln_options_init(&options);
-	options.store_url = arg;
-	err = kiln_open(&options, &kiln);
-	for (uint32_t i = 0; !err && i < 40; i++) {
-		uint32_t number = index * 1000 + i + 100;
-		struct kiln_key *key = kiln_key_new();
-
-		kiln_key_add(key, "number", &number, sizeof(number));
-		err = kiln_key_finish(key);
-		if (!err)
-			err = kiln_put(kiln, key, "value", 5, NULL, 0);
-		kiln_key_free(key);
-	}
-	kiln_close(kiln);
-	return err;
-}
+/* ---- Where nobody may write --------------------------------------------------------------- */
 
 struct looking {
 	const char *store;
@@ -451,29 +428,6 @@ static int look_with_all(const struct looking *looking)
 	return are_right;
 }
 
-static int write_or_look(unsigned index, void *arg)
-{
-	struct looking *looking = arg;
-
-	if (index < 8)
-		return write_entries(index, (void *)looking->store);
-	return look_with_all(looking) ? 0 : 1;
-}
-
-/* S61 */
-static void eight_writers_are_no_hindrance(void **state)
-{
-	for (size_t k = 0; k < N_KINDS; k++) {
-		char *store = filled(kinds[k]);
-		struct looking looking = looking_at(store);
-
-		assert_int_equal(harness_processes(9, write_or_look, &looking,
-						   HARNESS_HANG_S),
-				 0);
-		free(store);
-	}
-}
-
 /* S30 */
 static void looking_changes_nothing(void **state)
 {
@@ -503,7 +457,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_asked_for_comes_first),
 		cmocka_unit_test(a_table_has_the_same_order),
 		cmocka_unit_test(long_rows_are_whole_and_fit),
-		cmocka_unit_test(eight_writers_are_no_hindrance),
 		cmocka_unit_test(looking_changes_nothing),
 	};
 

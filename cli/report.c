@@ -125,7 +125,7 @@ static int look(struct kiln *kiln, struct ki_report *report)
 	enum kiln_status status = kiln_store_info(kiln, &report->info);
 
 	if (!status)
-		status = kiln_store_counters(kiln, report->counters);
+		status = ki_counts_read(kiln, report->counters);
 	return status ? ki_store_failed(status, "cannot read the counters")
 		      : KI_EXIT_OK;
 }

@@ -313,7 +313,8 @@ static void print_programs(struct ki_bytes *out, const struct picture *picture)
 static void print_text(struct ki_bytes *out, const struct picture *picture)
 {
 	line(out, "store", picture->settings->options.store_url);
-	print_use(out, picture->counters->total);
+	if (!ki_store_is_pack(picture->settings))
+		print_use(out, picture->counters->total);
 	print_size(out, picture);
 	print_counters(out, picture->counters->total);
 }
@@ -342,7 +343,7 @@ static int look(struct kiln *kiln, struct picture *picture, int is_zeroing)
 
 	status = kiln_store_info(kiln, &picture->info);
 	if (!status)
-		status = kiln_store_counters(kiln, picture->counters);
+		status = ki_counts_read(kiln, picture->counters);
 	if (!status && ki_what_is_told(picture->settings))
 		find_next(kiln, picture);
 	if (status)

@@ -9,8 +9,9 @@
  *	576    744 hours of 8 numbers, hour h in row h mod 744
  *
  * 49152 bytes from the first on.  Who adds tries once to lock the file: a number
- * in a table is not worth a wait, it can come later.  Who reads takes no lock,
- * and looks again if the head was being written.
+ * in a table is not worth a wait, it can come later.  Who sets them all to 0, on
+ * request, waits for a second at most.  Who reads takes no lock, and looks again
+ * if the head was being written.
  *
  * NAME.history has what these bytes have no room for (history.c).  The lock of
  * this file is for both.
@@ -33,6 +34,7 @@
 #define N_TOTALS  64
 #define N_COLUMNS 8
 #define READS_MAX 8
+#define ZERO_NS	  ((uint64_t)1000000000)
 
 static_assert((int)KILN_N_COUNTERS <= N_TOTALS, "format");
 
@@ -157,9 +159,11 @@ static int add(const struct ki_sys *sys, int fd, const uint64_t *deltas)
 	return ki_pwrite_all(sys, fd, &head, sizeof(head), 0);
 }
 
-/* A descriptor that holds the file's lock, or an error. */
+/* A descriptor that holds the file's lock, or an error: -EAGAIN (or -ETIMEDOUT)
+   if another one holds it now (or at the deadline, where that is not 0). */
 static int open_locked(const struct ki_sys *sys, const char *path,
-		       unsigned flags, struct ki_fork_close *place)
+		       unsigned flags, uint64_t deadline_ns,
+		       struct ki_fork_close *place)
 {
 	const unsigned mode = flags & KILN_OPEN_SHARED ? 0660 : 0600;
 	int err, fd = sys->open(sys, path,
@@ -173,7 +177,9 @@ static int open_locked(const struct ki_sys *sys, const char *path,
 	if (flags & KILN_OPEN_SHARED)
 		(void)sys->chmod(sys, path, mode);
 	ki_fork_close_add(place, fd);
-	err = sys->try_lock(sys, fd, KI_LOCK_EXCLUSIVE, 0, 1);
+	err = deadline_ns ? ki_lock_until(sys, fd, KI_LOCK_EXCLUSIVE, 0, 1,
+					  deadline_ns)
+			  : sys->try_lock(sys, fd, KI_LOCK_EXCLUSIVE, 0, 1);
 	if (!err)
 		return fd;
 	ki_fork_close_remove(place);
@@ -207,7 +213,7 @@ enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
 {
 	char history[KI_PATH_MAX];
 	struct ki_fork_close place;
-	int err, fd = open_locked(sys, path, flags, &place);
+	int err, fd = open_locked(sys, path, flags, 0, &place);
 
 	if (fd < 0)
 		return fd == -EAGAIN ? KILN_E_TIMEOUT
@@ -285,7 +291,8 @@ enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path,
 	char history[KI_PATH_MAX];
 	struct ki_fork_close place;
 	struct head head;
-	int err, fd = open_locked(sys, path, flags, &place);
+	int err, fd = open_locked(sys, path, flags,
+				  sys->monotonic_ns(sys) + ZERO_NS, &place);
 
 	if (fd < 0)
 		return fd == -EAGAIN ? KILN_E_TIMEOUT

@@ -2,6 +2,7 @@
 
 /* NAME.stats and NAME.history, by the calls that all stores share. */
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -354,6 +355,39 @@ static void eight_processes_lose_nothing(void **state)
 	scene_free(scene);
 }
 
+static unsigned n_refusals;
+
+static int refuse_some(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
+		       uint64_t offset, uint64_t size)
+{
+	if (!n_refusals)
+		return ki_sys_posix.try_lock(sys, fd, kind, offset, size);
+	n_refusals--;
+	return -EAGAIN;
+}
+
+static void who_adds_waits_for_nobody_and_who_zeroes_does(void **state)
+{
+	const uint64_t deltas[KILN_N_COUNTERS] = { 1 };
+	struct scene *scene = scene_new();
+
+	add(scene, "/bin/a", KILN_COUNT_PUTS, 7);
+	scene->sys.try_lock = refuse_some;
+	n_refusals = 3;
+	assert_int_equal(
+		ki_counters_add(&scene->sys, scene->stats, 0, "/bin/a", deltas),
+		KILN_E_TIMEOUT);
+	assert_int_equal(n_refusals, 2);
+	assert_int_equal(ki_counters_zero(&scene->sys, scene->stats, 0),
+			 KILN_OK);
+	assert_int_equal(n_refusals, 0);
+	assert_int_equal(look(scene)->total[KILN_COUNT_PUTS], 0);
+	n_refusals = UINT32_MAX;
+	assert_int_equal(ki_counters_zero(&scene->sys, scene->stats, 0),
+			 KILN_E_TIMEOUT);
+	scene_free(scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -365,6 +399,7 @@ int main(void)
 		cmocka_unit_test(damage_costs_what_it_hit),
 		cmocka_unit_test(a_record_that_is_being_written_is_read_again),
 		cmocka_unit_test(the_last_run_is_the_process_that_began_last),
+		cmocka_unit_test(who_adds_waits_for_nobody_and_who_zeroes_does),
 		cmocka_unit_test(eight_processes_lose_nothing),
 	};
 

@@ -361,6 +361,9 @@ static enum kiln_status wipe(struct ki_file_store *store,
 {
 	enum kiln_status status = ki_file_settings_change(store, change);
 
+	/* On a full disk settings have room where entries were. */
+	if (status == KILN_E_FULL && !unlink_all(store))
+		status = ki_file_settings_change(store, change);
 	if (!status)
 		status = ki_status_from_errno(unlink_all(store));
 	return status ? status : ki_file_sweep(store, NULL);
