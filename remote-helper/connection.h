@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KIR_CONNECTION_H
+#define KIR_CONNECTION_H
+
+/*
+ * One program that is connected: frames come in, answers go out.
+ *
+ * What a program can make large is bounded: a body by its frame's rules, requests
+ * that wait for answers and answers that wait to be read by the limits below.  Who
+ * has reached one is not read from until there is room again; who reads nothing
+ * for CONNECTION_STALL_MS while answers wait is cut off, and so is who breaks a
+ * rule of the protocol.
+ *
+ * Ends       A connection ends in connection_close(), from any callback; memory goes
+ *            when nobody is in it any more.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "remote/protocol.h"
+
+#define CONNECTION_PENDING_MAX	   1024	      /* requests without an answer */
+#define CONNECTION_OUT_BYTES_MAX   (1u << 20) /* beyond: no more requests */
+#define CONNECTION_STALL_MS	   10000
+#define CONNECTION_DESCRIPTORS_MAX 16 /* that came before their PUT */
+
+struct helper;
+struct item;
+struct loop_fd;
+struct loop_timer;
+
+struct connection {
+	struct ki_list link; /* of the helper's */
+	struct helper *helper;
+	struct loop_fd *watched;
+	struct loop_timer *stall;
+	int fd;
+	int pid; /* as it says itself, for people */
+	int is_greeted;
+	int is_closed;
+	unsigned n_busy; /* functions of ours that are in it */
+
+	/* What came and is not a whole frame yet. */
+	uint8_t *in;
+	size_t in_size, in_room;
+	int descriptors[CONNECTION_DESCRIPTORS_MAX];
+	unsigned n_descriptors;
+
+	/* What the socket did not take yet. */
+	struct ki_list parcels;
+	size_t out_bytes;
+	uint64_t progress_ns;
+
+	/* Of requests.c: requests that wait, leases, packs. */
+	struct ki_list waits;
+	struct ki_list leases;
+	struct ki_list packs;
+	unsigned n_pending;
+};
+
+/* Takes over the descriptor, nonblocking, also where it fails: NULL. */
+struct connection *connection_new(struct helper *helper, int fd);
+
+/* Harmless if it is closed. */
+void connection_close(struct connection *connection);
+
+/* An answer, its body in one piece or none.  Harmless if it is closed. */
+void connection_answer(struct connection *connection, enum ki_frame_type type,
+		       enum kiln_status status, uint64_t id, const void *body,
+		       size_t body_size);
+
+/* An answer whose body is `head` and then the bytes of the item, which it holds
+   on to as long as needed. */
+void connection_answer_item(struct connection *connection,
+			    enum ki_frame_type type, enum kiln_status status,
+			    uint64_t id, const void *head, size_t head_size,
+			    struct item *item);
+
+/* One request more, or fewer, waits for its answer. */
+void connection_pend(struct connection *connection);
+void connection_settle(struct connection *connection);
+
+#endif /* KIR_CONNECTION_H */

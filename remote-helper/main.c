@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * kiln-remote: what kiln has on other machines (README.md).
+ *
+ *	main.c         options, settings, standing on its own feet
+ *	place.c        the socket and its lock
+ *	helper.c       who is connected, when it ends
+ *	connection.c   frames in, answers out
+ *	requests.c     what each frame asks for
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <kiln/inspect.h>
+
+#include "base/text.h"
+#include "helper.h"
+#include "loop.h"
+
+enum exit_status {
+	EXIT_USAGE = 2,
+	EXIT_UNAVAILABLE = 5, /* the socket cannot be made */
+	EXIT_BUSY = 6,	      /* another helper has it */
+};
+
+/* X(ID, "name", "ARGUMENT" or NULL, "what it does") */
+#define OPTIONS(X)                                                             \
+	X(SOCKET, "socket", "PATH", "listen there; the name ends in .sock")    \
+	X(LISTEN_FD, "listen-fd", "N", "this descriptor listens there")        \
+	X(LOCK_FD, "lock-fd", "N", "this descriptor has the lock beside it")   \
+	X(DETACH, "detach", NULL, "go on in the background")                   \
+	X(IDLE, "idle", "AGE",                                                 \
+	  "end when so long nobody came (300, 5m); 0: at once")                \
+	X(MEMORY, "memory", "SIZE",                                            \
+	  "keep at most so much of what was fetched (256M)")                   \
+	X(HELP, "help", NULL, "show this text")                                \
+	X(VERSION, "version", NULL, "show the version")
+
+enum {
+#define OPTION_ENUM(id, name, argument, help) OPTION_##id,
+	OPTIONS(OPTION_ENUM)
+#undef OPTION_ENUM
+		N_OPTIONS
+};
+
+static const struct {
+	const char *name, *argument, *help;
+} rows[N_OPTIONS] = {
+#define OPTION_ROW(id, name, argument, help) { name, argument, help },
+	OPTIONS(OPTION_ROW)
+#undef OPTION_ROW
+};
+
+struct arguments {
+	const char *socket;
+	int listen_fd, lock_fd;
+	int detaches;
+	uint64_t idle_s;
+	uint64_t memory_bytes_max;
+};
+
+static void complain(const char *format, ...)
+	__attribute__((format(printf, 1, 2)));
+
+static void complain(const char *format, ...)
+{
+	char line[2 * KI_PATH_MAX], *c;
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(line, sizeof(line), format, list);
+	va_end(list);
+	for (c = line; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	fprintf(stderr, "kiln-remote: %s\n", line);
+}
+
+/* ---- Options ------------------------------------------------------------- */
+
+static void print_help(void)
+{
+	char left[64];
+
+	fputs("usage: kiln-remote --socket PATH [options]\n"
+	      "Fetch and keep for the programs of this user what kiln has on "
+	      "the servers of\nKILN_REMOTE.  \"kiln run\" starts it where it "
+	      "is needed.\n\n",
+	      stdout);
+	for (int i = 0; i < N_OPTIONS; i++) {
+		snprintf(left, sizeof(left), "--%s %s", rows[i].name,
+			 rows[i].argument ? rows[i].argument : "");
+		printf("  %-17s %s\n", left, rows[i].help);
+	}
+	fputs("\nExit status: 0 done, 2 usage or a wrong setting, 5 the socket "
+	      "cannot be made,\n6 another kiln-remote serves it.\n",
+	      stdout);
+}
+
+static int parse_descriptor(const char *text, int *out_fd)
+{
+	char *end;
+	long fd = strtol(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || fd > 1 << 20 ||
+	    fcntl((int)fd, F_GETFD) < 0)
+		return 0;
+	*out_fd = (int)fd;
+	return 1;
+}
+
+static int parse_value(int option, const char *value,
+		       struct arguments *arguments)
+{
+	switch (option) {
+	case OPTION_SOCKET:
+		arguments->socket = value;
+		return *value == '/' && strlen(value) < KI_PATH_MAX;
+	case OPTION_LISTEN_FD:
+		return parse_descriptor(value, &arguments->listen_fd);
+	case OPTION_LOCK_FD:
+		return parse_descriptor(value, &arguments->lock_fd);
+	case OPTION_DETACH:
+		arguments->detaches = 1;
+		return 1;
+	case OPTION_IDLE:
+		return !ki_parse_age(value, &arguments->idle_s) &&
+		       arguments->idle_s <= 1000000;
+	case OPTION_MEMORY:
+		return !ki_parse_size(value, &arguments->memory_bytes_max);
+	}
+	return 0;
+}
+
+/* -1 to go on, else the exit status. */
+static int parse(int argc, char **argv, struct arguments *arguments)
+{
+	struct option options[N_OPTIONS + 1] = { 0 };
+	int option;
+
+	for (int i = 0; i < N_OPTIONS; i++)
+		options[i] =
+			(struct option){ rows[i].name, rows[i].argument != NULL,
+					 NULL, 256 + i };
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == '?')
+			return EXIT_USAGE; /* getopt has said why */
+		option -= 256;
+		if (option == OPTION_HELP) {
+			print_help();
+			return 0;
+		}
+		if (option == OPTION_VERSION) {
+			printf("kiln-remote %d.%d.%d\n", KILN_VERSION_MAJOR,
+			       KILN_VERSION_MINOR, KILN_VERSION_PATCH);
+			return 0;
+		}
+		if (!parse_value(option, optarg, arguments)) {
+			complain("--%s cannot be '%s'", rows[option].name,
+				 optarg);
+			return EXIT_USAGE;
+		}
+	}
+	if (optind < argc)
+		complain("'%s' is not an option", argv[optind]);
+	else if (!arguments->socket)
+		complain("--socket PATH is missing: \"kiln run\" knows it");
+	else if ((arguments->listen_fd < 0) != (arguments->lock_fd < 0))
+		complain("--listen-fd and --lock-fd belong together");
+	else
+		return -1;
+	return EXIT_USAGE;
+}
+
+/* ---- On its own feet ----------------------------------------------------- */
+
+/* Nothing of it can be looked at: it reads credentials and keys. */
+static void close_curtains(void)
+{
+	struct rlimit none = { 0, 0 };
+
+	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	(void)setrlimit(RLIMIT_CORE, &none);
+}
+
+static void raise_limits(void)
+{
+	struct rlimit files;
+
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
+/* Before programs that have something to lose. */
+static void go_first_when_memory_is_short(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	(void)!write(fd, "500", 3);
+	(void)close(fd);
+}
+
+static void close_others(const struct arguments *arguments)
+{
+	int low = arguments->listen_fd, high = arguments->lock_fd;
+
+	if (low > high) {
+		low = arguments->lock_fd;
+		high = arguments->listen_fd;
+	}
+	if (low < 0) {
+		(void)close_range(3, ~0u, 0);
+		return;
+	}
+	if (low > 3)
+		(void)close_range(3, (unsigned)low - 1, 0);
+	if (high > low + 1)
+		(void)close_range((unsigned)low + 1, (unsigned)high - 1, 0);
+	(void)close_range((unsigned)high + 1, ~0u, 0);
+}
+
+/* Leave whoever started us: its session, directory, terminal and descriptors.  1:
+   this is the process that goes on. */
+static int detach(const struct arguments *arguments)
+{
+	pid_t pid = fork();
+	int null;
+
+	if (pid)
+		_exit(pid < 0 ? EXIT_UNAVAILABLE : 0);
+	(void)setsid();
+	(void)!chdir("/");
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0)
+		return 0;
+	for (int fd = 0; fd < 3; fd++)
+		(void)dup2(null, fd);
+	close_others(arguments);
+	return 1;
+}
+
+static void on_signal(void *arg, int fd, int events)
+{
+	struct signalfd_siginfo info;
+
+	if (read(fd, &info, sizeof(info)) == sizeof(info))
+		loop_stop(arg);
+}
+
+/* -1: none. */
+static int watch_signals(struct loop *loop)
+{
+	sigset_t signals;
+	int fd;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
+	(void)sigprocmask(SIG_SETMASK, &signals, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd >= 0 && !loop_watch(loop, fd, LOOP_IN, on_signal, loop)) {
+		(void)close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static int serve(const struct arguments *arguments, struct place *place)
+{
+	struct loop *loop = loop_new();
+	struct helper helper;
+	int signals, status = EXIT_UNAVAILABLE;
+
+	if (!loop)
+		return status;
+	signals = watch_signals(loop);
+	if (signals >= 0) {
+		if (helper_begin(&helper, loop, place,
+				 (uint32_t)(arguments->idle_s * 1000)))
+			status = loop_run(loop) ? EXIT_UNAVAILABLE : 0;
+		place_leave(place);
+		helper_finish(&helper);
+		(void)close(signals);
+	}
+	loop_free(loop);
+	return status;
+}
+
+static int take_place(const struct arguments *arguments, struct place *place)
+{
+	char why[KI_PATH_MAX + 256];
+	int err;
+
+	err = arguments->listen_fd >= 0
+		      ? place_adopt(place, arguments->socket,
+				    arguments->listen_fd, arguments->lock_fd,
+				    why, sizeof(why))
+		      : place_take(place, arguments->socket, why, sizeof(why));
+	if (!err)
+		return 0;
+	complain("%s", why);
+	return err == -EAGAIN ? EXIT_BUSY : EXIT_UNAVAILABLE;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments = { .listen_fd = -1,
+				       .lock_fd = -1,
+				       .idle_s = 300,
+				       .memory_bytes_max = (uint64_t)256
+							   << 20 };
+	struct place place;
+	int status = parse(argc, argv, &arguments);
+
+	if (status >= 0)
+		return status;
+	close_curtains();
+	status = take_place(&arguments, &place);
+	if (status)
+		return status;
+	if (arguments.detaches) {
+		arguments.listen_fd = place.listen_fd;
+		arguments.lock_fd = place.lock_fd;
+		if (!detach(&arguments))
+			return EXIT_UNAVAILABLE;
+	}
+	raise_limits();
+	go_first_when_memory_is_short();
+	return serve(&arguments, &place);
+}
