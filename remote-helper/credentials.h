@@ -42,7 +42,7 @@ enum credential_kind {
 struct credential {
 	enum credential_kind kind;
 	const char *user;   /* s3: the access key; NULL: none */
-	const char *secret; /* the password, the token */
+	const char *secret; /* the password, the token; s3: NULL for none */
 	/* s3; NULL: none. */
 	const char *session;
 	const char *region;

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KIR_REDIS_REPLY_H
+#define KIR_REDIS_REPLY_H
+
+/* What answers of a Redis mean. */
+
+#include <hiredis/hiredis.h>
+
+#include "backend.h"
+
+enum question {
+	QUESTION_GREETING, /* AUTH, SELECT */
+	QUESTION_GET,
+	QUESTION_LENGTH, /* STRLEN */
+	QUESTION_SET,	 /* also NX */
+	QUESTION_SCRIPT, /* 1: done, 0: not the one with the token */
+};
+
+/*
+ * `text` of `why` is one of this program's: what a server says is never passed
+ * on.  The body of an answer to GET is taken out of the reply.
+ */
+struct outcome reply_outcome(enum question question, redisReply *reply);
+
+/* Whether after this answer the connection is of no use: another one may lead
+   to a server that is. */
+int reply_ends_link(const redisReply *reply);
+
+#endif /* KIR_REDIS_REPLY_H */
