@@ -46,21 +46,23 @@ const struct ki_verb ki_verbs[] = {
 	  .arguments = "[--] COMPILER [ARGUMENT...]",
 	  .summary = "run a compiler ahead of time, from the cache if nothing "
 		     "changed",
-	  .about = "For glslc, glslangValidator and ocloc compile.  Where "
-		   "compiler, arguments,\n"
-		   "variables, inputs and all that they include are as they "
-		   "were, its output\n"
-		   "files, messages and exit status come from the store.  What "
-		   "is not understood\n"
-		   "runs as if kiln were not there: other compilers, options "
-		   "that are not known,\n"
-		   "standard input, outputs without a name.  Of several that "
-		   "want the same at\n"
-		   "once, one compiles.\n",
+	  .about = "For glslc, glslangValidator, ocloc compile and nvcc "
+		   "-cubin, -ptx or -fatbin.\n"
+		   "Where compiler, arguments, variables, inputs and all that "
+		   "they include are\n"
+		   "as they were, its output files, messages and exit status "
+		   "come from the store.\n"
+		   "What is not understood runs as if kiln were not there: "
+		   "other compilers,\n"
+		   "options that are not known, standard input, outputs "
+		   "without a name.  Of\n"
+		   "several that want the same at once, one compiles.\n",
 	  .examples = "kiln wrap -- glslc -O shader.comp -o shader.spv # as in "
 		      "a makefile\n"
 		      "kiln wrap -v -- ocloc compile -file k.cl -device tgllp "
-		      "# and say what was done\n",
+		      "# and say what was done\n"
+		      "kiln wrap -- nvcc -cubin -arch=sm_80 k.cu # for a card "
+		      "of NVIDIA\n",
 	  .options = KI_HAS(HELP) | KI_HAS(STORE) | KI_HAS(VERBOSE),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = -1,

@@ -133,13 +133,8 @@ static struct kiln_key *result_key(const struct wrap *wrap,
 				   const struct ki_wrap_paths *paths)
 {
 	struct kiln_key *key = new_key(wrap, "wrap: result");
-	int err = 0;
-	size_t i;
 
-	for (i = 0; i < paths->n && !err; i++)
-		err = ki_wrap_add_state(key, paths->paths[i].path,
-					paths->paths[i].is_library);
-	if (!err)
+	if (key && !ki_wrap_add_states(key, paths))
 		return finished(key);
 	kiln_key_free(key);
 	return NULL;
@@ -243,8 +238,12 @@ static void run(struct build *build)
 	enum kiln_counter counter;
 	const char *why = NULL;
 
-	if (ki_wrap_run(&wrap->command, &wrap->result, &paths, &counter, &why))
+	if (ki_wrap_run(&wrap->command, &wrap->result, &paths, &counter,
+			&why)) {
+		kiln_count(wrap->kiln, counter, 1);
+		tell(wrap, "not cached", why);
 		return;
+	}
 	wrap->has_run = 1;
 	if (!why && keep(wrap, &paths,
 			 ki_sys_posix.monotonic_ns(&ki_sys_posix) - begun))

@@ -1,187 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What the arguments of compilers mean.  A compiler is a row of rules[]; what
- * a row does not list is not understood, and the command then not cached: an
- * option that we do not know may name a file.
+ * A command line, understood by the row of its compiler in wrap_tables.c: what goes
+ * in, what comes out, where includes may be.
  */
 
 #include <elf.h>
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "wrap.h"
-
-enum shape {
-	ALONE,	/* the argument as it is */
-	JOINED, /* its value follows at once */
-	NEXT,	/* its value is the next argument */
-};
-
-enum role {
-	PLAIN,
-	INPUT,
-	FOLDER, /* of includes */
-	OUTPUT,
-	BINARY,	  /* there must be an output's name */
-	PRINTING, /* standard output is the output */
-	LISTING,  /* it writes a list of includes */
-	LIST,	  /* to this file */
-	BASE,	  /* of the outputs' names */
-	PLACE,	  /* their directory */
-	INNER,	  /* options of a compiler inside, with folders */
-	INNER_PLAIN,
-};
-
-struct ki_wrap_option {
-	const char *name;
-	enum shape shape;
-	enum role role;
-};
-
-static const struct ki_wrap_option glslc_options[] = {
-	{ "-o", NEXT, OUTPUT },
-	{ "-c", ALONE, PLAIN },
-	{ "-S", ALONE, PLAIN },
-	{ "-g", ALONE, PLAIN },
-	{ "-w", ALONE, PLAIN },
-	{ "-O", ALONE, PLAIN },
-	{ "-Os", ALONE, PLAIN },
-	{ "-O0", ALONE, PLAIN },
-	{ "-Werror", ALONE, PLAIN },
-	{ "-E", ALONE, PRINTING },
-	{ "-MD", ALONE, LISTING },
-	{ "-MF", NEXT, LIST },
-	{ "-MT", NEXT, PLAIN },
-	{ "-x", NEXT, PLAIN },
-	{ "-I", NEXT, FOLDER },
-	{ "-I", JOINED, FOLDER },
-	{ "-D", JOINED, PLAIN },
-	{ "-std=", JOINED, PLAIN },
-	{ "-mfmt=", JOINED, PLAIN },
-	{ "--target-env=", JOINED, PLAIN },
-	{ "--target-spv=", JOINED, PLAIN },
-	{ "-fentry-point=", JOINED, PLAIN },
-	{ "-fshader-stage=", JOINED, PLAIN },
-	{ "-flimit=", JOINED, PLAIN },
-	{ "-flimit-file", NEXT, INPUT },
-	{ "-fauto-bind-uniforms", ALONE, PLAIN },
-	{ "-fauto-map-locations", ALONE, PLAIN },
-	{ "-fauto-combined-image-sampler", ALONE, PLAIN },
-	{ "-fhlsl-16bit-types", ALONE, PLAIN },
-	{ "-fhlsl_functionality1", ALONE, PLAIN },
-	{ "-fhlsl-functionality1", ALONE, PLAIN },
-	{ "-fhlsl-iomap", ALONE, PLAIN },
-	{ "-fhlsl-offsets", ALONE, PLAIN },
-	{ "-finvert-y", ALONE, PLAIN },
-	{ "-fnan-clamp", ALONE, PLAIN },
-	{ NULL, ALONE, PLAIN },
-};
-
-static const struct ki_wrap_option glslang_options[] = {
-	{ "-o", NEXT, OUTPUT },
-	{ "--depfile", NEXT, LIST },
-	{ "-V", ALONE, BINARY },
-	{ "-V", JOINED, BINARY },
-	{ "-G", ALONE, BINARY },
-	{ "-G", JOINED, BINARY },
-	{ "-H", ALONE, BINARY },
-	{ "--target-env", NEXT, BINARY },
-	{ "--client", NEXT, BINARY },
-	{ "-C", ALONE, PLAIN },
-	{ "-D", ALONE, PLAIN },
-	{ "-D", JOINED, PLAIN },
-	{ "--D", NEXT, PLAIN },
-	{ "--define-macro", NEXT, PLAIN },
-	{ "-U", JOINED, PLAIN },
-	{ "--U", NEXT, PLAIN },
-	{ "--undef-macro", NEXT, PLAIN },
-	{ "-E", ALONE, PLAIN },
-	{ "-I", JOINED, FOLDER },
-	{ "-Od", ALONE, PLAIN },
-	{ "-Os", ALONE, PLAIN },
-	{ "-R", ALONE, PLAIN },
-	{ "-S", NEXT, PLAIN },
-	{ "-d", ALONE, PLAIN },
-	{ "-e", NEXT, PLAIN },
-	{ "--entry-point", NEXT, PLAIN },
-	{ "--source-entrypoint", NEXT, PLAIN },
-	{ "-g", ALONE, PLAIN },
-	{ "-g0", ALONE, PLAIN },
-	{ "-gV", ALONE, PLAIN },
-	{ "-gVS", ALONE, PLAIN },
-	{ "-i", ALONE, PLAIN },
-	{ "-l", ALONE, PLAIN },
-	{ "-q", ALONE, PLAIN },
-	{ "-r", ALONE, PLAIN },
-	{ "-s", ALONE, PLAIN },
-	{ "-w", ALONE, PLAIN },
-	{ "-x", ALONE, PLAIN },
-	{ "--quiet", ALONE, PLAIN },
-	{ "--relaxed-errors", ALONE, PLAIN },
-	{ "--suppress-warnings", ALONE, PLAIN },
-	{ "--auto-map-bindings", ALONE, PLAIN },
-	{ "--amb", ALONE, PLAIN },
-	{ "--auto-map-locations", ALONE, PLAIN },
-	{ "--aml", ALONE, PLAIN },
-	{ "--invert-y", ALONE, PLAIN },
-	{ "--iy", ALONE, PLAIN },
-	{ "--nan-clamp", ALONE, PLAIN },
-	{ "--keep-uncalled", ALONE, PLAIN },
-	{ "--glsl-version", NEXT, PLAIN },
-	{ NULL, ALONE, PLAIN },
-};
-
-static const struct ki_wrap_option ocloc_options[] = {
-	{ "-file", NEXT, INPUT },
-	{ "-device", NEXT, PLAIN },
-	{ "-output", NEXT, BASE },
-	{ "-out_dir", NEXT, PLACE },
-	{ "-options", NEXT, INNER },
-	{ "-internal_options", NEXT, INNER_PLAIN },
-	{ "-32", ALONE, PLAIN },
-	{ "-64", ALONE, PLAIN },
-	{ "-llvm_text", ALONE, PLAIN },
-	{ "-llvm_input", ALONE, PLAIN },
-	{ "-spirv_input", ALONE, PLAIN },
-	{ "-q", ALONE, PLAIN },
-	{ "-spv_only", ALONE, PLAIN },
-	{ "-cpp_file", ALONE, PLAIN },
-	{ "-gen_file", ALONE, PLAIN },
-	{ "-output_no_suffix", ALONE, PLAIN },
-	{ "-revision_id", NEXT, PLAIN },
-	{ "-exclude_ir", ALONE, PLAIN },
-	{ "--format", NEXT, PLAIN },
-	{ "-config", NEXT, PLAIN },
-	{ NULL, ALONE, PLAIN },
-};
-
-static const char *const none[] = { NULL };
-
-static const struct ki_wrap_rule rules[] = {
-	{ .name = "glslc",
-	  .options = glslc_options,
-	  .variables = none,
-	  .dependencies = (const char *const[]){ "-MD", "-MF", "%", NULL },
-	  .companions = none },
-	{ .name = "glslangValidator",
-	  .options = glslang_options,
-	  .variables = none,
-	  .dependencies = (const char *const[]){ "--depfile", "%", NULL },
-	  .companions = none },
-	{ .name = "ocloc",
-	  .options = ocloc_options,
-	  .variables = (const char *const[]){ "IGC_*", "VISA_*", "NEO*",
-					      "Override*", NULL },
-	  .companions = (const char *const[]){ "_options.txt",
-					       "_internal_options.txt", NULL },
-	  .endings = (const char *const[]){ ".bin", ".spv", ".gen", ".ll",
-					    ".bc", ".dbg", ".cpp", NULL },
-	  .subcommand = "compile",
-	  .has_time_macros = 1 },
-};
+#include "wrap_tables.h"
 
 static const char *last_part(const char *path)
 {
@@ -193,18 +25,17 @@ static const char *last_part(const char *path)
 static const struct ki_wrap_rule *find_rule(const char *compiler)
 {
 	const char *name = last_part(compiler);
-	size_t i;
+	const struct ki_wrap_rule *rule = ki_wrap_rules;
 
-	for (i = 0; i < sizeof(rules) / sizeof(*rules); i++)
-		if (!strcmp(rules[i].name, name))
-			return &rules[i];
-	return NULL;
+	while (rule->name && strcmp(rule->name, name))
+		rule++;
+	return rule->name ? rule : NULL;
 }
 
 /* ---- The compiler's file ----------------------------------------------------- */
 
 /* With a privilege of its own it would not say what it loads. */
-static int is_program(const char *path)
+int ki_wrap_is_program(const char *path)
 {
 	struct ki_file_info info;
 
@@ -235,7 +66,7 @@ static int find_program(const char *name, char out[KI_PATH_MAX])
 	size_t size;
 
 	if (strchr(name, '/'))
-		return strlen(name) < KI_PATH_MAX && is_program(name)
+		return strlen(name) < KI_PATH_MAX && ki_wrap_is_program(name)
 		       ? strcpy(out, name),
 		       0 : -1;
 	for (; path && *path; path = *end ? end + 1 : end) {
@@ -246,7 +77,8 @@ static int find_program(const char *name, char out[KI_PATH_MAX])
 			return -1;
 		memcpy(directory, path, size);
 		directory[size] = '\0';
-		if (!ki_path_join(out, directory, name) && is_program(out))
+		if (!ki_path_join(out, directory, name) &&
+		    ki_wrap_is_program(out))
 			return 0;
 	}
 	return -1;
@@ -262,6 +94,17 @@ static int add(const char **list, size_t *n, size_t max, const char *value)
 	return 0;
 }
 
+/* A copy that lives as long as the command; NULL: no room. */
+static char *own(struct ki_wrap_command *command, const char *text, size_t size)
+{
+	char *copy = command->n_words < KI_WRAP_INPUTS_MAX ? strndup(text, size)
+							   : NULL;
+
+	if (copy)
+		command->words[command->n_words++] = copy;
+	return copy;
+}
+
 /* Options inside one argument: words, of which -I names folders. */
 static int take_inner(struct ki_wrap_command *command, const char *value)
 {
@@ -270,13 +113,11 @@ static int take_inner(struct ki_wrap_command *command, const char *value)
 	/* Quotes would need the same reader as the compiler's, and what it
 	   includes unasked is in no source. */
 	if (strpbrk(value, "\"'\\") || strstr(value, "-include") ||
-	    strstr(value, "__DATE") || strstr(value, "__TIME") ||
-	    command->n_words == KI_WRAP_INPUTS_MAX)
+	    strstr(value, "__DATE") || strstr(value, "__TIME"))
 		return -1;
-	copy = strdup(value);
+	copy = own(command, value, strlen(value));
 	if (!copy)
 		return -1;
-	command->words[command->n_words++] = copy;
 	for (word = strtok_r(copy, " \t", &rest); word;
 	     word = strtok_r(NULL, " \t", &rest)) {
 		if (strncmp(word, "-I", 2))
@@ -298,22 +139,67 @@ static int take_base(struct ki_wrap_command *command, const char *value)
 	return 0;
 }
 
+/* Words between commas, each of them a known one. */
+static int take_words(const char *const *known, const char *value)
+{
+	const char *const *pattern;
+	char word[64];
+	size_t size;
+
+	for (;; value += size + 1) {
+		size = strcspn(value, ",");
+		if (!size || size >= sizeof(word))
+			return -1;
+		memcpy(word, value, size);
+		word[size] = '\0';
+		for (pattern = known; *pattern; pattern++)
+			if (!fnmatch(*pattern, word, 0))
+				break;
+		if (!*pattern || strpbrk(word, " \t\"'\\"))
+			return -1;
+		if (!value[size])
+			return 0;
+	}
+}
+
+/* "-ptx": its output ends in ".ptx". */
+static int take_ending(struct ki_wrap_command *command, const char *option)
+{
+	const char *name = option + strspn(option, "-");
+
+	if (*command->ending && strcmp(command->ending + 1, name))
+		return -1;
+	snprintf(command->ending, sizeof(command->ending), ".%s", name);
+	return 0;
+}
+
+/* The device that is there, or the time. */
+static int asks_the_machine(const char *argument)
+{
+	return strstr(argument, "native") || strstr(argument, "__DATE__") ||
+	       strstr(argument, "__TIME");
+}
+
 static int take(struct ki_wrap_command *command, enum role role,
 		const char *value)
 {
 	switch (role) {
 	case PLAIN:
-		return 0;
+		return command->rule->programs && asks_the_machine(value) ? -1
+									  : 0;
 	case INPUT:
 		return add(command->inputs, &command->n_inputs,
 			   KI_WRAP_INPUTS_MAX, value);
 	case FOLDER:
+		/* Some take it for the end of a folder's name. */
+		if (command->rule->programs && strchr(value, ','))
+			return -1;
 		return add(command->folders, &command->n_folders,
 			   KI_WRAP_FOLDERS_MAX, value);
 	case OUTPUT:
-		command->is_named = 1;
+		command->is_named++;
 		if (!strcmp(value, "-"))
-			return 0;
+			return command->rule->programs ? -1 : 0;
 		return add(command->outputs, &command->n_outputs,
 			   KI_WRAP_OUTPUTS_MAX, value);
 	case LIST:
@@ -338,6 +224,12 @@ static int take(struct ki_wrap_command *command, enum role role,
 		return take_inner(command, value);
 	case INNER_PLAIN:
 		return strstr(value, "-I") ? -1 : take_inner(command, value);
+	case ENDING:
+		return take_ending(command, value);
+	case HOST_WORDS:
+		return take_words(ki_wrap_host_words, value);
+	case PTXAS_WORDS:
+		return take_words(ki_wrap_ptxas_words, value);
 	}
 	return -1;
 }
@@ -350,13 +242,37 @@ static const struct ki_wrap_option *match(const struct ki_wrap_rule *rule,
 
 	for (option = rule->options; option->name; option++) {
 		size = strlen(option->name);
-		if (option->shape == JOINED
-			    ? !strncmp(argument, option->name, size) &&
-				      argument[size]
-			    : !strcmp(argument, option->name))
+		if (strncmp(argument, option->name, size))
+			continue;
+		if (option->shape == JOINED ? argument[size] != '\0'
+					    : !argument[size])
+			return option;
+		if (option->shape == VALUE && argument[size] == '=')
 			return option;
 	}
 	return NULL;
+}
+
+/* What an option is about; NULL: its value is missing.  `*argument` goes on to the
+   last that was taken. */
+static const char *value_of(const struct ki_wrap_option *option,
+			    char *const **argument)
+{
+	const char *rest = **argument + strlen(option->name);
+
+	switch (option->shape) {
+	case ALONE:
+		return **argument;
+	case JOINED:
+		return rest;
+	case VALUE:
+		if (*rest)
+			return rest + 1;
+		break;
+	case NEXT:
+		break;
+	}
+	return *++*argument;
 }
 
 /* Takes one argument, or two; NULL if it is not understood. */
@@ -375,10 +291,7 @@ static char *const *take_argument(struct ki_wrap_command *command,
 	option = match(command->rule, value);
 	if (!option)
 		return NULL;
-	if (option->shape == JOINED)
-		value += strlen(option->name);
-	if (option->shape == NEXT)
-		value = *++argument;
+	value = value_of(option, &argument);
 	return value && !take(command, option->role, value) ? argument + 1
 							    : NULL;
 }
@@ -400,6 +313,30 @@ static int set_base(struct ki_wrap_command *command)
 	return 0;
 }
 
+/* "DIR/NAME.cu" makes NAME.ptx where it runs. */
+static const char *name_output(struct ki_wrap_command *command)
+{
+	const char *name = last_part(command->inputs[0]);
+	size_t size = strlen(name), end = strlen(command->rule->source_ending);
+	char path[KI_PATH_MAX];
+	const char *output;
+
+	if (command->n_inputs != 1 || size <= end || size >= sizeof(path) ||
+	    strcmp(name + size - end, command->rule->source_ending))
+		return "it is not one source";
+	if (!*command->ending)
+		return "what comes out is not known";
+	if (command->is_named)
+		return command->is_named == 1 ? NULL : "it names two outputs";
+	snprintf(path, sizeof(path), "%.*s%s", (int)(size - end), name,
+		 command->ending);
+	output = own(command, path, strlen(path));
+	return output && !add(command->outputs, &command->n_outputs,
+			      KI_WRAP_OUTPUTS_MAX, output)
+		       ? NULL
+		       : "it has too many outputs";
+}
+
 /* Whether all that it writes is known by name, and why not. */
 static const char *check_outputs(struct ki_wrap_command *command)
 {
@@ -410,12 +347,47 @@ static const char *check_outputs(struct ki_wrap_command *command)
 					 : NULL;
 	if (command->lists_includes == 2)
 		return "the list of includes has no name";
+	if (command->rule->source_ending)
+		return name_output(command);
 	if (command->is_named || command->is_printing)
 		return NULL;
 	/* A compiler without binaries by default only looks at the source. */
 	if (strcmp(command->rule->name, "glslc") && !command->is_binary)
 		return NULL;
 	return "the output has no name";
+}
+
+/* Arguments that stand in a variable, as words between blanks. */
+static int take_flags(struct ki_wrap_command *command, const char *variable)
+{
+	const char *flags = variable ? getenv(variable) : NULL;
+	char *words[KI_WRAP_INPUTS_MAX + 1], *rest = NULL, *copy;
+	char *const *argument = words;
+	size_t n = 0;
+
+	if (!flags)
+		return 0;
+	copy = strpbrk(flags, "\"'\\") ? NULL
+				       : own(command, flags, strlen(flags));
+	if (!copy)
+		return -1;
+	for (words[n] = strtok_r(copy, " \t\n", &rest); words[n];
+	     words[n] = strtok_r(NULL, " \t\n", &rest))
+		if (++n == KI_WRAP_INPUTS_MAX)
+			return -1;
+	while (argument && *argument)
+		argument = take_argument(command, argument);
+	return argument ? 0 : -1;
+}
+
+static int has_refused_variable(const struct ki_wrap_rule *rule)
+{
+	const char *const *name = rule->refused;
+
+	while (name && *name)
+		if (getenv(*name++))
+			return 1;
+	return 0;
 }
 
 int ki_wrap_parse(struct ki_wrap_command *command, char *const *argv,
@@ -435,6 +407,10 @@ int ki_wrap_parse(struct ki_wrap_command *command, char *const *argv,
 	*out_why = "the compiler is a script";
 	if (is_script(command->compiler))
 		return -1;
+	*out_why = "a variable is not understood";
+	if (has_refused_variable(command->rule) ||
+	    take_flags(command, command->rule->flags_before))
+		return -1;
 	if (command->rule->subcommand && *argument &&
 	    !strcmp(*argument, command->rule->subcommand))
 		argument++;
@@ -442,6 +418,9 @@ int ki_wrap_parse(struct ki_wrap_command *command, char *const *argv,
 	while (argument && *argument)
 		argument = take_argument(command, argument);
 	if (!argument)
+		return -1;
+	*out_why = "a variable is not understood";
+	if (take_flags(command, command->rule->flags_after))
 		return -1;
 	*out_why = check_outputs(command);
 	return *out_why ? -1 : 0;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * One run of a compiler, and its result put back.
+ * One run of a compiler, and whether what came of it may be kept.
  *
  * What the compiler says goes to files in memory, and from there to where it was
- * to go.  What it loads the loader of the C library tells, by LD_DEBUG: every
- * place where it looked for a library, in vain or not.  So a library that changes
- * is noticed, and one that comes to stand before another.
+ * to go.  What it loads the loader of the C library tells: every place where it
+ * looked for a library, in vain or not.  So a library that changes is noticed, and
+ * one that comes to stand before another.
  */
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,11 +27,6 @@
 #include "wrap.h"
 
 #define SYS		(&ki_sys_posix)
-#define TRACE		"t"
-#define LIST		"list"
-#define TRACE_MAX	((size_t)16 << 20)
-#define CANDIDATES	64
-#define ROOM		((uint64_t)1 << 20) /* for more than was written */
 #define EXTRA_ARGUMENTS 4
 
 void ki_wrap_result_fini(struct ki_wrap_result *result)
@@ -45,222 +41,6 @@ void ki_wrap_result_fini(struct ki_wrap_result *result)
 			free((void *)result->outputs[i].data);
 	}
 	memset(result, 0, sizeof(*result));
-}
-
-/* ---- Outputs ----------------------------------------------------------------- */
-
-/* "BASE.bin", "BASE_Word.bin". */
-static int has_ending(const struct ki_wrap_command *command, const char *name)
-{
-	const char *const *ending;
-	size_t size = strlen(command->base), n;
-
-	if (strncmp(name, command->base, size))
-		return 0;
-	name += size;
-	if (*name == '_') {
-		n = strspn(name + 1, "abcdefghijklmnopqrstuvwxyz"
-				     "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
-		if (!n)
-			return 0;
-		name += n + 1;
-	}
-	for (ending = command->rule->endings; *ending; ending++)
-		if (!strcmp(name, *ending))
-			return 1;
-	return 0;
-}
-
-int ki_wrap_is_output(const struct ki_wrap_command *command, const char *path)
-{
-	size_t size, i;
-
-	if (command->rule->endings) {
-		size = strlen(command->directory);
-		return !strncmp(path, command->directory, size) &&
-		       path[size] == '/' && !strchr(path + size + 1, '/') &&
-		       has_ending(command, path + size + 1);
-	}
-	for (i = 0; i < command->n_outputs; i++)
-		if (!strcmp(path, command->outputs[i]))
-			return 1;
-	return 0;
-}
-
-struct candidate {
-	char path[KI_PATH_MAX];
-	struct ki_file_info info;
-	int is_there;
-};
-
-struct candidates {
-	struct candidate list[CANDIDATES];
-	size_t n;
-	int failed;
-};
-
-static void add_candidate(struct candidates *candidates, const char *directory,
-			  const char *name)
-{
-	struct candidate *next = &candidates->list[candidates->n];
-	int err;
-
-	if (candidates->n == CANDIDATES ||
-	    (directory ? ki_path_join(next->path, directory, name) != 0
-		       : strlen(name) >= KI_PATH_MAX)) {
-		candidates->failed = 1;
-		return;
-	}
-	if (!directory)
-		strcpy(next->path, name);
-	err = SYS->lstat(SYS, next->path, &next->info);
-	next->is_there = !err;
-	candidates->failed |= err && err != -ENOENT;
-	candidates->n++;
-}
-
-/* What may be outputs of this command, as it is now. */
-static struct candidates *look(const struct ki_wrap_command *command)
-{
-	struct candidates *candidates = calloc(1, sizeof(*candidates));
-	struct ki_dir *dir;
-	const char *name;
-	size_t i;
-
-	for (i = 0; candidates && i < command->n_outputs; i++)
-		add_candidate(candidates, NULL, command->outputs[i]);
-	if (!candidates || !command->rule->endings ||
-	    SYS->opendir(SYS, command->directory, &dir))
-		return candidates;
-	while (SYS->readdir(SYS, dir, &name) > 0)
-		if (has_ending(command, name))
-			add_candidate(candidates, command->directory, name);
-	SYS->closedir(SYS, dir);
-	return candidates;
-}
-
-int ki_wrap_is_replaceable(const struct ki_wrap_command *command)
-{
-	struct candidates *candidates = look(command);
-	int good = candidates && !candidates->failed;
-	size_t i;
-
-	for (i = 0; good && i < candidates->n; i++) {
-		const struct ki_file_info *info = &candidates->list[i].info;
-
-		if (candidates->list[i].is_there)
-			good = S_ISREG(info->mode) && info->n_links == 1 &&
-			       info->uid == ki_user_id() &&
-			       !access(candidates->list[i].path, W_OK);
-	}
-	free(candidates);
-	return good;
-}
-
-static int is_changed(const struct candidates *before,
-		      const struct candidate *now)
-{
-	size_t i;
-
-	for (i = 0; i < before->n; i++)
-		if (!strcmp(before->list[i].path, now->path))
-			return before->list[i].is_there != now->is_there ||
-			       memcmp(&before->list[i].info, &now->info,
-				      offsetof(struct ki_file_info,
-					       atime_ns)) != 0;
-	return now->is_there;
-}
-
-static int keep_output(struct ki_wrap_result *result,
-		       const struct candidate *file)
-{
-	struct ki_wrap_output *output = &result->outputs[result->n_outputs];
-	void *data;
-
-	if (result->n_outputs == KI_WRAP_OUTPUTS_MAX ||
-	    !S_ISREG(file->info.mode) ||
-	    ki_read_file(SYS, file->path, KI_WRAP_BYTES_MAX, &data,
-			 &output->size))
-		return -1;
-	output->data = data;
-	output->mode = file->info.mode & 0777;
-	output->path = strdup(file->path);
-	result->n_outputs++;
-	return output->path ? 0 : -1;
-}
-
-/* Files of one command end in one word; another's may have come meanwhile. */
-static int is_one_word(const struct ki_wrap_command *command,
-		       const struct ki_wrap_result *result)
-{
-	const char *first = NULL, *word;
-	size_t size = strlen(command->directory) + 1 + strlen(command->base);
-	size_t i;
-
-	for (i = 0; i < result->n_outputs; i++) {
-		word = result->outputs[i].path + size;
-		if (first && (strcspn(first, ".") != strcspn(word, ".") ||
-			      strncmp(first, word, strcspn(word, "."))))
-			return 0;
-		first = word;
-	}
-	return first != NULL;
-}
-
-static int temporary_name(char out[KI_PATH_MAX], const char *path)
-{
-	int n = snprintf(out, KI_PATH_MAX, "%s.kiln-%d.tmp", path,
-			 ki_process_id());
-
-	return n < 0 || n >= KI_PATH_MAX ? -ENAMETOOLONG : 0;
-}
-
-/* glslc does not notice a full disk, ends well, and leaves an output cut short: where
-   there is no room for more, none is trusted. */
-static int has_room(const char *output)
-{
-	char path[KI_PATH_MAX];
-	int fd, err;
-
-	if (temporary_name(path, output))
-		return 0;
-	fd = SYS->open(SYS, path,
-		       KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_EXCLUSIVE,
-		       0600);
-	if (fd < 0)
-		return 0;
-	err = SYS->fallocate(SYS, fd, 0, ROOM);
-	SYS->close(SYS, fd);
-	(void)SYS->unlink(SYS, path);
-	return !err || err == -EOPNOTSUPP;
-}
-
-/* A run that failed must not have changed any, one that did not all of them. */
-static const char *keep_outputs(const struct ki_wrap_command *command,
-				const struct candidates *before,
-				struct ki_wrap_result *result)
-{
-	struct candidates *now = look(command);
-	const char *why = now && !now->failed ? NULL : "an output has gone";
-	size_t i;
-
-	for (i = 0; !why && i < now->n; i++) {
-		int changed = is_changed(before, &now->list[i]);
-
-		if (result->wait_status)
-			why = changed ? "it failed and wrote" : NULL;
-		else if (!changed && !command->rule->endings)
-			why = "an output was not written";
-		else if (changed && keep_output(result, &now->list[i]))
-			why = "an output cannot be kept";
-		else if (changed && !has_room(now->list[i].path))
-			why = "the disk may be full";
-	}
-	if (!why && command->rule->endings && !result->wait_status &&
-	    !is_one_word(command, result))
-		why = "which outputs are its own is not known";
-	free(now);
-	return why;
 }
 
 /* ---- Streams ----------------------------------------------------------------- */
@@ -353,46 +133,22 @@ void ki_wrap_say(const struct ki_wrap_result *result)
 
 /* ---- The run ------------------------------------------------------------------ */
 
-/* A folder of its own, for what is told of the run. */
-static int make_folder(char out[KI_PATH_MAX])
-{
-	const char *top = getenv("TMPDIR");
-
-	if (!top || *top != '/')
-		top = "/tmp";
-	if (ki_path_join(out, top, "kiln-wrap-XXXXXX"))
-		return -1;
-	return mkdtemp(out) ? 0 : -1;
-}
-
-static void remove_folder(const char *folder)
-{
-	char path[KI_PATH_MAX];
-	struct ki_dir *dir;
-	const char *name;
-
-	if (!SYS->opendir(SYS, folder, &dir)) {
-		while (SYS->readdir(SYS, dir, &name) > 0)
-			if (!ki_path_join(path, folder, name))
-				(void)SYS->unlink(SYS, path);
-		SYS->closedir(SYS, dir);
-	}
-	(void)SYS->rmdir(SYS, folder);
-}
-
-static char **make_environment(const char *output)
+static char **make_environment(const struct ki_wrap_command *command,
+			       const struct ki_wrap_told *told)
 {
 	size_t n = 0;
 	char **copy;
 
 	while (environ[n])
 		n++;
-	copy = calloc(n + 3, sizeof(*copy));
+	copy = calloc(n + 4, sizeof(*copy));
 	if (!copy)
 		return NULL;
 	memcpy(copy, environ, n * sizeof(*copy));
-	copy[n] = (char *)"LD_DEBUG=libs";
-	copy[n + 1] = (char *)output;
+	copy[n++] = (char *)"LD_DEBUG=libs";
+	copy[n++] = (char *)told->trace;
+	if (command->rule->programs)
+		copy[n] = (char *)told->dependencies;
 	return copy;
 }
 
@@ -417,85 +173,79 @@ static char **make_arguments(const struct ki_wrap_command *command,
 	return copy;
 }
 
-static void take_trace(const char *text, struct ki_wrap_paths *paths)
+/* Whether one of the words is in it. */
+static int has_any(const char *text, const char *const *words)
 {
-	static const char *const marks[] = { "trying file=", "calling init: " };
-	const char *path;
-	size_t i;
-
-	for (i = 0; i < sizeof(marks) / sizeof(*marks); i++)
-		for (path = strstr(text, marks[i]); path;
-		     path = strstr(path, marks[i])) {
-			path += strlen(marks[i]);
-			if (!i || *path == '/')
-				ki_wrap_paths_add(paths, path,
-						  strcspn(path, "\n"), 1);
-		}
-}
-
-/*
- * What the loader told.  Of a second program, started by the first, it would not say
- * which file it was: then what the result depends on is not known.
- */
-static const char *read_trace(const char *folder, struct ki_wrap_paths *paths)
-{
-	char path[KI_PATH_MAX];
-	struct ki_dir *dir;
-	const char *name, *why = NULL;
-	size_t size, n = paths->n;
-	int n_programs = 0;
-	void *text;
-
-	if (SYS->opendir(SYS, folder, &dir))
-		return "its libraries are not known";
-	while (SYS->readdir(SYS, dir, &name) > 0) {
-		if (strncmp(name, TRACE ".", strlen(TRACE) + 1))
-			continue;
-		n_programs++;
-		if (ki_path_join(path, folder, name) ||
-		    ki_read_file(SYS, path, TRACE_MAX, &text, &size)) {
-			why = "its libraries are not known";
-			continue;
-		}
-		take_trace(text, paths);
-		free(text);
-	}
-	SYS->closedir(SYS, dir);
-	if (n_programs > 1)
-		return "it starts other programs";
-	return paths->n > n ? why : "its libraries are not known";
-}
-
-static int read_list(const struct ki_wrap_command *command, const char *list,
-		     struct ki_wrap_paths *paths)
-{
-	size_t size;
-	void *text;
-
-	if (ki_read_file(SYS, list, TRACE_MAX, &text, &size))
-		return -1;
-	ki_wrap_add_listed(command, text, paths);
-	free(text);
+	for (; *words; words++)
+		if (strcasestr(text, *words))
+			return 1;
 	return 0;
 }
 
-/* Whether it would fail again: by what the source says, and for no reason that
-   lies in the machine. */
+/* "FILE:12", "FILE(12)": a place in a source. */
+static int names_place(const char *line)
+{
+	const char *at;
+
+	for (at = line; (at = strpbrk(at, ":(")); at++)
+		if (at > line && isgraph((unsigned char)at[-1]) &&
+		    isdigit((unsigned char)at[1]))
+			return strchr(*at == ':' ? ":" : ")",
+				      at[1 + strspn(at + 1, "0123456789")]) !=
+			       NULL;
+	return 0;
+}
+
+/* "2 errors generated.", and what ocloc says at the end of each such failure. */
+static int sums_up(const char *line)
+{
+	const char *count = line;
+
+	if (!strncmp(count, "ERROR: ", 7))
+		count += 7;
+	return (isdigit((unsigned char)*count) &&
+		!strncmp(count + strspn(count, "0123456789"), " ", 1)) ||
+	       !strcmp(line, "Build failed with error code: -11");
+}
+
+/*
+ * Whether it would fail again: each error is at a place in a source, and no word is
+ * of a reason that lies in the machine.  A disk that is full and memory that is short
+ * have no place, but in a compiler's own bug report.
+ */
+int ki_wrap_is_lasting(const char *said)
+{
+	static const char *const passing[] = { "memory",      "bad_alloc",
+					       "space left",  "permission",
+					       "denied",      "no such",
+					       "cannot open", "could not open",
+					       "can't open",  "failed to open",
+					       "unable to",   "too many open",
+					       "resource",    "input/output",
+					       "i/o error",   "quota",
+					       "internal",    "abort",
+					       "bus error",   "segmentation",
+					       "killed",      NULL };
+	char *copy = strdup(said), *line, *rest = NULL;
+	int n_placed = 0, n_others = 0;
+
+	if (!copy)
+		return 0;
+	for (line = strtok_r(copy, "\n", &rest); line;
+	     line = strtok_r(NULL, "\n", &rest)) {
+		if (!strcasestr(line, "error") || sums_up(line))
+			continue;
+		n_placed += names_place(line);
+		n_others += !names_place(line);
+	}
+	free(copy);
+	return n_placed && !n_others && !has_any(said, passing);
+}
+
 static int is_lasting(const struct ki_wrap_result *result)
 {
-	static const char *const passing[] = { "memory",       "bad_alloc",
-					       "space",	       "permission",
-					       "denied",       "no such",
-					       "cannot open",  "could not open",
-					       "can't open",   "failed to open",
-					       "unable",       "write",
-					       "too many",     "resource",
-					       "input/output", "i/o",
-					       "quota",	       "disk",
-					       "internal",     "abort",
-					       "busy" };
 	struct ki_bytes all;
-	int is_error, is_passing = 0;
+	int is;
 	size_t i;
 
 	ki_bytes_init(&all);
@@ -503,11 +253,9 @@ static int is_lasting(const struct ki_wrap_result *result)
 		ki_bytes_add(&all, result->streams[i].data,
 			     result->streams[i].size);
 	ki_bytes_add_u8(&all, 0);
-	is_error = !all.failed && strcasestr((char *)all.data, "error");
-	for (i = 0; is_error && i < sizeof(passing) / sizeof(*passing); i++)
-		is_passing |= strcasestr((char *)all.data, passing[i]) != NULL;
+	is = !all.failed && ki_wrap_is_lasting((char *)all.data);
 	ki_bytes_fini(&all);
-	return is_error && !is_passing;
+	return is;
 }
 
 static const char *judge_status(const struct ki_wrap_result *result)
@@ -521,37 +269,45 @@ static const char *judge_status(const struct ki_wrap_result *result)
 }
 
 static const char *judge_includes(const struct ki_wrap_command *command,
-				  const char *list, struct ki_wrap_paths *paths,
+				  const struct ki_wrap_driver *driver,
+				  const struct ki_wrap_told *told,
+				  struct ki_wrap_paths *paths,
 				  enum kiln_counter *out_counter)
 {
-	int is_known, is_listed = !read_list(command, list, paths);
-	enum kiln_counter counter = ki_wrap_scan(command, paths, &is_known);
+	char *list = ki_wrap_told_list(told);
+	enum kiln_counter counter;
+	int is_known;
 
+	if (driver) {
+		counter = ki_wrap_add_places(command, driver, list ? list : "",
+					     paths, &is_known);
+	} else {
+		if (list)
+			ki_wrap_add_listed(command, list, paths);
+		counter = ki_wrap_scan(command, paths, &is_known);
+		is_known |= list && counter != KILN_COUNT_MISS_TIME_MACRO;
+	}
+	free(list);
 	ki_wrap_paths_add(paths, "/etc/ld.so.cache", 16, 1);
 	ki_wrap_paths_add(paths, "/etc/ld.so.preload", 18, 1);
-	if (!is_known &&
-	    (!is_listed || counter == KILN_COUNT_MISS_TIME_MACRO)) {
-		*out_counter = counter;
-		return "what it includes is not known";
-	}
-	return NULL;
+	if (is_known)
+		return NULL;
+	*out_counter = counter;
+	return "what it includes is not known";
 }
 
 /* The compiler, as it is started. */
-static int start(const struct ki_wrap_command *command, const char *folder,
-		 const char *list, struct ki_wrap_result *result, int is_merged)
+static int start(const struct ki_wrap_command *command,
+		 const struct ki_wrap_told *told, struct ki_wrap_result *result,
+		 int is_merged)
 {
-	char variable[KI_PATH_MAX + 32];
 	struct capture capture;
-	char **arguments = make_arguments(command, list);
-	char **environment;
+	char **arguments = make_arguments(command, told->list);
+	char **environment = make_environment(command, told);
 	int err = -ENOMEM, is_exec = 0;
 	sigset_t mask;
 
 	sigprocmask(SIG_SETMASK, NULL, &mask);
-	snprintf(variable, sizeof(variable), "LD_DEBUG_OUTPUT=%s/" TRACE,
-		 folder);
-	environment = make_environment(variable);
 	if (arguments && environment) {
 		err = begin_capture(&capture, is_merged);
 		if (!err)
@@ -572,88 +328,79 @@ static int start(const struct ki_wrap_command *command, const char *folder,
 	return err;
 }
 
+static void add_driver(const struct ki_wrap_driver *driver,
+		       struct ki_wrap_paths *paths)
+{
+	size_t i;
+
+	for (i = 0; i < driver->files.n; i++)
+		ki_wrap_paths_add(paths, driver->files.paths[i].path,
+				  strlen(driver->files.paths[i].path),
+				  driver->files.paths[i].is_library);
+}
+
+/* NULL: it may be kept. */
+static const char *judge(const struct ki_wrap_command *command,
+			 const struct ki_wrap_driver *driver,
+			 const struct ki_wrap_told *told,
+			 const struct ki_wrap_candidates *before,
+			 struct ki_wrap_result *result,
+			 struct ki_wrap_paths *paths,
+			 enum kiln_counter *out_counter)
+{
+	const char *why = judge_status(result);
+
+	if (!why)
+		why = ki_wrap_keep_outputs(command, before, result);
+	if (!why)
+		why = ki_wrap_told_programs(told, command, driver, paths);
+	if (!why)
+		why = judge_includes(command, driver, told, paths, out_counter);
+	if (!why && driver)
+		add_driver(driver, paths);
+	return !why && paths->failed ? "it depends on too much" : why;
+}
+
+static int run(const struct ki_wrap_command *command,
+	       const struct ki_wrap_driver *driver,
+	       struct ki_wrap_result *result, struct ki_wrap_paths *paths,
+	       enum kiln_counter *out_counter, const char **out_why)
+{
+	struct ki_wrap_candidates *before = ki_wrap_look(command);
+	int64_t begun = (int64_t)SYS->realtime_ns(SYS);
+	struct ki_wrap_told told;
+	int err = -1;
+
+	*out_why = "nothing can be told of its run";
+	if (before && !ki_wrap_told_begin(&told)) {
+		err = start(command, &told, result, ki_wrap_is_merged());
+		if (!err) {
+			result->owns_data = 1;
+			*out_why = judge(command, driver, &told, before, result,
+					 paths, out_counter);
+			if (!*out_why && ki_wrap_is_recent(paths, begun))
+				*out_why = "a file has just been written";
+		}
+		ki_wrap_told_end(&told);
+	}
+	free(before);
+	return err ? KI_WRAP_NO_RUN : KI_WRAP_RAN;
+}
+
 int ki_wrap_run(const struct ki_wrap_command *command,
 		struct ki_wrap_result *result, struct ki_wrap_paths *paths,
 		enum kiln_counter *out_counter, const char **out_why)
 {
-	char folder[KI_PATH_MAX], list[KI_PATH_MAX];
-	struct candidates *before = look(command);
-	int64_t begun = (int64_t)SYS->realtime_ns(SYS);
-	int err = -1;
+	struct ki_wrap_driver driver;
+	int ran = KI_WRAP_NO_RUN;
 
 	*out_counter = KILN_COUNT_MISS_UNSUPPORTED;
-	if (!before || make_folder(folder)) {
-		free(before);
-		return KI_WRAP_NO_RUN;
-	}
-	if (!ki_path_join(list, folder, LIST))
-		err = start(command, folder, list, result, ki_wrap_is_merged());
-	if (!err) {
-		result->owns_data = 1;
-		*out_why = judge_status(result);
-		if (!*out_why)
-			*out_why = keep_outputs(command, before, result);
-		if (!*out_why)
-			*out_why = read_trace(folder, paths);
-		if (!*out_why)
-			*out_why = judge_includes(command, list, paths,
-						  out_counter);
-		if (!*out_why && paths->failed)
-			*out_why = "it depends on too much";
-		if (!*out_why && ki_wrap_is_recent(paths, begun))
-			*out_why = "a file has just been written";
-	}
-	free(before);
-	remove_folder(folder);
-	return err ? KI_WRAP_NO_RUN : KI_WRAP_RAN;
-}
-
-/* ---- Replay ------------------------------------------------------------------- */
-
-/* Beside where it belongs; a file that is there keeps its permissions. */
-static int write_temporary(const struct ki_wrap_output *output)
-{
-	struct ki_file_info info;
-	char path[KI_PATH_MAX];
-	uint32_t mode = output->mode;
-	int fd, err = temporary_name(path, output->path);
-
-	if (err)
-		return err;
-	if (!SYS->lstat(SYS, output->path, &info))
-		mode = info.mode & 0777;
-	fd = SYS->open(SYS, path,
-		       KI_OPEN_WRITE | KI_OPEN_CREATE | KI_OPEN_EXCLUSIVE,
-		       0600);
-	if (fd < 0)
-		return fd;
-	err = output->size
-		      ? ki_pwrite_all(SYS, fd, output->data, output->size, 0)
-		      : 0;
-	if (!err)
-		err = SYS->chmod(SYS, path, mode);
-	SYS->close(SYS, fd);
-	if (err)
-		(void)SYS->unlink(SYS, path);
-	return err;
-}
-
-int ki_wrap_replay(const struct ki_wrap_result *result)
-{
-	char path[KI_PATH_MAX];
-	size_t written = 0, i;
-	int err = 0;
-
-	while (!err && written < result->n_outputs) {
-		err = write_temporary(&result->outputs[written]);
-		written += !err;
-	}
-	for (i = 0; i < written; i++) {
-		(void)temporary_name(path, result->outputs[i].path);
-		if (!err)
-			err = SYS->rename(SYS, path, result->outputs[i].path);
-		if (err)
-			(void)SYS->unlink(SYS, path);
-	}
-	return err;
+	if (!command->rule->programs)
+		return run(command, NULL, result, paths, out_counter, out_why);
+	*out_why = "what it starts is not known";
+	if (!ki_wrap_driver_ask(command, &driver))
+		ran = run(command, &driver, result, paths, out_counter,
+			  out_why);
+	ki_wrap_driver_fini(&driver);
+	return ran;
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -278,7 +279,11 @@ static void whatever_it_depends_on_makes_another_result(void **state)
 	make_compiler(1);
 	assert_wrap(INCLUDING, KEPT, 0);
 	assert_wrap(INCLUDING, STORE, 0);
-	assert_int_equal(n_runs(), 7);
+	/* The same file, but in another place, where other files may be. */
+	assert_int_equal(rename("bin/glslc", "glslc"), 0);
+	assert_int_equal(symlink("../glslc", "bin/glslc"), 0);
+	assert_wrap(INCLUDING, KEPT, 0);
+	assert_int_equal(n_runs(), 8);
 }
 
 struct refusal {
@@ -305,6 +310,8 @@ static void what_is_not_understood_runs_each_time(void **state)
 		  "not cached: the list of includes has no name", 0 },
 		{ "/bin/true; echo >\"$2\"", "bin/glslc in -o out",
 		  "not kept: it starts other programs", 0 },
+		{ "echo >\"$2\"; exec /bin/true", "bin/glslc in -o out",
+		  "not kept: it starts other programs", 0 },
 		{ "exit 7", "bin/glslc in -o out",
 		  "not kept: it failed for a reason that may pass", 7 },
 		{ "echo 'error: out of memory'; exit 1", "bin/glslc in -o out",
@@ -316,8 +323,8 @@ static void what_is_not_understood_runs_each_time(void **state)
 		  "not kept: it ended by a signal", 1015 },
 		{ ":", "bin/glslc in -o out",
 		  "not kept: an output was not written", 0 },
-		{ "echo error; echo >\"$2\"; exit 1", "bin/glslc in -o out",
-		  "not kept: it failed and wrote", 1 },
+		{ "echo in:1: error; echo >\"$2\"; exit 1",
+		  "bin/glslc in -o out", "not kept: it failed and wrote", 1 },
 		{ "echo >\"$2\"\n#include FILE", "bin/glslc in -o out",
 		  "not kept: what it includes is not known", 0 },
 		{ "echo >\"$2\"\n#/* */ include \"in\"", "bin/glslc in -o out",
@@ -488,6 +495,30 @@ static void of_many_at_once_one_compiles(void **state)
 	close(gate);
 }
 
+/* The folder of one that was killed goes, that of one that lives stays. */
+static void folders_that_nobody_has_are_removed(void **state)
+{
+	char setting[300];
+	int fd;
+
+	begin();
+	write_source("echo data >\"$2\"");
+	assert_int_equal(mkdir("tmp", 0700), 0);
+	assert_int_equal(mkdir("tmp/kiln-wrap-dead00", 0700), 0);
+	write_file("tmp/kiln-wrap-dead00/t.1", "trace");
+	assert_int_equal(mkdir("tmp/kiln-wrap-alive0", 0700), 0);
+	fd = open("tmp/kiln-wrap-alive0", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(mkdir("tmp/other", 0700), 0);
+	snprintf(setting, sizeof(setting), "TMPDIR=%s/tmp", directory);
+	more = setting;
+	assert_wrap("bin/glslc in -o out", KEPT, 0);
+	assert_int_equal(rmdir("tmp/kiln-wrap-alive0"), 0);
+	assert_int_equal(rmdir("tmp/other"), 0);
+	assert_int_equal(rmdir("tmp"), 0);
+	close(fd);
+}
+
 #define SHADER                                                                 \
 	"#version 450\n"                                                       \
 	"#extension GL_GOOGLE_include_directive : require\n"                   \
@@ -546,6 +577,39 @@ static void the_compiler_of_intel_is_known(void **state)
 	assert_wrap(OCLOC, "not kept: what it includes is not known", 0);
 }
 
+#define CUDA                                                                   \
+	"#include \"h\"\n"                                                     \
+	"extern \"C\" __global__ void k(float *x) { *x = sinf(*x) * FACTOR; "  \
+	"}\n"
+#define NVCC "nvcc -cubin -arch=sm_80 -Ia -Ib k.cu -o k.cubin"
+
+/* Each run is a second or so. */
+static void the_compiler_of_nvidia_is_known(void **state)
+{
+	struct ended ended = native("nvcc --version");
+	int status = status_of(&ended);
+
+	ended_free(&ended);
+	if (status)
+		HARNESS_LEAVE_OUT("there is no nvcc");
+	begin();
+	write_file("k.cu", CUDA);
+	write_old("b/h", "#define FACTOR 2.0f\n");
+	assert_replayed(NVCC, "k.cubin");
+	/* S06: one that comes before it on the path. */
+	write_old("a/h", "#define FACTOR 3.0f\n");
+	assert_wrap(NVCC, KEPT, 0);
+	assert_int_equal(unlink("a/h"), 0);
+	assert_wrap(NVCC, STORE, 0);
+	/* And before one of the system's. */
+	write_old("a/math.h", "#include_next <math.h>\n");
+	assert_wrap(NVCC, KEPT, 0);
+	write_old("b/h", "#define FACTOR no\n");
+	assert_replayed(NVCC, "k.cubin");
+	write_old("b/h", "#define FACTOR sizeof(__TIME__)\n");
+	assert_wrap(NVCC, "not kept: what it includes is not known", 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -560,8 +624,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(no_directory_is_made),
 		cmocka_unit_test(an_output_on_a_full_disk_is_not_kept),
 		cmocka_unit_test(of_many_at_once_one_compiles),
+		cmocka_unit_test(folders_that_nobody_has_are_removed),
 		cmocka_unit_test(compilers_of_shaders_are_known),
 		cmocka_unit_test(the_compiler_of_intel_is_known),
+		cmocka_unit_test(the_compiler_of_nvidia_is_known),
 	};
 	int status;
 
