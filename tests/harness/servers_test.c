@@ -2,9 +2,7 @@
 
 /*
  * A server is started by fork and exec, dies with the test's process
- * (PR_SET_PDEATHSIG), and says that it is ready on its standard output; nginx,
- * which says nothing, inherits a socket that listens already, as when its program
- * is replaced by a newer one.
+ * (PR_SET_PDEATHSIG), and says that it is ready on its standard output.
  */
 
 #include "harness/harness.h"
@@ -71,7 +69,7 @@ static int find(const char *const *paths, char *out, size_t size)
 }
 
 static void run(const char *const *words, const char *const *environment,
-		int inherited, int output)
+		int output)
 {
 	pid_t parent = getppid();
 
@@ -80,17 +78,15 @@ static void run(const char *const *words, const char *const *environment,
 		_exit(127);
 	(void)dup2(output, 1);
 	(void)dup2(output, 2);
-	if (inherited >= 0)
-		(void)fcntl(inherited, F_SETFD, 0);
 	for (; environment && *environment; environment++)
 		(void)putenv((char *)*environment);
 	(void)execv(words[0], (char **)words);
 	_exit(127);
 }
 
-/* `environment` NULL: nothing to add; `inherited` -1: nothing. */
+/* `environment` NULL: nothing to add. */
 static struct server *start(const char *const *words,
-			    const char *const *environment, int inherited)
+			    const char *const *environment)
 {
 	struct server *server = calloc(1, sizeof(*server));
 	int fds[2];
@@ -100,7 +96,7 @@ static struct server *start(const char *const *words,
 	server->process = fork();
 	assert_true(server->process >= 0);
 	if (server->process == 0)
-		run(words, environment, inherited, fds[1]);
+		run(words, environment, fds[1]);
 	(void)close(fds[1]);
 	server->output = fds[0];
 	return server;
@@ -167,8 +163,8 @@ void server_stop(struct server *server)
 
 /* ---- Ports -------------------------------------------------------------- */
 
-/* A socket that listens on a port of loopback that was free. */
-static int listen_anywhere(unsigned *out_port)
+/* One of loopback that was free a moment ago. */
+static unsigned free_port(void)
 {
 	struct sockaddr_in name = { .sin_family = AF_INET,
 				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -177,18 +173,9 @@ static int listen_anywhere(unsigned *out_port)
 
 	assert_true(fd >= 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&name, size), 0);
-	assert_int_equal(listen(fd, 128), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
-	*out_port = ntohs(name.sin_port);
-	return fd;
-}
-
-static unsigned free_port(void)
-{
-	unsigned port;
-
-	(void)close(listen_anywhere(&port));
-	return port;
+	(void)close(fd);
+	return ntohs(name.sin_port);
 }
 
 /* ---- Redis -------------------------------------------------------------- */
@@ -213,7 +200,7 @@ static struct server *try_redis(const char *program, const char *directory,
 	(void)snprintf(port_text, sizeof(port_text), "%u", port);
 	(void)snprintf(socket_path, sizeof(socket_path), "%s/redis.sock",
 		       directory);
-	server = start(words, NULL, -1);
+	server = start(words, NULL);
 	server->port = port;
 	(void)snprintf(server->url, sizeof(server->url), "redis://127.0.0.1:%u",
 		       port);
@@ -263,17 +250,17 @@ static void write_nginx_config(const char *directory, unsigned port,
 	(void)snprintf(
 		text, sizeof(text),
 		"daemon off;\nmaster_process off;\npid %s/nginx.pid;\n"
-		"error_log %s/error.log;\nevents { }\nhttp {\n"
-		"access_log off;\nclient_max_body_size 256m;\n"
+		"error_log stderr notice;\nevents { }\nhttp {\n"
+		"access_log off;\nlog_not_found off;\nclient_max_body_size "
+		"256m;\n"
 		"client_body_temp_path %s/body;\nproxy_temp_path %s/proxy;\n"
 		"fastcgi_temp_path %s/fastcgi;\nuwsgi_temp_path %s/uwsgi;\n"
 		"scgi_temp_path %s/scgi;\nkeepalive_requests 1000000;\n"
 		"server {\nlisten 127.0.0.1:%u%s;\nroot %s/www;\n%s%s\n"
 		"location / {\ndav_methods PUT DELETE;\n%s\n}\n}\n}\n",
 		directory, directory, directory, directory, directory,
-		directory, directory, port,
-		options->has_tls ? " ssl http2" : "", directory, tls,
-		options->extra ? options->extra : "",
+		directory, port, options->has_tls ? " ssl http2" : "",
+		directory, tls, options->extra ? options->extra : "",
 		options->extra_location ? options->extra_location : "");
 	harness_write(path, text, strlen(text));
 	free(path);
@@ -288,24 +275,22 @@ struct server *server_nginx(const char *directory,
 {
 	static const char *const paths[] = { "/usr/sbin/nginx",
 					     "/usr/local/sbin/nginx", NULL };
-	char program[64], inherited[32];
+	char program[64];
 	char *config;
-	const char *environment[] = { inherited, NULL };
 	const char *words[] = { program, "-e", "stderr", "-c", NULL, NULL };
+	const unsigned port = free_port();
 	struct server *server;
-	unsigned port;
-	int fd;
 
 	if (!find(paths, program, sizeof(program)))
 		return NULL;
-	fd = listen_anywhere(&port);
 	write_nginx_config(directory, port, options);
 	config = harness_path(directory, "nginx.conf");
 	words[4] = config;
-	(void)snprintf(inherited, sizeof(inherited), "NGINX=%d;", fd);
-	server = start(words, environment, fd);
-	(void)close(fd);
+	server = start(words, NULL);
 	free(config);
+	/* It says that once it listens. */
+	if (!wait_for(server, "getrlimit("))
+		fail_msg("nginx does not start: %s", server->said);
 	server->port = port;
 	(void)snprintf(server->url, sizeof(server->url), "%s:%u/",
 		       options->has_tls ? "https://localhost"
@@ -341,7 +326,7 @@ struct server *server_s3(const char *directory)
 		return NULL;
 	(void)snprintf(modules, sizeof(modules), "NODE_PATH=%s/node_modules",
 		       folder);
-	server = start(words, environment, -1);
+	server = start(words, environment);
 	ready = wait_for(server, "ready ");
 	if (!ready)
 		fail_msg("s3rver does not start: %s", server->said);
@@ -376,7 +361,7 @@ int server_certificates(const char *directory)
 
 	if (!find(paths, program, sizeof(program)))
 		return 0;
-	shell = start(words, NULL, -1);
+	shell = start(words, NULL);
 	if (!wait_for(shell, "done"))
 		fail_msg("openssl: %s", shell->said);
 	(void)waitpid(shell->process, NULL, 0);
