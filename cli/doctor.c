@@ -116,16 +116,18 @@ static void check_absent(struct ki_doctor *doctor, const char *path,
 
 	snprintf(parent, sizeof(parent), "%s", path);
 	existing_parent(parent);
-	if (may(parent, W_OK | X_OK))
+	if (may(parent, W_OK | X_OK)) {
 		ki_doctor_say(doctor, "directory", KI_DOCTOR_FINE, NULL,
 			      "%s (%s); it will be made at first use", path,
 			      why);
-	else
+		ki_doctor_room(doctor, parent, NULL);
+	} else {
 		ki_doctor_say(doctor, "directory", KI_DOCTOR_BAD,
 			      "make it, or set KILN_DIR to a "
 			      "directory of your own",
 			      "%s (%s) is not there and cannot be made in %s",
 			      path, why, parent);
+	}
 }
 
 /* What forbids to load code from it, or NULL. */
@@ -182,7 +184,8 @@ static void check_present(struct ki_doctor *doctor, const char *path,
 			      "per entry is kept there, which is slower");
 }
 
-static void check_store(struct ki_doctor *doctor, int is_writable)
+static void check_store(struct ki_doctor *doctor, const char *path,
+			int is_writable)
 {
 	struct kiln_store_info info = { 0 };
 	struct kiln_options options;
@@ -224,6 +227,8 @@ static void check_store(struct ki_doctor *doctor, int is_writable)
 			      options.store_url,
 			      (unsigned long long)info.n_entries,
 			      ki_format_size(info.bytes, size, sizeof(size)));
+	if (is_writable && (!status || status == KILN_MISS))
+		ki_doctor_room(doctor, path, status ? NULL : &info);
 }
 
 static void check_directory(struct ki_doctor *doctor)
@@ -256,7 +261,7 @@ static void check_directory(struct ki_doctor *doctor)
 			      why, strerror(-err));
 	} else {
 		check_present(doctor, path, why, &info);
-		check_store(doctor, may(path, W_OK));
+		check_store(doctor, path, may(path, W_OK));
 	}
 }
 

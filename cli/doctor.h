@@ -37,6 +37,11 @@ void ki_doctor_say(struct ki_doctor *doctor, const char *name,
 		   const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 
+/* Whether a store in `path` has room to grow, or, where there is none (`info` is
+   NULL), to begin. */
+void ki_doctor_room(struct ki_doctor *doctor, const char *path,
+		    const struct kiln_store_info *info);
+
 /* Level Zero: the proxy driver, the loader, the driver, and a small program. */
 void ki_doctor_levelzero(struct ki_doctor *doctor);
 

@@ -473,6 +473,65 @@ static void where_nobody_writes_there_is_looking(void **state)
 	assert_int_equal(run_on_disks(0), 0);
 }
 
+/* What `kiln doctor` says of room: "bad", "note", or NULL. */
+static char *doctor_on_room(const char *store)
+{
+	struct spawn spawn = { .program = program };
+	struct ended ended;
+	json_t *json, *check;
+	char variable[700], *result = NULL;
+	size_t i;
+
+	snprintf(variable, sizeof(variable), "KILN_STORE=%s", store);
+	spawn.arguments[0] = "doctor";
+	spawn.arguments[1] = "--json";
+	spawn.variables[0] = variable;
+	spawn.variables[1] = "XDG_CONFIG_HOME=/nowhere";
+	ended = spawn_run(&spawn);
+	json = json_loads(ended.out, 0, NULL);
+	assert_non_null(json);
+	json_array_foreach(json_object_get(json, "checks"), i, check)
+	{
+		const char *name =
+			json_string_value(json_object_get(check, "name"));
+
+		if (!strcmp(name, "room"))
+			result = strdup(json_string_value(
+				json_object_get(check, "result")));
+	}
+	json_decref(json);
+	ended_free(&ended);
+	return result;
+}
+
+static void assert_doctor_on_room(const char *store, const char *wanted)
+{
+	char *result = doctor_on_room(store);
+
+	assert_string_equal(result ? result : "nothing", wanted);
+	free(result);
+}
+
+static void doctor_says_that_a_disk_is_full(void **state)
+{
+	struct place place;
+	char *none;
+
+	if (!is_mounting)
+		HARNESS_LEAVE_OUT("nothing may be mounted here");
+	assert_int_equal(mount("kiln", disk, "tmpfs", 0, "size=4m,mode=0700"),
+			 0);
+	assert_true(asprintf(&none, "log:%s/none", disk) > 0);
+	assert_doctor_on_room(none, "bad");
+	place_init(&place, &kinds[0], disk, pack);
+	assert_doctor_on_room(place.store, "nothing");
+	fill_disk(NULL);
+	assert_doctor_on_room(place.store, "note");
+	assert_int_equal(umount2(disk, MNT_DETACH), 0);
+	place_fini(&place);
+	free(none);
+}
+
 /* ---- Eight writers ---------------------------------------------------------------- */
 
 #define N_WRITERS 8
@@ -565,6 +624,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			a_full_disk_is_no_hindrance_to_looking_and_removing),
 		cmocka_unit_test(where_nobody_writes_there_is_looking),
+		cmocka_unit_test(doctor_says_that_a_disk_is_full),
 		cmocka_unit_test(eight_writers_are_no_hindrance),
 	};
 	char *beside;

@@ -543,6 +543,23 @@ static int posix_file_system(const struct ki_sys *sys, const char *path,
 	return 0;
 }
 
+int ki_disk_room(const char *path, uint64_t *out_bytes)
+{
+	struct statfs st;
+	int result;
+
+	do {
+		result = statfs(path, &st);
+	} while (result && errno == EINTR);
+	if (result)
+		return -errno;
+	/* File systems without a table of files say that it has none. */
+	*out_bytes = st.f_files && !st.f_ffree
+			     ? 0
+			     : (uint64_t)st.f_bavail * (uint64_t)st.f_bsize;
+	return 0;
+}
+
 /* ---- Time and chance --------------------------------------------------------- */
 
 static uint64_t now(clockid_t clock)

@@ -251,6 +251,10 @@ uint64_t ki_process_name(const struct ki_sys *sys, struct ki_process *self);
 int ki_process_is_dead(const struct ki_sys *sys, struct ki_process *self,
 		       uint64_t name, uint64_t start);
 
+/* What may still be written to the disk that `path` is on; nothing, where it
+   has no room for the name of another file.  0, or a negative errno. */
+int ki_disk_room(const char *path, uint64_t *out_bytes);
+
 uint32_t ki_user_id(void);
 uint32_t ki_group_id(void);
 /* Whether only this user is in the group `gid`.  -errno: not to be known now. */
