@@ -5,6 +5,7 @@
 #include "testing.h"
 #include "harness/harness.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -177,6 +178,75 @@ static void usage_errors_have_status_2_and_one_line(void **state)
 				 ended.err + strlen(ended.err));
 		ended_free(&ended);
 	}
+	free(directory);
+}
+
+static void errors_name_the_thing_and_the_remedy(void **state)
+{
+	static const struct {
+		const char *arguments[4];
+		int status;
+		const char *words;
+	} rows[] = {
+		{ { "ls", "-lx" }, 2, "no option '-x'; see 'kiln ls --help'" },
+		{ { "ls", "--lon" }, 2, "no option '--lon'" },
+		{ { "ls", "--all=1" }, 2, "--all takes no argument" },
+		{ { "extract", "123456", "-o" }, 2, "--output needs FILE" },
+		{ { "ls", "--store=foo" }, 2, "or pack:FILE" },
+		{ { "show", "12345" }, 2, "6 to 32 hexadecimal digits" },
+		{ { "show", "ffffff" }, 3, "no entry begins with 'ffffff'" },
+		{ { "key" }, 2, "new|ls|show|trust|distrust|rotate" },
+		{ { "key", "new" }, 2, "needs NAME" },
+		{ { "key", "ls", "all" }, 2, "'all' is too much" },
+		{ { "import", "/no/pack" }, 3, "there is no pack /no/pack" },
+		{ { "export", "/no/pack" }, 1, "no such directory" },
+		{ { "verify", "pack:/no" }, 3, "there is no pack /no" },
+	};
+	char *directory = filled();
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct spawn spawn = tool(directory, NULL, NULL);
+		struct ended ended;
+
+		memcpy(spawn.arguments, rows[i].arguments,
+		       sizeof(rows[i].arguments));
+		ended = spawn_run(&spawn);
+		if (status_of(&ended) != rows[i].status ||
+		    !strstr(ended.err, rows[i].words))
+			fail_msg("%s: %d, %s", rows[i].words, status_of(&ended),
+				 ended.err);
+		ended_free(&ended);
+	}
+	free(directory);
+}
+
+/* As everywhere: letters together, and what the last one takes behind it. */
+static void letters_may_stand_together(void **state)
+{
+	char *directory = filled(), *file = harness_path(directory, "out");
+	struct spawn spawn = tool(directory, "ls", "-al");
+	struct ended ended = spawn_run(&spawn);
+	char key[13], upper[13], *option, *value;
+	size_t size;
+
+	assert_int_equal(status_of(&ended), 0);
+	assert_non_null(strstr(ended.out, "BUILT IN"));
+	snprintf(key, sizeof(key), "%s", strchr(ended.out, '\n') + 1);
+	ended_free(&ended);
+	for (size_t i = 0; i < sizeof(key); i++)
+		upper[i] = (char)toupper((unsigned char)key[i]);
+	assert_true(asprintf(&option, "-o%s", file) > 0);
+	spawn = tool(directory, "extract", option);
+	spawn.arguments[2] = upper;
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	value = harness_read(file, &size);
+	assert_int_equal(size, 5);
+	assert_memory_equal(value, "value", 5);
+	ended_free(&ended);
+	free(value);
+	free(option);
+	free(file);
 	free(directory);
 }
 
@@ -1127,6 +1197,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(usage_errors_have_status_2_and_one_line),
+		cmocka_unit_test(errors_name_the_thing_and_the_remedy),
+		cmocka_unit_test(letters_may_stand_together),
 		cmocka_unit_test(every_verb_has_a_help),
 		cmocka_unit_test(the_version_is_told),
 		cmocka_unit_test(every_setting_is_documented),

@@ -2,6 +2,8 @@
 
 /* kiln export: entries into a pack, for other machines. */
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,11 +30,29 @@ struct exported {
 
 /* ---- Writing ------------------------------------------------------------------- */
 
+/* Whether the directory that it is to be written in is missing. */
+static int has_no_place(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct ki_file_info info;
+	char folder[KI_PATH_MAX];
+
+	if (!slash || slash == path || slash - path >= KI_PATH_MAX)
+		return 0;
+	snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+	return ki_sys_posix.stat(&ki_sys_posix, folder, &info) == -ENOENT;
+}
+
 static int failed(enum kiln_status status, const char *path)
 {
 	if (status == KILN_EXISTS) {
 		ki_complain("'%s' is there already: give another name, or "
 			    "--replace",
+			    path);
+		return KI_EXIT_FAILED;
+	}
+	if (has_no_place(path)) {
+		ki_complain("cannot write '%s': there is no such directory",
 			    path);
 		return KI_EXIT_FAILED;
 	}

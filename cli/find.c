@@ -3,6 +3,7 @@
 #include "find.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "base/hash.h"
 #include "entry.h"
@@ -14,7 +15,7 @@ static int is_prefix(const char *prefix)
 	size_t length = strlen(prefix);
 
 	return length >= KI_KEY_MIN && length <= 2 * KILN_DIGEST_BYTES &&
-	       strspn(prefix, "0123456789abcdef") == length;
+	       strspn(prefix, "0123456789abcdefABCDEF") == length;
 }
 
 static int matches(const struct kiln_entry *entry, const char *prefix)
@@ -22,7 +23,7 @@ static int matches(const struct kiln_entry *entry, const char *prefix)
 	char key[2 * KILN_DIGEST_BYTES + 1];
 
 	ki_hex(entry->digest, KILN_DIGEST_BYTES, key);
-	return !strncmp(key, prefix, strlen(prefix));
+	return !strncasecmp(key, prefix, strlen(prefix));
 }
 
 static int complain_of_none(const struct ki_settings *settings,

@@ -2,6 +2,7 @@
 
 /* kiln import: the entries of a pack into the store. */
 
+#include <errno.h>
 #include <string.h>
 
 #include <kiln/pack.h>
@@ -69,6 +70,13 @@ static enum kiln_status open_tier(struct kiln_tier *tier,
 	return kiln_open(&options, out_pack);
 }
 
+static int is_missing(const char *path)
+{
+	struct ki_file_info info;
+
+	return ki_sys_posix.stat(&ki_sys_posix, path, &info) == -ENOENT;
+}
+
 static int open_pack(const struct ki_command *command,
 		     const struct ki_settings *settings,
 		     struct imported *imported, struct kiln **out_pack)
@@ -79,6 +87,10 @@ static int open_pack(const struct ki_command *command,
 	struct kiln_tier *tier;
 	enum kiln_status status;
 
+	if (is_missing(imported->path)) {
+		ki_complain("there is no pack %s", imported->path);
+		return KI_EXIT_NOT_FOUND;
+	}
 	kiln_pack_options_init(&options);
 	options.trusted_keys = settings->options.trusted_keys;
 	options.n_trusted_keys = settings->options.n_trusted_keys;
@@ -206,6 +218,24 @@ static enum kiln_status merge(struct kiln *pack, struct kiln *kiln,
 	return KILN_OK;
 }
 
+/* A store that is made for the pack is of the version of the pack's program. */
+static int open_store(struct ki_settings *settings, struct kiln *pack,
+		      struct kiln **out_kiln)
+{
+	struct kiln_store_info info = { 0 };
+	struct kiln *there;
+	int status = ki_store_is_pack(settings)
+			     ? KI_EXIT_OK
+			     : ki_store_open(settings, KI_STORE_LOOK, &there);
+
+	if (!status && !ki_store_is_pack(settings)) {
+		if (!there && !kiln_store_info(pack, &info))
+			settings->options.user_version = info.user_version;
+		kiln_close(there);
+	}
+	return status ? status : ki_store_make(settings, out_kiln);
+}
+
 /* Of another version, entries are none of the store's programs', however much
    their keys are alike.  A store without a version takes any. */
 static int check_version(struct kiln *pack, struct kiln *kiln,
@@ -290,7 +320,7 @@ int ki_verb_import(const struct ki_command *command)
 	if (!status)
 		status = open_pack(command, &settings, &imported, &pack);
 	if (!status)
-		status = ki_store_make(&settings, &kiln);
+		status = open_store(&settings, pack, &kiln);
 	if (!status)
 		status = check_version(pack, kiln, &imported);
 	if (!status) {

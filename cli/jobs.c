@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,7 +67,7 @@ int ki_jobs_has(const char *spool, const char *prefix)
 	if (!spool || sys->opendir(sys, spool, &dir))
 		return 0;
 	while (!found && sys->readdir(sys, dir, &name) > 0)
-		found = is_job(name) && !strncmp(name, prefix, length);
+		found = is_job(name) && !strncasecmp(name, prefix, length);
 	sys->closedir(sys, dir);
 	return found;
 }

@@ -587,9 +587,13 @@ static const struct action *find_action(const struct ki_command *command)
 			continue;
 		if (command->n_arguments == action->n_arguments + 1)
 			return action;
-		ki_complain("key %s: %s", name,
-			    action->n_arguments ? "needs one argument"
-						: "takes no argument");
+		if (command->n_arguments > 1)
+			ki_complain(
+				"key %s: '%s' is too much", name,
+				command->arguments[action->n_arguments + 1]);
+		else
+			ki_complain("key %s needs NAME; see 'kiln key --help'",
+				    name);
 		return NULL;
 	}
 	ki_complain("key: '%s' is not one of new, ls, show, trust, distrust, "

@@ -31,39 +31,45 @@ const struct ki_verb *ki_verb_find(const char *name)
 
 /* ---- Parsing ------------------------------------------------------------- */
 
-/* The option that `text` ("--json", "--store=URL", "-a") spells, or -1. */
-static int find_option(const struct ki_verb *verb, const char *text,
-		       const char **out_value)
+/* The option that "json" or "store=URL" spells, or -1. */
+static int find_name(const struct ki_verb *verb, const char *text,
+		     const char **out_value)
 {
 	size_t length = strcspn(text, "=");
 	int i;
 
 	*out_value = text[length] ? text + length + 1 : NULL;
-	for (i = 0; i < KI_N_OPTIONS; i++) {
-		const struct ki_option_row *option = &ki_option_rows[i];
-
-		if (!(verb->options & (uint64_t)1 << i))
-			continue;
-		if (text[1] == '-' && strlen(option->name) == length - 2 &&
-		    !strncmp(option->name, text + 2, length - 2))
+	for (i = 0; i < KI_N_OPTIONS; i++)
+		if (verb->options & (uint64_t)1 << i &&
+		    strlen(ki_option_rows[i].name) == length &&
+		    !strncmp(ki_option_rows[i].name, text, length))
 			return i;
-		if (option->letter && text[1] == option->letter && !text[2])
-			return i;
-	}
 	return -1;
 }
 
-static int parse_option(struct ki_command *command, char ***arguments,
-			char *message, size_t message_size)
+static int find_letter(const struct ki_verb *verb, char letter)
 {
-	const char *text = **arguments, *value;
-	int id = find_option(command->verb, text, &value);
+	int i;
 
-	if (id < 0) {
-		snprintf(message, message_size, "%s has no option '%s'",
-			 command->verb->name, text);
-		return -1;
-	}
+	for (i = 0; i < KI_N_OPTIONS; i++)
+		if (verb->options & (uint64_t)1 << i &&
+		    ki_option_rows[i].letter == letter)
+			return i;
+	return -1;
+}
+
+static int has_none(const struct ki_command *command, const char *option,
+		    int size, char *message, size_t message_size)
+{
+	snprintf(message, message_size, "%s has no option '%.*s'",
+		 command->verb->name, size, option);
+	return -1;
+}
+
+/* `value`: what stands in the same word, or NULL. */
+static int take_option(struct ki_command *command, int id, const char *value,
+		       char ***arguments, char *message, size_t message_size)
+{
 	if (value && !ki_option_rows[id].argument) {
 		snprintf(message, message_size, "--%s takes no argument",
 			 ki_option_rows[id].name);
@@ -87,6 +93,43 @@ static int parse_option(struct ki_command *command, char ***arguments,
 	command->given[command->n_given].option = (enum ki_option)id;
 	command->given[command->n_given++].value = command->values[id];
 	return 0;
+}
+
+/* "-al": several that take nothing; "-j2", "-j 2": the last may take something. */
+static int parse_letters(struct ki_command *command, char ***arguments,
+			 char *message, size_t message_size)
+{
+	const char *text = **arguments + 1, *value;
+	char option[3] = "-";
+	int id, err = 0;
+
+	for (; *text && !err; text += value ? strlen(text) : 1) {
+		id = find_letter(command->verb, *text);
+		option[1] = *text;
+		if (id < 0)
+			return has_none(command, option, 2, message,
+					message_size);
+		value = ki_option_rows[id].argument && text[1] ? text + 1
+							       : NULL;
+		err = take_option(command, id, value, arguments, message,
+				  message_size);
+	}
+	return err;
+}
+
+static int parse_option(struct ki_command *command, char ***arguments,
+			char *message, size_t message_size)
+{
+	const char *text = **arguments, *value;
+	int id;
+
+	if (text[1] != '-')
+		return parse_letters(command, arguments, message, message_size);
+	id = find_name(command->verb, text + 2, &value);
+	return id < 0 ? has_none(command, text, (int)strlen(text), message,
+				 message_size)
+		      : take_option(command, id, value, arguments, message,
+				    message_size);
 }
 
 /* "neo:DIR" where keys may stand: these have no ':'. */

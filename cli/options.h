@@ -118,7 +118,7 @@ extern const struct ki_option_row ki_option_rows[KI_N_OPTIONS];
 	X(OK, 0, "ok", "done, and nothing found that is wrong")                \
 	X(FAILED, 1, "failed", "what was to be done could not be")             \
 	X(USAGE, 2, "usage", "the command line or a setting is wrong")         \
-	X(NOT_FOUND, 3, "not found", "there is no such entry")                 \
+	X(NOT_FOUND, 3, "not found", "there is no such entry, or pack")        \
 	X(FINDINGS, 4, "findings", "something is not as it should be")         \
 	X(UNAVAILABLE, 5, "unavailable", "the store is busy or unusable")      \
 	X(RUN_FAILED, 125, "kiln failed", "the program was not started")       \

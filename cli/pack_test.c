@@ -455,7 +455,7 @@ static void import_takes_only_what_can_be_trusted(void **state)
 
 	assert_refused(ASK(store, "import", pack), 5, TRUST);
 	assert_refused(ASK(store, "import", pack), 5, pack);
-	assert_refused(ASK(store, "import", TRUST, missing), 5, missing);
+	assert_refused(ASK(store, "import", TRUST, missing), 3, missing);
 	assert_refused(ASK(store, "import", TRUST, other), 5, "is not a file");
 	assert_int_equal(chmod(pack, 0666), 0);
 	assert_refused(ASK(store, "import", TRUST, pack), 5,
@@ -575,6 +575,25 @@ static void a_pack_is_of_its_stores_version(void **state)
 		free(other);
 	}
 	free(pack);
+	free(directory);
+}
+
+static void a_store_that_import_makes_is_of_the_packs_version(void **state)
+{
+	char *directory = harness_directory(), *place = harness_directory();
+	char *other = harness_path(place, "store"), *pack;
+	struct ended ended;
+
+	put_version(directory, 7);
+	pack = exported(directory);
+	ended = ASK(other, "import", TRUST, pack);
+	assert_int_equal(status_of(&ended), 0);
+	ended_free(&ended);
+	assert_int_equal(get_version(other, NULL, 7), KILN_OK);
+	assert_int_equal(get_version(other, NULL, 8), KILN_MISS);
+	free(pack);
+	free(other);
+	free(place);
 	free(directory);
 }
 
@@ -883,6 +902,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(import_takes_only_what_can_be_trusted),
 		cmocka_unit_test(import_leaves_the_bookkeeping_of_others),
 		cmocka_unit_test(a_pack_is_of_its_stores_version),
+		cmocka_unit_test(
+			a_store_that_import_makes_is_of_the_packs_version),
 		cmocka_unit_test(cut_short_a_pack_gives_what_is_left),
 		cmocka_unit_test(a_flipped_byte_loses_one_entry_at_most),
 		cmocka_unit_test(a_pack_is_imported_where_its_key_is_trusted),

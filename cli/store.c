@@ -88,8 +88,8 @@ int ki_store_use(struct kiln_config *config, const char *url)
 		ki_complain("--store: %s", message);
 	else
 		ki_complain("--store: '%s' is no store; use log:DIR, "
-			    "log:DIR#NAME, file:DIR, neo:[DIR][#WORD,...] or "
-			    "sycl:[DIR]",
+			    "log:DIR#NAME, file:DIR, neo:[DIR][#WORD,...], "
+			    "sycl:[DIR] or pack:FILE",
 			    url);
 	return KI_EXIT_USAGE;
 }

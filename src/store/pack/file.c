@@ -139,6 +139,8 @@ enum kiln_status ki_pack_file_open(const struct ki_sys *sys, const char *path,
 		return KILN_E_NO_MEMORY;
 	file->fd = sys->open(sys, file->path, KI_OPEN_READ, 0);
 	if (file->fd < 0) {
+		if (file->fd == -ENOENT)
+			*out_why = "is not there";
 		status = ki_status_from_errno(file->fd);
 		free(file);
 		return status;
