@@ -11,15 +11,19 @@
 
 static unsigned n_answers, n_wanted;
 
+void asking_init(struct asking *asking)
+{
+	*asking = (struct asking){ .loop = loop_new(),
+				   .timeout_ms = HARNESS_HANG_S * 1000,
+				   .body_max = (uint64_t)64 << 20 };
+	assert_non_null(asking->loop);
+}
+
 void asking_open(struct asking *asking, const char *directory, const char *url,
 		 const char *line, const char *ca)
 {
 	char why[512] = "", *path = harness_path(directory, "credentials");
 
-	*asking = (struct asking){ .loop = loop_new(),
-				   .timeout_ms = HARNESS_HANG_S * 1000,
-				   .body_max = (uint64_t)64 << 20 };
-	assert_non_null(asking->loop);
 	if (line) {
 		harness_write(path, line, strlen(line));
 		assert_int_equal(chmod(path, 0600), 0);
@@ -32,10 +36,18 @@ void asking_open(struct asking *asking, const char *directory, const char *url,
 	free(path);
 }
 
-void asking_close(struct asking *asking)
+void asking_close_backend(struct asking *asking)
 {
 	asking->backend->ops->close(asking->backend);
+	asking->backend = NULL;
 	credentials_free(asking->credentials);
+	asking->credentials = NULL;
+}
+
+void asking_close(struct asking *asking)
+{
+	if (asking->backend)
+		asking_close_backend(asking);
 	loop_free(asking->loop);
 }
 

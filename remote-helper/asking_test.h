@@ -25,10 +25,13 @@ struct asking {
 	uint64_t body_max;
 };
 
+/* First: the loop alone, for servers of the test's own. */
+void asking_init(struct asking *asking);
 /* `line`: a line for the file of credentials, written into `directory`; NULL:
    none.  `ca` NULL: the system's. */
 void asking_open(struct asking *asking, const char *directory, const char *url,
 		 const char *line, const char *ca);
+void asking_close_backend(struct asking *asking);
 void asking_close(struct asking *asking);
 
 /* The caller frees the body. */

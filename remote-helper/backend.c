@@ -7,7 +7,9 @@
 #include "credentials.h"
 #include "url.h"
 
+#include "remote-helper/http/http.h"
 #include "remote-helper/redis/redis.h"
+#include "remote-helper/s3/s3.h"
 
 enum kiln_status backend_open(struct loop *loop, const char *url,
 			      const char *ca_file,
@@ -27,8 +29,15 @@ enum kiln_status backend_open(struct loop *loop, const char *url,
 	case URL_UNIX:
 		status = redis_open(loop, &parsed, credential, out_backend);
 		break;
-	default:
-		status = KILN_E_UNSUPPORTED;
+	case URL_HTTP:
+	case URL_HTTPS:
+		status = http_open(loop, &parsed, ca_file, credential,
+				   out_backend);
+		break;
+	case URL_S3:
+		status = s3_open(loop, &parsed, ca_file, credential,
+				 out_backend);
+		break;
 	}
 	if (status == KILN_E_NO_MEMORY)
 		(void)snprintf(why, why_size, "no memory");

@@ -4,8 +4,8 @@
 
 /*
  * A backend talks to one server.  It never waits: it starts what is asked for,
- * and calls back from the loop (loop.h), never from within the call, when that is
- * done, has failed, or its time is over.  What is above it knows of levels, shards, breakers and retries;
+ * and calls back from the loop (loop.h), never from within the call but with
+ * NO_MEMORY, when that is done, has failed, or its time is over.  What is above it knows of levels, shards, breakers and retries;
  * a backend knows of none of that.
  *
  * Threads    All in the one thread of the loop.
@@ -62,8 +62,8 @@ struct backend_ops {
 		    size_t body_size, uint64_t ttl_s, int only_new,
 		    uint32_t timeout_ms, done_fn *done, void *arg);
 	/* Bytes of the thing at the backend's own URL + name ("" : the URL itself).
-	   NULL: cannot.  `tag`, inout: what the version is called; a mismatch is
-	   IO. */
+	   NULL: cannot.  `tag`, inout, stays until `done`: what the version is
+	   called ("": any); a mismatch is IO. */
 	void (*range)(struct backend *backend, const char *name,
 		      uint64_t offset, uint32_t size, char tag[128],
 		      uint32_t timeout_ms, done_fn *done, void *arg);

@@ -4,8 +4,9 @@
  * The file is read into one piece of guarded memory and taken apart where it
  * lies: a word ends in a NUL that was a blank before, and no copy of it is made.
  *
- * sodium_init() is not called (base/hash.c says why): guarded memory then has the
- * same mark at its end in every process, which is there against mistakes.
+ * Guarded memory needs sodium_init(), which nothing else in kiln calls (base/hash.c
+ * says why): BLAKE2b is slower afterwards, in this process, which signs what it
+ * uploads and has time for that.
  */
 
 #include "credentials.h"
@@ -36,6 +37,13 @@ struct credentials {
 	size_t n_entries;
 	struct credential s3, redis; /* of the environment */
 };
+
+/* ---- Guarded memory ----------------------------------------------------- */
+
+static char *guarded_new(size_t size)
+{
+	return sodium_init() < 0 ? NULL : sodium_malloc(size);
+}
 
 /* ---- Reading the file --------------------------------------------------- */
 
@@ -68,7 +76,7 @@ static enum kiln_status read_guarded(const struct ki_sys *sys, int fd,
 	if (info.size > FILE_BYTES_MAX)
 		return KILN_E_INVALID;
 	*out_why = "more than memory has room for";
-	credentials->file = sodium_malloc((size_t)info.size + 1);
+	credentials->file = guarded_new((size_t)info.size + 1);
 	if (!credentials->file)
 		return KILN_E_NO_MEMORY;
 	credentials->file[info.size] = '\0';
@@ -216,11 +224,13 @@ static int is_endpoint(const char *text)
 {
 	struct url url;
 	char why[1];
+	int is_http;
 
 	if (url_parse(text, &url, why, sizeof(why)))
 		return 0;
+	is_http = url.scheme == URL_HTTP || url.scheme == URL_HTTPS;
 	url_fini(&url);
-	return url.scheme == URL_HTTP || url.scheme == URL_HTTPS;
+	return is_http;
 }
 
 static const char *take_s3(const struct line *line,
@@ -396,7 +406,7 @@ static enum kiln_status copy_variables(struct credentials *credentials,
 	}
 	if (size == 0)
 		return KILN_OK;
-	at = credentials->environment = sodium_malloc(size);
+	at = credentials->environment = guarded_new(size);
 	if (!at)
 		return KILN_E_NO_MEMORY;
 	for (i = 0; i < N_VARIABLES; i++) {

@@ -40,6 +40,7 @@ static void put_and_get(const char *url)
 	struct outcome outcome;
 	char name[80];
 
+	asking_init(&asking);
 	asking_open(&asking, directory, url, NULL, NULL);
 	(void)snprintf(name, sizeof(name), "put-and-get-%zu", strlen(url));
 	asking_expect(&(struct outcome){ asking_get_status(&asking, name) },
