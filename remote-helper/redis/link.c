@@ -448,8 +448,10 @@ static int take_replies(struct link *link)
 		struct request *first = first_request(link);
 		enum look looked = LOOK_BAD;
 
+		/* hiredis keeps the first byte of what it has begun. */
 		if (first && first->begun_ns)
-			looked = look(link, &bytes);
+			looked = link->reader->ridx >= 0 ? LOOK_GOOD
+							 : look(link, &bytes);
 		if (looked == LOOK_BAD) {
 			fail(link, KILN_E_FORMAT, not_redis);
 			return -1;
