@@ -7,13 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "harness/harness.h"
 
+#include <jansson.h>
+
 #include "base/hash.h"
+#include "key/key.h"
 
 int client_connect(const char *path)
 {
@@ -169,7 +173,154 @@ void client_verdict(int fd, const uint8_t name[KI_REMOTE_NAME_BYTES],
 	client_send(fd, KI_FRAME_VERDICT, 0, body, sizeof(body));
 }
 
+void client_lease(int fd, uint64_t id, const uint8_t name[KI_REMOTE_NAME_BYTES],
+		  uint32_t ms)
+{
+	uint8_t body[KI_FRAME_LEASE_BYTES];
+
+	memcpy(body, name, KI_REMOTE_NAME_BYTES);
+	ki_put_u32(body + KI_REMOTE_NAME_BYTES, ms);
+	client_send(fd, KI_FRAME_LEASE, id, body, sizeof(body));
+}
+
+void client_unlease(int fd, const uint8_t name[KI_REMOTE_NAME_BYTES])
+{
+	client_send(fd, KI_FRAME_UNLEASE, 0, name, KI_REMOTE_NAME_BYTES);
+}
+
+struct answer client_expect(int fd, enum ki_frame_type type, uint64_t id)
+{
+	struct answer answer;
+
+	assert_true(client_receive(fd, &answer));
+	assert_int_equal(answer.frame.type, type);
+	assert_int_equal(answer.frame.id, id);
+	return answer;
+}
+
+void client_drain(int fd)
+{
+	struct answer answer;
+	uint8_t body[4];
+
+	ki_put_u32(body, HARNESS_HANG_S * 1000);
+	client_send(fd, KI_FRAME_DRAIN, 4711, body, sizeof(body));
+	answer = client_expect(fd, KI_FRAME_DRAINED, 4711);
+	assert_int_equal(answer.frame.status, KILN_OK);
+	free(answer.body);
+}
+
+struct json_t *client_tell(int fd, uint32_t what)
+{
+	struct answer answer;
+	json_t *told;
+	uint8_t body[4];
+
+	ki_put_u32(body, what);
+	client_send(fd, KI_FRAME_TELL, 4712, body, sizeof(body));
+	answer = client_expect(fd, KI_FRAME_TOLD, 4712);
+	told = json_loadb((const char *)answer.body, answer.frame.size, 0,
+			  NULL);
+	assert_non_null(told);
+	free(answer.body);
+	return told;
+}
+
+/* ---- Names and entries --------------------------------------------------- */
+
 void client_name(uint8_t out[KI_REMOTE_NAME_BYTES], uint64_t number)
 {
 	ki_blake2b(&number, sizeof(number), out);
+}
+
+struct entry entry_new(uint64_t number, size_t value_size)
+{
+	struct entry entry = { .key = kiln_key_new(),
+			       .value = malloc(value_size + 1),
+			       .value_size = value_size };
+	uint8_t digest[KI_REMOTE_NAME_BYTES];
+
+	kiln_key_add(entry.key, "number", &number, sizeof(number));
+	assert_int_equal(kiln_key_finish(entry.key), KILN_OK);
+	ki_blake2b(entry.key->record.data, entry.key->record.size, digest);
+	ki_remote_name(digest, 0, entry.name);
+	for (size_t i = 0; i < value_size; i++)
+		entry.value[i] = (uint8_t)("kernel void "[i % 12] +
+					   (i * number >> 6) % 7);
+	return entry;
+}
+
+void entry_fini(struct entry *entry)
+{
+	kiln_key_free(entry->key);
+	free(entry->value);
+}
+
+int entry_memory(const struct entry *entry, size_t *out_record_size)
+{
+	int fd = memfd_create("entry", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t record_size = entry->key->record.size;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, entry->key->record.data, record_size),
+			 record_size);
+	assert_int_equal(write(fd, entry->value, entry->value_size),
+			 entry->value_size);
+	assert_int_equal(
+		fcntl(fd, F_ADD_SEALS,
+		      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL),
+		0);
+	*out_record_size = record_size;
+	return fd;
+}
+
+void client_put(int fd, const struct entry *entry, unsigned flags)
+{
+	struct ki_frame frame = { .size = KI_FRAME_PUT_BYTES,
+				  .type = KI_FRAME_PUT,
+				  .flags = (uint8_t)flags };
+	uint8_t bytes[KI_FRAME_BYTES + KI_FRAME_PUT_BYTES] = { 0 };
+	uint8_t *body = bytes + KI_FRAME_BYTES;
+	size_t record_size;
+	int memory = entry_memory(entry, &record_size);
+
+	ki_frame_put(bytes, &frame);
+	memcpy(body, entry->name, KI_REMOTE_NAME_BYTES);
+	ki_put_u64(body + 40, record_size);
+	ki_put_u64(body + 56, entry->value_size);
+	send_bytes(fd, bytes, sizeof(bytes), memory);
+	(void)close(memory);
+}
+
+enum kiln_status client_fetch(int fd, const struct entry *entry, uint32_t ms,
+			      uint32_t *out_reasons)
+{
+	struct kiln_blob *value, *metadata;
+	enum kiln_status status = KILN_MISS;
+	struct answer answer;
+
+	client_get(fd, 4713, entry->name, ms, 0);
+	assert_true(client_receive(fd, &answer));
+	assert_int_equal(answer.frame.id, 4713);
+	if (answer.frame.type == KI_FRAME_MISS) {
+		if (out_reasons)
+			*out_reasons = ki_get_u32(answer.body + 4);
+	} else {
+		assert_int_equal(answer.frame.type, KI_FRAME_ITEM);
+		status = ki_item_open(entry->key, 0, NULL,
+				      answer.body + KI_FRAME_ITEM_HEAD_BYTES,
+				      answer.frame.size -
+					      KI_FRAME_ITEM_HEAD_BYTES,
+				      &value, &metadata);
+		if (!status) {
+			assert_int_equal(kiln_blob_size(value),
+					 entry->value_size);
+			assert_memory_equal(kiln_blob_data(value), entry->value,
+					    entry->value_size);
+			kiln_blob_unref(value);
+			kiln_blob_unref(metadata);
+		}
+	}
+	free(answer.body);
+	return status;
 }

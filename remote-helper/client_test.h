@@ -38,7 +38,35 @@ void client_get(int fd, uint64_t id, const uint8_t name[KI_REMOTE_NAME_BYTES],
 		uint32_t ms, uint32_t from);
 void client_verdict(int fd, const uint8_t name[KI_REMOTE_NAME_BYTES],
 		    uint32_t level, int is_good);
-/* A name that is all of this number. */
+void client_lease(int fd, uint64_t id, const uint8_t name[KI_REMOTE_NAME_BYTES],
+		  uint32_t ms);
+void client_unlease(int fd, const uint8_t name[KI_REMOTE_NAME_BYTES]);
+/* Receive one of this type, for this id; the caller frees its body. */
+struct answer client_expect(int fd, enum ki_frame_type type, uint64_t id);
+/* Wait until nothing is queued. */
+void client_drain(int fd);
+/* TELL, parsed; json_decref() it. */
+struct json_t *client_tell(int fd, uint32_t what);
+
+/* ---- Names and entries ---------------------------------------------------- */
+
+/* A name that nothing has. */
 void client_name(uint8_t out[KI_REMOTE_NAME_BYTES], uint64_t number);
+
+/* An entry of this number: what it says is text, so that it can be compressed. */
+struct entry {
+	struct kiln_key *key;
+	uint8_t name[KI_REMOTE_NAME_BYTES];
+	uint8_t *value;
+	size_t value_size;
+};
+struct entry entry_new(uint64_t number, size_t value_size);
+void entry_fini(struct entry *entry);
+/* Record, metadata and value in memory that is sealed. */
+int entry_memory(const struct entry *entry, size_t *out_record_size);
+void client_put(int fd, const struct entry *entry, unsigned flags);
+/* GET, ITEM, and what ki_item_open() says of it; MISS: with its reasons. */
+enum kiln_status client_fetch(int fd, const struct entry *entry, uint32_t ms,
+			      uint32_t *out_reasons);
 
 #endif /* KIR_CLIENT_TEST_H */

@@ -492,8 +492,9 @@ struct connection *connection_new(struct helper *helper, int fd)
 	ki_list_init(&connection->link);
 	ki_list_init(&connection->parcels);
 	ki_list_init(&connection->waits);
-	ki_list_init(&connection->leases);
+	ki_list_init(&connection->held);
 	ki_list_init(&connection->packs);
+	ki_list_init(&connection->pack_requests);
 	connection->progress_ns = loop_now_ns(helper->loop);
 	connection->watched =
 		loop_watch(helper->loop, fd, LOOP_IN, on_event, connection);

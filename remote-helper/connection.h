@@ -53,10 +53,10 @@ struct connection {
 	size_t out_bytes;
 	uint64_t progress_ns;
 
-	/* Of requests.c: requests that wait, leases, packs. */
-	struct ki_list waits;
-	struct ki_list leases;
-	struct ki_list packs;
+	/* Of requests.c and pack.c. */
+	struct ki_list waits; /* requests without an answer */
+	struct ki_list held;  /* leases */
+	struct ki_list packs, pack_requests;
 	unsigned n_pending;
 };
 

@@ -30,7 +30,7 @@ static void look_at_name(void *arg)
 
 	helper->watch = NULL;
 	if (!place_is_ours(helper->place))
-		loop_stop(helper->loop);
+		helper_drain(helper);
 	else
 		helper->watch = loop_after(helper->loop, WATCH_MS, look_at_name,
 					   helper);
@@ -38,7 +38,7 @@ static void look_at_name(void *arg)
 
 static void consider_idle(struct helper *helper)
 {
-	int is_idle = !helper->n_connections;
+	int is_idle = !helper->n_connections && !helper->uploads.n;
 
 	if (is_idle && !helper->idle)
 		helper->idle = loop_after(helper->loop, helper->idle_ms,
@@ -53,6 +53,67 @@ void helper_has_lost(struct helper *helper)
 {
 	helper->n_connections--;
 	consider_idle(helper);
+}
+
+/* ---- Until nothing is queued --------------------------------------------- */
+
+void drain_leave(struct drain *drain)
+{
+	ki_list_remove(&drain->link);
+	loop_cancel(drain->deadline);
+	drain->deadline = NULL;
+}
+
+static void drain_runs_out(void *arg)
+{
+	struct drain *drain = arg;
+
+	drain->deadline = NULL;
+	drain_leave(drain);
+	drain->done(drain, KILN_E_TIMEOUT);
+}
+
+void helper_await_drain(struct helper *helper, struct drain *drain, uint32_t ms)
+{
+	ki_list_init(&drain->link);
+	drain->deadline = NULL;
+	if (!helper->uploads.n) {
+		drain->done(drain, KILN_OK);
+		return;
+	}
+	ki_list_append(&helper->drains, &drain->link);
+	drain->deadline = loop_after(helper->loop, ms, drain_runs_out, drain);
+}
+
+static void emptied(void *arg)
+{
+	struct helper *helper = arg;
+
+	while (!ki_list_is_empty(&helper->drains)) {
+		struct drain *drain =
+			ki_container(helper->drains.next, struct drain, link);
+
+		drain_leave(drain);
+		drain->done(drain, KILN_OK);
+	}
+	consider_idle(helper);
+}
+
+static void drained(struct drain *drain, enum kiln_status status)
+{
+	loop_stop(ki_container(drain, struct helper, last_drain)->loop);
+}
+
+/* The name goes at once, so that the next helper need not wait for us. */
+void helper_drain(struct helper *helper)
+{
+	if (!helper->listening)
+		return;
+	loop_unwatch(helper->listening);
+	helper->listening = NULL;
+	place_leave(helper->place);
+	helper->last_drain.done = drained;
+	helper_await_drain(helper, &helper->last_drain, HELPER_DRAIN_MS);
 }
 
 /* ---- Who comes ----------------------------------------------------------- */
@@ -124,21 +185,77 @@ static void on_visitor(void *arg, int listen_fd, int events)
 
 /* ---- Its life ------------------------------------------------------------ */
 
-int helper_begin(struct helper *helper, struct loop *loop, struct place *place,
-		 uint32_t idle_ms)
+static void uploaded(void *arg, const uint8_t name[KI_REMOTE_NAME_BYTES])
 {
-	*helper = (struct helper){ .loop = loop,
-				   .place = place,
-				   .idle_ms = idle_ms,
-				   .started_ns = loop_now_ns(loop) };
-	ki_list_init(&helper->connections);
-	helper->listening =
-		loop_watch(loop, place->listen_fd, LOOP_IN, on_visitor, helper);
-	helper->watch = loop_after(loop, WATCH_MS, look_at_name, helper);
-	consider_idle(helper);
-	return helper->listening && helper->watch && helper->idle;
+	struct helper *helper = arg;
+
+	leases_uploaded(&helper->leases, name);
 }
 
+int helper_can_put(const struct helper *helper)
+{
+	for (unsigned i = 0; helper->sealer && i < helper->sources.n_levels;
+	     i++)
+		if (sources_is_written(&helper->sources, i))
+			return 1;
+	return 0;
+}
+
+/* Where signatures count, what nobody has signed would only be in the way. */
+static int may_seal(const struct helper_options *options)
+{
+	return options->signing_key || options->trusts_transport;
+}
+
+static int begin_parts(struct helper *helper,
+		       const struct helper_options *options)
+{
+	struct loop *loop = helper->loop;
+	struct refused *refused = &helper->fetches.refused;
+
+	fetches_begin(&helper->fetches, loop, &helper->sources,
+		      options->memory_bytes_max);
+	if (may_seal(options))
+		helper->sealer = sealer_new(loop, options->signing_key);
+	uploads_begin(&helper->uploads, loop, &helper->sources, refused,
+		      helper->sealer);
+	helper->uploads.uploaded = uploaded;
+	helper->uploads.emptied = emptied;
+	helper->uploads.arg = helper;
+	leases_begin(&helper->leases, loop, &helper->sources, refused,
+		     &helper->uploads);
+	packs_begin(&helper->packs, loop, options->credentials, options->open);
+	helper->listening = loop_watch(loop, options->place->listen_fd, LOOP_IN,
+				       on_visitor, helper);
+	helper->watch = loop_after(loop, WATCH_MS, look_at_name, helper);
+	consider_idle(helper);
+	return helper->listening && helper->watch && helper->idle &&
+	       (helper->sealer || !may_seal(options));
+}
+
+enum kiln_status helper_begin(struct helper *helper, struct loop *loop,
+			      const struct helper_options *options, char *why,
+			      size_t why_size)
+{
+	enum kiln_status status;
+
+	*helper = (struct helper){ .loop = loop,
+				   .place = options->place,
+				   .idle_ms = options->idle_ms,
+				   .started_ns = loop_now_ns(loop) };
+	ki_list_init(&helper->connections);
+	ki_list_init(&helper->drains);
+	status = sources_open(&helper->sources, loop, options->remote,
+			      options->credentials, options->open, why,
+			      why_size);
+	if (!status && !begin_parts(helper, options)) {
+		helper_finish(helper);
+		status = KILN_E_NO_MEMORY;
+	}
+	return status;
+}
+
+/* Whoever calls back comes before what it calls. */
 void helper_finish(struct helper *helper)
 {
 	struct ki_list *link, *after;
@@ -147,8 +264,16 @@ void helper_finish(struct helper *helper)
 	helper->listening = NULL;
 	ki_list_for_each_safe (link, after, &helper->connections)
 		connection_close(ki_container(link, struct connection, link));
+	sources_close(&helper->sources);
+	packs_finish(&helper->packs);
+	sealer_free(helper->sealer);
+	leases_finish(&helper->leases);
+	uploads_finish(&helper->uploads);
+	fetches_finish(&helper->fetches);
+	while (!ki_list_is_empty(&helper->drains))
+		drain_leave(
+			ki_container(helper->drains.next, struct drain, link));
 	loop_cancel(helper->idle);
 	loop_cancel(helper->watch);
 	loop_cancel(helper->pause);
-	helper->idle = helper->watch = helper->pause = NULL;
 }

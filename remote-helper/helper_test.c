@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "client_test.h"
+#include "process_test.h"
 
 static char *program;
 static char *directory; /* of one test */
@@ -38,73 +39,14 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* ---- Processes ----------------------------------------------------------- */
-
-#define ARGUMENTS_MAX 12
-
 static pid_t start(const char *const *arguments)
 {
-	const char *argv[ARGUMENTS_MAX + 2] = { program };
-	pid_t pid;
-	int null;
-
-	for (int i = 0; i < ARGUMENTS_MAX && arguments[i]; i++)
-		argv[i + 1] = arguments[i];
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid)
-		return pid;
-	null = open("/dev/null", O_RDWR);
-	dup2(null, 2);
-	execv(program, (char **)(uintptr_t)argv);
-	_exit(127);
-}
-
-static void wait_ms(unsigned ms)
-{
-	(void)usleep(ms * 1000);
-}
-
-/* Until somebody listens there; -1: the process ended before. */
-static int connect_to(pid_t pid)
-{
-	int fd;
-
-	for (int i = 0; i < HARNESS_HANG_S * 100; i++) {
-		fd = client_connect(path);
-		if (fd >= 0)
-			return fd;
-		if (waitpid(pid, NULL, WNOHANG | WNOWAIT) == pid)
-			return -1;
-		wait_ms(10);
-	}
-	return -1;
+	return process_start(program, arguments, NULL);
 }
 
 static pid_t start_here(void)
 {
-	const char *arguments[ARGUMENTS_MAX] = { "--socket", path };
-	pid_t pid = start(arguments);
-	int fd = connect_to(pid);
-
-	assert_true(fd >= 0);
-	(void)close(fd);
-	return pid;
-}
-
-/* Its exit status; 128 and the signal. */
-static int end_of(pid_t pid)
-{
-	int status;
-
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static int stop(pid_t pid)
-{
-	assert_int_equal(kill(pid, SIGTERM), 0);
-	return end_of(pid);
+	return process_serve(program, path, NULL);
 }
 
 /* ---- Greeting ------------------------------------------------------------ */
@@ -123,7 +65,7 @@ static void a_program_is_greeted_and_a_get_is_answered(void **state)
 	assert_int_equal(answer.frame.id, 77);
 	free(answer.body);
 	(void)close(fd);
-	assert_int_equal(stop(pid), 0);
+	assert_int_equal(process_stop(pid), 0);
 }
 
 static void what_breaks_the_rules_is_cut_off_and_others_are_served(void **state)
@@ -166,7 +108,7 @@ static void what_breaks_the_rules_is_cut_off_and_others_are_served(void **state)
 	assert_int_equal(answer.frame.type, KI_FRAME_DRAINED);
 	free(answer.body);
 	(void)close(good);
-	assert_int_equal(stop(pid), 0);
+	assert_int_equal(process_stop(pid), 0);
 }
 
 static void versions_that_do_not_meet_part_after_the_answer(void **state)
@@ -186,7 +128,7 @@ static void versions_that_do_not_meet_part_after_the_answer(void **state)
 	free(answer.body);
 	assert_true(client_is_cut_off(fd));
 	(void)close(fd);
-	assert_int_equal(stop(pid), 0);
+	assert_int_equal(process_stop(pid), 0);
 }
 
 static void a_connection_may_end_at_any_byte(void **state)
@@ -216,7 +158,7 @@ static void a_connection_may_end_at_any_byte(void **state)
 		(void)close(fd);
 	}
 	(void)close(client_open(path));
-	assert_int_equal(stop(pid), 0);
+	assert_int_equal(process_stop(pid), 0);
 }
 
 static void a_thousand_programs_are_served_at_once(void **state)
@@ -242,7 +184,7 @@ static void a_thousand_programs_are_served_at_once(void **state)
 		free(answer.body);
 		(void)close(fds[i]);
 	}
-	assert_int_equal(stop(pid), 0);
+	assert_int_equal(process_stop(pid), 0);
 }
 
 /* ---- Its place ----------------------------------------------------------- */
@@ -259,18 +201,18 @@ static void told_to_end_it_leaves_no_name(void **state)
 	pid_t pid = start_here();
 
 	assert_true(exists(path));
-	assert_int_equal(stop(pid), 0);
+	assert_int_equal(process_stop(pid), 0);
 	assert_false(exists(path));
 }
 
 static void there_is_one_helper_to_a_socket(void **state)
 {
-	const char *arguments[ARGUMENTS_MAX] = { "--socket", path };
+	const char *arguments[PROCESS_WORDS_MAX] = { "--socket", path };
 	pid_t pid = start_here();
 
-	assert_int_equal(end_of(start(arguments)), 6);
+	assert_int_equal(process_end(start(arguments)), 6);
 	(void)close(client_open(path));
-	assert_int_equal(stop(pid), 0);
+	assert_int_equal(process_stop(pid), 0);
 }
 
 static void one_that_was_killed_is_followed_by_the_next(void **state)
@@ -278,25 +220,25 @@ static void one_that_was_killed_is_followed_by_the_next(void **state)
 	pid_t pid = start_here();
 
 	assert_int_equal(kill(pid, SIGKILL), 0);
-	assert_int_equal(end_of(pid), 128 + SIGKILL);
+	assert_int_equal(process_end(pid), 128 + SIGKILL);
 	assert_true(exists(path));
 	pid = start_here();
 	(void)close(client_open(path));
-	assert_int_equal(stop(pid), 0);
+	assert_int_equal(process_stop(pid), 0);
 }
 
 static void a_place_that_others_can_reach_is_refused(void **state)
 {
 	static const mode_t modes[] = { 0750, 0701, 0777 };
-	const char *arguments[ARGUMENTS_MAX] = { "--socket", path };
+	const char *arguments[PROCESS_WORDS_MAX] = { "--socket", path };
 
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		assert_int_equal(chmod(directory, modes[i]), 0);
-		assert_int_equal(end_of(start(arguments)), 5);
+		assert_int_equal(process_end(start(arguments)), 5);
 	}
 	assert_int_equal(chmod(directory, 0700), 0);
 	harness_write(path, "mine", 4);
-	assert_int_equal(end_of(start(arguments)), 5);
+	assert_int_equal(process_end(start(arguments)), 5);
 	assert_true(exists(path));
 }
 
@@ -306,23 +248,23 @@ static void without_its_name_it_ends_and_leaves_that_of_another(void **state)
 
 	assert_int_equal(unlink(path), 0);
 	harness_write(path, "another's", 9);
-	assert_int_equal(end_of(pid), 0);
+	assert_int_equal(process_end(pid), 0);
 	assert_true(exists(path));
 }
 
 static void it_ends_when_nobody_comes(void **state)
 {
-	const char *arguments[ARGUMENTS_MAX] = { "--socket", path, "--idle",
-						 "1" };
+	const char *arguments[PROCESS_WORDS_MAX] = { "--socket", path, "--idle",
+						     "1" };
 	pid_t pid = start(arguments);
-	int fd = connect_to(pid);
+	int fd = process_connect(pid, path);
 
 	assert_true(fd >= 0);
 	client_hello(fd);
-	wait_ms(1500);
+	process_wait_ms(1500);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
 	(void)close(fd);
-	assert_int_equal(end_of(pid), 0);
+	assert_int_equal(process_end(pid), 0);
 	assert_false(exists(path));
 }
 
@@ -376,7 +318,7 @@ static int pid_behind(int fd)
 static void what_is_handed_over_is_served_in_the_background(void **state)
 {
 	struct handed handed;
-	const char *arguments[ARGUMENTS_MAX] = {
+	const char *arguments[PROCESS_WORDS_MAX] = {
 		"--socket",	    path,	 "--listen-fd",
 		handed.listen_text, "--lock-fd", handed.lock_text,
 		"--detach",	    "--idle",	 "1"
@@ -388,7 +330,7 @@ static void what_is_handed_over_is_served_in_the_background(void **state)
 	early = client_connect(path); /* before there is a helper */
 	assert_true(early >= 0);
 	assert_int_equal(pipe(leaks), 0);
-	assert_int_equal(end_of(start(arguments)), 0);
+	assert_int_equal(process_end(start(arguments)), 0);
 	close_handed(&handed);
 	(void)close(leaks[1]);
 	assert_int_equal(read(leaks[0], target, 1), 0);
@@ -405,12 +347,12 @@ static void what_is_handed_over_is_served_in_the_background(void **state)
 	}
 	(void)close(early);
 	while (exists(path))
-		wait_ms(10);
+		process_wait_ms(10);
 }
 
 static void wrong_usage_is_said(void **state)
 {
-	static const char *const rows[][ARGUMENTS_MAX] = {
+	static const char *const rows[][PROCESS_WORDS_MAX] = {
 		{ "--nothing" },
 		{ "--socket", "relative.sock" },
 		{ "--socket" },
@@ -421,15 +363,15 @@ static void wrong_usage_is_said(void **state)
 		{ "--socket", "/x/a.sock", "--idle", "soon" },
 		{ "--socket", "/x/a.sock", "--memory", "much" },
 	};
-	const char *descriptors[ARGUMENTS_MAX] = { "--socket",	  path,
-						   "--listen-fd", "0",
-						   "--lock-fd",	  "0" };
-	const char *name[ARGUMENTS_MAX] = { "--socket", directory };
+	const char *descriptors[PROCESS_WORDS_MAX] = { "--socket",    path,
+						       "--listen-fd", "0",
+						       "--lock-fd",   "0" };
+	const char *name[PROCESS_WORDS_MAX] = { "--socket", directory };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		assert_int_equal(end_of(start(rows[i])), 2);
-	assert_int_equal(end_of(start(descriptors)), 5);
-	assert_int_equal(end_of(start(name)), 5);
+		assert_int_equal(process_end(start(rows[i])), 2);
+	assert_int_equal(process_end(start(descriptors)), 5);
+	assert_int_equal(process_end(start(name)), 5);
 }
 
 int main(int argc, char **argv)

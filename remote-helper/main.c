@@ -8,6 +8,11 @@
  *	helper.c       who is connected, when it ends
  *	connection.c   frames in, answers out
  *	requests.c     what each frame asks for
+ *	fetch.c        looking up, prefetch
+ *	upload.c       what programs built goes to the servers
+ *	lease.c        one build per fleet
+ *	pack.c         packs by URL
+ *	sources.c      the servers, and when they are not asked
  */
 
 #include <errno.h>
@@ -26,8 +31,11 @@
 #include <kiln/inspect.h>
 
 #include "base/text.h"
+#include "credentials.h"
 #include "helper.h"
+#include "log.h"
 #include "loop.h"
+#include "url.h"
 
 enum exit_status {
 	EXIT_USAGE = 2,
@@ -260,14 +268,13 @@ static void on_signal(void *arg, int fd, int events)
 	struct signalfd_siginfo info;
 
 	if (read(fd, &info, sizeof(info)) == sizeof(info))
-		loop_stop(arg);
+		helper_drain(arg);
 }
 
-/* -1: none. */
-static int watch_signals(struct loop *loop)
+/* Before there is a thread, so that none gets them. */
+static int block_signals(void)
 {
 	sigset_t signals;
-	int fd;
 
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
@@ -275,32 +282,104 @@ static int watch_signals(struct loop *loop)
 	sigaddset(&signals, SIGHUP);
 	(void)sigprocmask(SIG_SETMASK, &signals, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-	fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (fd >= 0 && !loop_watch(loop, fd, LOOP_IN, on_signal, loop)) {
-		(void)close(fd);
-		fd = -1;
-	}
-	return fd;
+	return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int serve(const struct arguments *arguments, struct place *place)
+/* ---- Settings ------------------------------------------------------------ */
+
+struct settings {
+	struct kiln_config *config;
+	struct helper_options helper;
+	struct credentials *credentials;
+};
+
+static void settings_fini(struct settings *settings)
 {
+	credentials_free(settings->credentials);
+	kiln_config_free(settings->config);
+}
+
+static enum kiln_status load_credentials(struct settings *settings, char *why,
+					 size_t why_size)
+{
+	enum kiln_status status =
+		credentials_load(&ki_sys_posix,
+				 kiln_config_value(settings->config,
+						   KILN_SET_REMOTE_CREDENTIALS),
+				 (const char *const *)environ,
+				 &settings->credentials, why, why_size);
+
+	settings->helper.credentials = settings->credentials;
+	return status;
+}
+
+/* All that can be wrong is said while somebody listens. */
+static int load(struct settings *settings, const struct arguments *arguments)
+{
+	struct kiln_options options;
+	struct levels levels = { 0 };
+	char why[1024] = "out of memory";
+	const char *trust;
+	enum kiln_status status;
+
+	*settings = (struct settings){ 0 };
+	status = kiln_config_load(&settings->config, why, sizeof(why));
+	if (!status) {
+		kiln_options_init(&options);
+		kiln_config_options(settings->config, &options);
+		trust = ki_environment("KILN_REMOTE_TRUST");
+		settings->helper = (struct helper_options){
+			.idle_ms = (uint32_t)(arguments->idle_s * 1000),
+			.memory_bytes_max = arguments->memory_bytes_max,
+			.remote = kiln_config_value(settings->config,
+						    KILN_SET_REMOTE),
+			.signing_key = options.signing_key,
+			.trusts_transport =
+				trust && !strcmp(trust, "transport"),
+			.open = backend_open,
+		};
+		log_open(kiln_config_value(settings->config, KILN_SET_LOG));
+		if (settings->helper.remote)
+			status = levels_parse(settings->helper.remote, &levels,
+					      why, sizeof(why));
+	}
+	if (!status)
+		status = load_credentials(settings, why, sizeof(why));
+	levels_fini(&levels);
+	if (!status)
+		return 0;
+	complain("%s", why);
+	settings_fini(settings);
+	return EXIT_USAGE;
+}
+
+/* ---- Serving ------------------------------------------------------------- */
+
+static int serve(struct settings *settings, struct place *place)
+{
+	int signals = block_signals(), status = EXIT_UNAVAILABLE;
 	struct loop *loop = loop_new();
 	struct helper helper;
-	int signals, status = EXIT_UNAVAILABLE;
+	char why[1024] = "";
 
-	if (!loop)
-		return status;
-	signals = watch_signals(loop);
-	if (signals >= 0) {
-		if (helper_begin(&helper, loop, place,
-				 (uint32_t)(arguments->idle_s * 1000)))
-			status = loop_run(loop) ? EXIT_UNAVAILABLE : 0;
+	settings->helper.place = place;
+	if (loop && signals >= 0 &&
+	    !helper_begin(&helper, loop, &settings->helper, why, sizeof(why))) {
+		credentials_wipe_environment();
+		log_line("serves %s", place->path);
+		if (loop_watch(loop, signals, LOOP_IN, on_signal, &helper) &&
+		    !loop_run(loop))
+			status = 0;
 		place_leave(place);
 		helper_finish(&helper);
-		(void)close(signals);
+		log_line("ends");
+	} else {
+		complain("%s", *why ? why : strerror(errno));
+		place_leave(place);
 	}
 	loop_free(loop);
+	if (signals >= 0)
+		(void)close(signals);
 	return status;
 }
 
@@ -320,6 +399,22 @@ static int take_place(const struct arguments *arguments, struct place *place)
 	return err == -EAGAIN ? EXIT_BUSY : EXIT_UNAVAILABLE;
 }
 
+/* Memory that is locked is not, in a process forked from it: what is secret is
+   read again there. */
+static int go_to_background(struct arguments *arguments,
+			    struct settings *settings,
+			    const struct place *place)
+{
+	char why[1024];
+
+	arguments->listen_fd = place->listen_fd;
+	arguments->lock_fd = place->lock_fd;
+	credentials_free(settings->credentials);
+	settings->credentials = NULL;
+	return detach(arguments) &&
+	       !load_credentials(settings, why, sizeof(why));
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments arguments = { .listen_fd = -1,
@@ -327,22 +422,26 @@ int main(int argc, char **argv)
 				       .idle_s = 300,
 				       .memory_bytes_max = (uint64_t)256
 							   << 20 };
+	struct settings settings;
 	struct place place;
 	int status = parse(argc, argv, &arguments);
 
 	if (status >= 0)
 		return status;
 	close_curtains();
-	status = take_place(&arguments, &place);
+	status = load(&settings, &arguments);
 	if (status)
 		return status;
-	if (arguments.detaches) {
-		arguments.listen_fd = place.listen_fd;
-		arguments.lock_fd = place.lock_fd;
-		if (!detach(&arguments))
-			return EXIT_UNAVAILABLE;
+	status = take_place(&arguments, &place);
+	if (!status) {
+		raise_limits();
+		go_first_when_memory_is_short();
+		status = !arguments.detaches ||
+					 go_to_background(&arguments, &settings,
+							  &place)
+				 ? serve(&settings, &place)
+				 : EXIT_UNAVAILABLE;
 	}
-	raise_limits();
-	go_first_when_memory_is_short();
-	return serve(&arguments, &place);
+	settings_fini(&settings);
+	return status;
 }

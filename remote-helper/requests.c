@@ -8,19 +8,83 @@
 
 #include "connection.h"
 #include "helper.h"
+#include "loop.h"
 #include "sys/sys.h"
+#include "tell.h"
+#include "trial.h"
+
+#define ALL_LEVELS UINT32_MAX
+#ifndef KI_REMOTE_PUT_REPLACE
+#define KI_REMOTE_PUT_REPLACE 1u
+#endif
+
+/* A request without an answer yet, of any kind. */
+struct wait {
+	struct ki_list link;
+	struct connection *connection;
+	uint64_t id;
+	enum ki_frame_type kind;
+	union {
+		struct waiter get;
+		struct lease_waiter lease;
+		struct drain drain;
+		struct trial *trial;
+	};
+};
+
+/* A lease that a connection holds. */
+struct held {
+	struct ki_list link;
+	struct lease *lease;
+};
+
+static struct wait *begin_wait(struct connection *connection,
+			       enum ki_frame_type kind, uint64_t id)
+{
+	struct wait *wait = calloc(1, sizeof(*wait));
+
+	if (!wait)
+		return NULL;
+	wait->connection = connection;
+	wait->kind = kind;
+	wait->id = id;
+	ki_list_append(&connection->waits, &wait->link);
+	connection_pend(connection);
+	return wait;
+}
+
+static void end_wait(struct wait *wait)
+{
+	ki_list_remove(&wait->link);
+	connection_settle(wait->connection);
+	free(wait);
+}
+
+static void answer(struct connection *connection, enum ki_frame_type type,
+		   enum kiln_status status, uint64_t id)
+{
+	connection_answer(connection, type, status, id, NULL, 0);
+}
 
 /* ---- Who it is ----------------------------------------------------------- */
 
 static void say_hello(struct connection *connection, uint64_t id)
 {
+	const struct helper *helper = connection->helper;
 	uint8_t body[KI_FRAME_WELCOME_BYTES] = { 0 };
+	uint64_t can = KI_REMOTE_CAN_RANGE;
 
+	if (sources_lease_level(&helper->sources) >= 0)
+		can |= KI_REMOTE_CAN_LEASE;
+	if (helper_can_put(helper))
+		can |= KI_REMOTE_CAN_PUT;
 	ki_put_u32(body, KI_REMOTE_MAGIC);
 	ki_put_u16(body + 4, KI_REMOTE_VERSION);
 	ki_put_u16(body + 6, KI_REMOTE_VERSION);
-	ki_put_u64(body + 8, 0);
+	ki_put_u64(body + 8, can);
 	ki_put_u32(body + 16, (uint32_t)ki_process_id());
+	ki_put_u32(body + 24, (uint32_t)helper->sources.n_levels);
+	ki_put_u32(body + 28, fetches_wait_ms(&helper->fetches));
 	connection_answer(connection, KI_FRAME_HELLO, KILN_OK, id, body,
 			  sizeof(body));
 }
@@ -43,77 +107,322 @@ static enum kiln_status on_hello(struct connection *connection, uint64_t id,
 
 /* ---- Looking up ---------------------------------------------------------- */
 
-static void miss(struct connection *connection, uint64_t id, uint32_t wait_ms,
-		 uint32_t reasons)
+static void answer_get(struct connection *connection, uint64_t id,
+		       unsigned level, struct item *item, uint32_t reasons,
+		       uint32_t wait_ms)
 {
 	uint8_t body[KI_FRAME_MISS_BYTES];
 
+	if (item) {
+		ki_put_u32(body, level);
+		ki_put_u32(body + 4, 0);
+		connection_answer_item(connection, KI_FRAME_ITEM, KILN_OK, id,
+				       body, KI_FRAME_ITEM_HEAD_BYTES, item);
+		return;
+	}
 	ki_put_u32(body, wait_ms);
 	ki_put_u32(body + 4, reasons);
 	connection_answer(connection, KI_FRAME_MISS, KILN_MISS, id, body,
 			  sizeof(body));
 }
 
-static void on_get(struct connection *connection, uint64_t id)
+static void got(struct waiter *waiter, unsigned level, struct item *item,
+		uint32_t reasons, uint32_t wait_ms)
 {
-	connection->helper->n_gets++;
-	miss(connection, id, 0, KI_REMOTE_ABSENT);
+	struct wait *wait = ki_container(waiter, struct wait, get);
+
+	answer_get(wait->connection, wait->id, level, item, reasons, wait_ms);
+	end_wait(wait);
 }
 
-/* ---- The rest ------------------------------------------------------------ */
-
-static void on_put(struct connection *connection, int fd)
+static void on_get(struct connection *connection, uint64_t id,
+		   struct ki_reader *body)
 {
-	(void)close(fd);
-	connection->helper->n_puts++;
-	connection->helper->n_puts_dropped++;
+	const uint8_t *name = ki_read(body, KI_REMOTE_NAME_BYTES);
+	uint32_t ms = ki_read_u32(body), from = ki_read_u32(body);
+	struct wait *wait = begin_wait(connection, KI_FRAME_GET, id);
+
+	if (!wait) {
+		answer_get(connection, id, 0, NULL, KI_REMOTE_FAULT, 0);
+		return;
+	}
+	wait->get.done = got;
+	fetches_get(&connection->helper->fetches, &wait->get, name, ms, from);
 }
+
+static enum kiln_status on_verdict(struct connection *connection,
+				   struct ki_reader *body)
+{
+	struct helper *helper = connection->helper;
+	const uint8_t *name = ki_read(body, KI_REMOTE_NAME_BYTES);
+	uint32_t level = ki_read_u32(body), is_good = ki_read_u32(body);
+	uint32_t n = (uint32_t)helper->sources.n_levels, end = level + 1;
+	struct item *item;
+
+	if (level == ALL_LEVELS) {
+		level = 0;
+		end = n;
+	}
+	if (end > n || is_good > 1)
+		return KILN_E_FORMAT;
+	for (; level < end; level++) {
+		item = fetches_verdict(&helper->fetches, name, level,
+				       (int)is_good);
+		if (item)
+			uploads_fill(&helper->uploads, name, level, item);
+	}
+	return KILN_OK;
+}
+
+static void on_prefetch(struct connection *connection, struct ki_reader *body)
+{
+	size_t n = body->size / KI_REMOTE_NAME_BYTES;
+
+	fetches_prefetch(&connection->helper->fetches,
+			 ki_read(body, n * KI_REMOTE_NAME_BYTES), n);
+}
+
+/* ---- Writing ------------------------------------------------------------- */
+
+static enum kiln_status on_put(struct connection *connection,
+			       struct ki_reader *body, unsigned flags, int fd)
+{
+	struct upload_put put = {
+		.name = ki_read(body, KI_REMOTE_NAME_BYTES),
+		.user_version = ki_read_u64(body),
+		.record_size = ki_read_u64(body),
+		.metadata_size = ki_read_u64(body),
+		.value_size = ki_read_u64(body),
+		.replaces = (flags & KI_REMOTE_PUT_REPLACE) != 0,
+		.fd = fd,
+	};
+
+	return uploads_put(&connection->helper->uploads, &put);
+}
+
+static void drained(struct drain *drain, enum kiln_status status)
+{
+	struct wait *wait = ki_container(drain, struct wait, drain);
+
+	answer(wait->connection, KI_FRAME_DRAINED, status, wait->id);
+	end_wait(wait);
+}
+
+static void on_drain(struct connection *connection, uint64_t id,
+		     struct ki_reader *body)
+{
+	uint32_t ms = ki_read_u32(body);
+	struct wait *wait = begin_wait(connection, KI_FRAME_DRAIN, id);
+
+	if (!wait) {
+		answer(connection, KI_FRAME_DRAINED, KILN_E_NO_MEMORY, id);
+		return;
+	}
+	wait->drain.done = drained;
+	helper_await_drain(connection->helper, &wait->drain, ms);
+}
+
+/* ---- Leases -------------------------------------------------------------- */
+
+static void leased(struct lease_waiter *waiter, enum kiln_status status,
+		   struct lease *lease)
+{
+	struct wait *wait = ki_container(waiter, struct wait, lease);
+	struct held *held = NULL;
+
+	if (!status) {
+		held = malloc(sizeof(*held));
+		if (held) {
+			held->lease = lease;
+			ki_list_append(&wait->connection->held, &held->link);
+		} else {
+			lease_give_back(lease);
+			status = KILN_E_UNSUPPORTED;
+		}
+	}
+	answer(wait->connection, KI_FRAME_LEASED, status, wait->id);
+	end_wait(wait);
+}
+
+static void on_lease(struct connection *connection, uint64_t id,
+		     struct ki_reader *body)
+{
+	const uint8_t *name = ki_read(body, KI_REMOTE_NAME_BYTES);
+	uint32_t ms = ki_read_u32(body);
+	struct wait *wait = begin_wait(connection, KI_FRAME_LEASE, id);
+
+	if (!wait) {
+		answer(connection, KI_FRAME_LEASED, KILN_E_UNSUPPORTED, id);
+		return;
+	}
+	wait->lease.done = leased;
+	leases_take(&connection->helper->leases, &wait->lease, name, ms);
+}
+
+static void give_back(struct held *held)
+{
+	struct lease *lease = held->lease;
+
+	ki_list_remove(&held->link);
+	free(held);
+	lease_give_back(lease);
+}
+
+static void on_unlease(struct connection *connection, struct ki_reader *body)
+{
+	const uint8_t *name = ki_read(body, KI_REMOTE_NAME_BYTES);
+	struct ki_list *link;
+
+	ki_list_for_each (link, &connection->held) {
+		struct held *held = ki_container(link, struct held, link);
+
+		if (!memcmp(lease_name(held->lease), name,
+			    KI_REMOTE_NAME_BYTES)) {
+			give_back(held);
+			return;
+		}
+	}
+}
+
+/* ---- Packs --------------------------------------------------------------- */
+
+static void on_open(struct connection *connection, uint64_t id,
+		    struct ki_reader *body)
+{
+	size_t size = body->size;
+
+	packs_open(&connection->helper->packs, connection, id,
+		   ki_read(body, size), size);
+}
+
+static void on_range(struct connection *connection, uint64_t id,
+		     struct ki_reader *body)
+{
+	uint64_t handle = ki_read_u64(body), offset = ki_read_u64(body);
+	uint32_t size = ki_read_u32(body);
+
+	packs_range(&connection->helper->packs, connection, id, handle, offset,
+		    size);
+}
+
+/* ---- Telling ------------------------------------------------------------- */
+
+static void tried(void *arg, const char *json, size_t size)
+{
+	struct wait *wait = arg;
+
+	connection_answer(wait->connection, KI_FRAME_TOLD, KILN_OK, wait->id,
+			  json, size);
+	end_wait(wait);
+}
+
+static void try_all(struct connection *connection, uint64_t id)
+{
+	struct wait *wait = begin_wait(connection, KI_FRAME_TELL, id);
+	static const char none[] = "{\"sources\": [], \"left_out\": 0}";
+
+	if (wait)
+		wait->trial =
+			trial_begin(&connection->helper->sources, tried, wait);
+	if (wait && !wait->trial)
+		tried(wait, none, sizeof(none) - 1);
+	if (!wait)
+		answer(connection, KI_FRAME_TOLD, KILN_E_NO_MEMORY, id);
+}
+
+static void tell_counters(struct connection *connection, uint64_t id)
+{
+	struct ki_bytes bytes;
+
+	ki_bytes_init(&bytes);
+	tell(connection->helper, &bytes);
+	connection_answer(connection, KI_FRAME_TOLD,
+			  bytes.failed ? KILN_E_NO_MEMORY : KILN_OK, id,
+			  bytes.data, bytes.failed ? 0 : bytes.size);
+	ki_bytes_fini(&bytes);
+}
+
+static enum kiln_status on_tell(struct connection *connection, uint64_t id,
+				struct ki_reader *body)
+{
+	switch (ki_read_u32(body)) {
+	case 0:
+		tell_counters(connection, id);
+		return KILN_OK;
+	case 1:
+		try_all(connection, id);
+		return KILN_OK;
+	}
+	return KILN_E_FORMAT;
+}
+
+/* ---- Each frame ---------------------------------------------------------- */
 
 enum kiln_status requests_handle(struct connection *connection,
 				 const struct ki_frame *frame,
 				 const uint8_t *bytes, int fd)
 {
 	struct ki_reader body = ki_reader(bytes, frame->size);
-	static const uint8_t zeros[KI_FRAME_OPENED_BYTES];
 
 	switch (frame->type) {
 	case KI_FRAME_HELLO:
 		return on_hello(connection, frame->id, &body);
 	case KI_FRAME_GET:
-		on_get(connection, frame->id);
-		return KILN_OK;
-	case KI_FRAME_PUT:
-		on_put(connection, fd);
+		on_get(connection, frame->id, &body);
 		return KILN_OK;
 	case KI_FRAME_VERDICT:
+		return on_verdict(connection, &body);
+	case KI_FRAME_PUT:
+		return on_put(connection, &body, frame->flags, fd);
 	case KI_FRAME_PREFETCH:
-	case KI_FRAME_UNLEASE:
+		on_prefetch(connection, &body);
 		return KILN_OK;
 	case KI_FRAME_LEASE:
-		connection_answer(connection, KI_FRAME_LEASED,
-				  KILN_E_UNSUPPORTED, frame->id, NULL, 0);
+		on_lease(connection, frame->id, &body);
+		return KILN_OK;
+	case KI_FRAME_UNLEASE:
+		on_unlease(connection, &body);
 		return KILN_OK;
 	case KI_FRAME_OPEN:
-		connection_answer(connection, KI_FRAME_OPENED,
-				  KILN_E_UNSUPPORTED, frame->id, zeros,
-				  sizeof(zeros));
+		on_open(connection, frame->id, &body);
 		return KILN_OK;
 	case KI_FRAME_RANGE:
-		connection_answer(connection, KI_FRAME_RANGED, KILN_E_IO,
-				  frame->id, NULL, 0);
+		on_range(connection, frame->id, &body);
 		return KILN_OK;
 	case KI_FRAME_TELL:
-		connection_answer(connection, KI_FRAME_TOLD, KILN_OK, frame->id,
-				  "{}", 2);
-		return KILN_OK;
+		return on_tell(connection, frame->id, &body);
 	case KI_FRAME_DRAIN:
-		connection_answer(connection, KI_FRAME_DRAINED, KILN_OK,
-				  frame->id, NULL, 0);
+		on_drain(connection, frame->id, &body);
 		return KILN_OK;
 	}
 	return KILN_E_FORMAT;
 }
 
+static void forget(struct wait *wait)
+{
+	switch (wait->kind) {
+	case KI_FRAME_GET:
+		waiter_leave(&wait->get);
+		break;
+	case KI_FRAME_LEASE:
+		lease_waiter_leave(&wait->lease);
+		break;
+	case KI_FRAME_DRAIN:
+		drain_leave(&wait->drain);
+		break;
+	default:
+		trial_forget(wait->trial);
+	}
+	ki_list_remove(&wait->link);
+	free(wait);
+}
+
 void requests_forget(struct connection *connection)
 {
+	while (!ki_list_is_empty(&connection->waits))
+		forget(ki_container(connection->waits.next, struct wait, link));
+	packs_forget(&connection->helper->packs, connection);
+	while (!ki_list_is_empty(&connection->held))
+		give_back(
+			ki_container(connection->held.next, struct held, link));
 }
