@@ -4,6 +4,19 @@
 
 #include <stdlib.h>
 
+#include <kiln/kiln.h>
+
+uint64_t ki_evict_build_ns(const void *metadata, size_t metadata_size)
+{
+	uint64_t build_ns;
+
+	if (kiln_metadata_find_u64(metadata, metadata_size,
+				   KILN_META_BUILD_TIME, &build_ns) ||
+	    build_ns > KI_EVICT_BUILD_NS_MAX)
+		return 0;
+	return build_ns;
+}
+
 static int by_last_use(const void *a, const void *b)
 {
 	const struct ki_evictable *x = a, *y = b;

@@ -7,6 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Longer than this no build takes: a clock was set meanwhile, or somebody made
+   it up. */
+#define KI_EVICT_BUILD_NS_MAX ((uint64_t)24 * 3600 * 1000000000)
+
+/* How long the build of an entry took, as its metadata say; 0: they say nothing,
+   or what cannot be. */
+uint64_t ki_evict_build_ns(const void *metadata, size_t metadata_size);
+
 struct ki_evictable {
 	uint64_t bytes;	 /* that its end sets free */
 	int64_t used_ns; /* last use; any clock, one for all */

@@ -11,11 +11,13 @@
  *
  * The rate is the logarithm of the nanoseconds that its build took for each
  * byte of its record, from 1 to 15; 0: nobody has looked yet.  The metadata
- * tell; who says nothing has a rate in the middle.  A look-up sets the lowest
- * bit, as ever, and nothing else.  Each time that room was made for a third of
- * the bound, all idle counts go up by one, or back to 0 for what was used
- * meanwhile: what is not used is worth half as much after each, without a clock
- * and without the level that GreedyDual adds to what is used.
+ * tell; who says nothing that can be has a rate in the middle.  A look-up sets
+ * the lowest bit, as ever, and nothing else.  Each time that room was made for a
+ * third of the bound, all idle counts go up by one, or back to 0 for what was
+ * used meanwhile: what is not used is worth half as much after each, without a
+ * clock and without the level that GreedyDual adds to what is used.  Where the
+ * count ends the rate goes down in its stead, to 1, so that nothing stays for
+ * ever for what it cost; once it is used it is looked at again.
  *
  * An eviction first adds up what there is of each worth, in one pass over the
  * index, and sets the level that as much lies below as has to go.  First large
@@ -33,6 +35,8 @@
 #include "store/log/log.h"
 
 #include <stdlib.h>
+
+#include "store/evict.h"
 
 #define RATE_SHIFT  1
 #define RATE_MASK   0x0fu
@@ -65,12 +69,15 @@ unsigned ki_log_worth(const struct log_index *index, uint64_t slot)
 
 /* ---- Rates ----------------------------------------------------------- */
 
+/* Of a build that took 0 nothing is known. */
 static unsigned rate_from(uint64_t build_ns, uint64_t bytes)
 {
 	uint64_t ns = build_ns / (bytes ? bytes : 1);
 	unsigned ld = ns ? 63 - (unsigned)__builtin_clzll(ns) : 0;
 	unsigned rate = ld < RATE_MIN_LD ? 1 : ld - RATE_MIN_LD + 1;
 
+	if (!build_ns)
+		return RATE_UNSAID;
 	return rate < RATE_MASK ? rate : RATE_MASK;
 }
 
@@ -78,16 +85,14 @@ static unsigned rate_from(uint64_t build_ns, uint64_t bytes)
 static unsigned look_up_rate(struct ki_log *log, struct log_index *index,
 			     uint64_t word)
 {
-	unsigned rate = RATE_UNSAID;
 	struct log_view view;
-	uint64_t build_ns;
+	unsigned rate;
 
 	if (ki_log_view_open(log, index, word, &view))
 		return 0;
-	if (!kiln_metadata_find_u64(ki_log_view_metadata(&view),
-				    view.record.metadata_size,
-				    KILN_META_BUILD_TIME, &build_ns))
-		rate = rate_from(build_ns, log_record_bytes(&view.record));
+	rate = rate_from(ki_evict_build_ns(ki_log_view_metadata(&view),
+					   view.record.metadata_size),
+			 log_record_bytes(&view.record));
 	ki_log_view_close(&view);
 	return rate;
 }
@@ -104,13 +109,18 @@ struct weighing {
 
 static uint8_t aged(uint8_t mark)
 {
-	unsigned idle = mark >> IDLE_SHIFT;
+	unsigned idle = mark >> IDLE_SHIFT, rate = rate_of(mark);
 
-	if (mark & LOG_MARK_USED)
+	if (mark & LOG_MARK_USED) {
+		if (idle == IDLE_MAX)
+			rate = 0;
 		idle = 0;
-	else if (idle < IDLE_MAX)
+	} else if (idle < IDLE_MAX) {
 		idle++;
-	return (uint8_t)(idle << IDLE_SHIFT | rate_of(mark) << RATE_SHIFT);
+	} else if (rate > 1) {
+		rate--;
+	}
+	return (uint8_t)(idle << IDLE_SHIFT | rate << RATE_SHIFT);
 }
 
 static void weigh_slot(struct weighing *weighing, uint64_t slot, uint64_t word)
