@@ -104,11 +104,9 @@ static uint64_t limits_sum(const struct log_limit_values *limits)
 	return ki_xxh3_64(limits, sizeof(*limits));
 }
 
-void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
+int ki_log_limits_read(const struct log_limits *limits,
 		       struct log_limit_values *out_limits)
 {
-	const struct log_limits *limits = &index->header->limits;
-
 	*out_limits = (struct log_limit_values){
 		.bytes_max = limits->bytes_max,
 		.age_max_s = limits->age_max_s,
@@ -116,7 +114,22 @@ void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
 		.policy = limits->policy,
 		.quota_bytes = limits->quota_bytes,
 	};
-	if (limits->sum == limits_sum(out_limits))
+	return limits->sum == limits_sum(out_limits);
+}
+
+int ki_log_goes_by_cost(const struct log_index *index)
+{
+	struct log_limit_values limits;
+
+	return (index->header->limits.policy & LOG_BY_COST) &&
+	       ki_log_limits_read(&index->header->limits, &limits) &&
+	       !limits.age_max_s;
+}
+
+void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
+		       struct log_limit_values *out_limits)
+{
+	if (ki_log_limits_read(&index->header->limits, out_limits))
 		return;
 	*out_limits = (struct log_limit_values){
 		.bytes_max = log->bytes_max,

@@ -454,12 +454,18 @@ struct log_limit_values {
 	uint64_t policy;
 	uint64_t quota_bytes;
 };
+/* 0: they are damaged. */
+int ki_log_limits_read(const struct log_limits *limits,
+		       struct log_limit_values *out_limits);
 /* Of the header; those the opener wanted if they are damaged. */
 void ki_log_limits_get(const struct ki_log *log, const struct log_index *index,
 		       struct log_limit_values *out_limits);
 void ki_log_limits_set(struct log_header *header,
 		       const struct log_limit_values *limits);
 uint64_t ki_log_segment_bytes_for(uint64_t bytes_max, uint64_t policy);
+/* Whether evictions go by what it costs to build what goes; not with an age
+   limit. */
+int ki_log_goes_by_cost(const struct log_index *index);
 
 static inline uint64_t ki_log_scaled(uint64_t hash, uint64_t n)
 {
@@ -855,13 +861,6 @@ int ki_log_is_shortage(int err);
 /* ---- weigh.c --------------------------------------------------------- */
 
 #define LOG_WORTHS 40u
-
-/* Whether evictions go by what it costs to build what goes. */
-static inline int ki_log_goes_by_cost(const struct log_index *index)
-{
-	return (index->header->limits.policy & LOG_BY_COST) &&
-	       !index->header->limits.age_max_s;
-}
 
 /* Whether what stands in a slot was used since it was written or carried over;
    by cost: since all were aged last. */

@@ -125,10 +125,10 @@ static enum kiln_status draft_finish(struct ki_log *log, struct draft *draft,
 
 /* ---- Making ---------------------------------------------------------- */
 
-static void wanted_limits(const struct ki_log *log,
-			  struct log_limit_values *out_limits)
+/* What the opener wishes for. */
+static struct log_limit_values wanted_limits(const struct ki_log *log)
 {
-	*out_limits = (struct log_limit_values){
+	return (struct log_limit_values){
 		.bytes_max = log->bytes_max,
 		.age_max_s = log->age_max_s,
 		.segment_bytes = ki_log_segment_bytes_for(log->bytes_max, 0),
@@ -175,9 +175,9 @@ static uint64_t wanted_buckets(struct ki_log *log, struct log_census *census,
 
 /* At its smallest where the medium has no more room. */
 static enum kiln_status draft_for(struct ki_log *log, uint64_t n_buckets,
-				  struct draft *draft)
+				  uint64_t bytes_max, struct draft *draft)
 {
-	uint64_t n_least = ki_log_buckets_for(log->bytes_max, log->quota_bytes);
+	uint64_t n_least = ki_log_buckets_for(bytes_max, log->quota_bytes);
 	enum kiln_status status = draft_begin(log, n_buckets, draft);
 
 	while (status == KILN_E_FULL && n_buckets > n_least) {
@@ -188,16 +188,15 @@ static enum kiln_status draft_for(struct ki_log *log, uint64_t n_buckets,
 }
 
 /* Under byte 0: no index, or none that can be used. */
-static enum kiln_status make_locked(struct ki_log *log)
+static enum kiln_status make_locked(struct ki_log *log,
+				    struct log_limit_values limits)
 {
 	struct log_records records = { .n = 0 };
-	struct log_limit_values limits;
 	struct log_census census;
 	struct draft draft;
 	enum kiln_status status;
 	uint32_t first, next;
 
-	wanted_limits(log, &limits);
 	if (limits.bytes_max &&
 	    ki_log_index_bytes(ki_log_buckets_for(limits.bytes_max, 0)) +
 			    2 * limits.segment_bytes + ki_log_other_bytes() >
@@ -211,7 +210,7 @@ static enum kiln_status make_locked(struct ki_log *log)
 		status = draft_for(log,
 				   wanted_buckets(log, &census,
 						  limits.bytes_max, records.n),
-				   &draft);
+				   limits.bytes_max, &draft);
 	if (status)
 		goto out;
 	if (census.n_files) {
@@ -238,12 +237,28 @@ out:
 	return status;
 }
 
+/* What was set for everyone holds on if it can be read; a quota is the first
+   session's to say. */
+static void keep_limits(const struct ki_log *log, int fd,
+			struct log_limit_values *limits)
+{
+	struct log_limit_values kept;
+	struct log_limits there;
+
+	if (ki_pread_all(log->sys, fd, &there, sizeof(there),
+			 offsetof(struct log_header, limits)) ||
+	    !ki_log_limits_read(&there, &kept))
+		return;
+	kept.quota_bytes = limits->quota_bytes;
+	*limits = kept;
+}
+
 /*
  * Tell who has the damaged file mapped that it is not the store's any more,
  * and let it go before another is made: the bound, or the medium, may have no
  * room for both.
  */
-static void drop_damaged(struct ki_log *log)
+static void drop_damaged(struct ki_log *log, struct log_limit_values *limits)
 {
 	const struct ki_sys *sys = log->sys;
 	uint64_t retired = LOG_RETIRED_GROWN;
@@ -254,6 +269,7 @@ static void drop_damaged(struct ki_log *log)
 
 	if (fd < 0)
 		return;
+	keep_limits(log, fd, limits);
 	if (!sys->fstat(sys, fd, &info) && info.size >= LOG_HEADER_BYTES)
 		(void)ki_pwrite_all(sys, fd, &retired, sizeof(retired),
 				    offsetof(struct log_header, retired));
@@ -291,6 +307,7 @@ static enum kiln_status repair_locked(struct ki_log *log,
 
 enum kiln_status ki_log_make_locked(struct ki_log *log)
 {
+	struct log_limit_values limits = wanted_limits(log);
 	struct log_index *index = NULL;
 	int damaged;
 	enum kiln_status status = ki_log_index_open(log, 1, &index, &damaged);
@@ -300,8 +317,8 @@ enum kiln_status ki_log_make_locked(struct ki_log *log)
 					 : KILN_E_READONLY;
 	} else if (status == KILN_MISS || damaged) {
 		if (damaged)
-			drop_damaged(log);
-		status = make_locked(log);
+			drop_damaged(log, &limits);
+		status = make_locked(log, limits);
 	}
 	ki_log_index_close(index);
 	return status;
