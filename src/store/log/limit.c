@@ -450,18 +450,19 @@ static void clear_marks(struct log_index *index)
 static enum kiln_status eviction_locked(struct ki_log *log,
 					struct log_index *index, void *arg)
 {
-	const enum kiln_eviction *eviction = arg;
+	const int is_by_cost =
+		*(const enum kiln_eviction *)arg == KILN_EVICT_BY_COST;
 	struct log_limit_values limits;
 	enum kiln_status status = ki_log_index_bring(index, NULL);
 
 	if (status)
 		return status;
 	ki_log_limits_get(log, index, &limits);
+	if (is_by_cost == !!(limits.policy & LOG_BY_COST))
+		return KILN_OK;
 	if (!limits.age_max_s)
 		clear_marks(index);
-	limits.policy &= ~LOG_BY_COST;
-	if (*eviction == KILN_EVICT_BY_COST)
-		limits.policy |= LOG_BY_COST;
+	limits.policy ^= LOG_BY_COST;
 	if (limits.bytes_max)
 		limits.segment_bytes = ki_log_segment_bytes_for(
 			limits.bytes_max, limits.policy);

@@ -4,6 +4,10 @@
 
 #include "harness/harness.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "store/log/log_test.h"
 
 #define MS     ((uint64_t)1000000)
@@ -68,6 +72,9 @@ static const struct choice {
 	  100 * MS },
 	{ "what says nothing goes before what took long", 30000, 30000, UNSAID,
 	  100000 * MS },
+	{ "what took no time says nothing", 30000, 30000, MS, 0 },
+	{ "nor does what took for ever (S33)", 30000, 30000, UINT64_MAX - 1,
+	  100000 * MS },
 };
 
 static void what_is_cheap_to_build_goes_first(void **state)
@@ -112,6 +119,29 @@ static void what_took_long_goes_too_if_nobody_asks_for_it(void **state)
 	store_free(&store);
 }
 
+/* S33.  Whatever is said of its build, in metadata of whoever, and however cheap
+   all others are. */
+static void nothing_stays_for_ever_for_what_it_cost(void **state)
+{
+	static const uint64_t costs[] = {
+		UNSAID, UNSAID - 1,	  0,
+		1,	3600 * 1000 * MS, 24 * 3600 * 1000 * MS
+	};
+	struct store store = store_new(BOUND, 0);
+	unsigned n = sizeof(costs) / sizeof(costs[0]), i;
+
+	(void)state;
+	by_cost(&store);
+	for (i = 0; i < n; i++) {
+		put_built(&store, DEAR + i, 60000, costs[i]);
+		put_built(&store, DEAR + n + i, 2000, costs[i]);
+	}
+	for (i = 0; i < 40 * BOUND / 60000; i++)
+		put_built(&store, CHEAP + i, 60000, 1000);
+	assert_int_equal(n_found(&store, DEAR, 2 * n), 0);
+	store_free(&store);
+}
+
 static void what_is_used_stays_before_what_is_not(void **state)
 {
 	struct store store = store_new(BOUND, 0);
@@ -141,6 +171,99 @@ static void the_newest_goes_where_it_is_the_cheapest(void **state)
 	for (i = 0; i < n * 2; i++)
 		put_built(&store, CHEAP + i, 60000, MS);
 	assert_true(n_found(&store, DEAR, n * 3 / 4) >= n / 2);
+	store_free(&store);
+}
+
+/* ---- Large files that go out of their turn --------------------------- */
+
+#define VICTIM 7u
+
+static void lose_index(const struct store *store)
+{
+	char *path = harness_path(store->directory, "kiln.idx");
+
+	assert_int_equal(unlink(path), 0);
+	free(path);
+}
+
+/* A large record that replaced a small one and was built fast, then others until
+   it goes; the small one still lies in its segment. */
+static struct store store_with_victim(void)
+{
+	struct store store = store_new(BOUND, 0);
+	struct kiln_key *key = test_key(VICTIM);
+	uint8_t *value = test_value(VICTIM, 60000);
+	size_t size;
+	unsigned i;
+
+	by_cost(&store);
+	put_built(&store, VICTIM, 2000, 1000 * MS);
+	put_built(&store, VICTIM + 1, 2000, 1000 * MS);
+	assert_int_equal(store.tier->ops->put(store.tier, key, NULL, 0, value,
+					      60000, KILN_PUT_REPLACE),
+			 KILN_OK);
+	for (i = 0; !store_get_any(&store, VICTIM, &size); i++)
+		put_built(&store, DEAR + i, 60000, 100000 * MS);
+	/* It alone went, and out of its turn. */
+	assert_int_equal(n_found(&store, DEAR, i), i);
+	assert_int_equal(n_found(&store, VICTIM + 1, 1), 1);
+	free(value);
+	kiln_key_free(key);
+	return store;
+}
+
+static void what_went_uncovers_nothing_older(void **state)
+{
+	struct store store = store_with_victim();
+
+	(void)state;
+	store_close(&store);
+	lose_index(&store);
+	store_open(&store);
+	assert_int_equal(n_found(&store, VICTIM, 1), 0);
+	assert_int_equal(n_found(&store, VICTIM + 1, 1), 1);
+	store_free(&store);
+}
+
+static void what_went_can_be_put_again(void **state)
+{
+	struct store store = store_with_victim();
+
+	(void)state;
+	put_built(&store, VICTIM, 2000, 1000 * MS);
+	store_close(&store);
+	lose_index(&store);
+	store_open(&store);
+	assert_int_equal(n_found(&store, VICTIM, 1), 1);
+	store_free(&store);
+}
+
+/* Files removed by hand while words lead there: there is nothing to win by
+   evicting these. */
+static void large_files_that_are_gone_stop_no_eviction(void **state)
+{
+	struct store store = store_new(BOUND, 0);
+	struct kiln_store_info info;
+	unsigned i;
+	DIR *dir;
+
+	(void)state;
+	by_cost(&store);
+	for (i = 0; i < BOUND / 60000 / 2; i++)
+		put_built(&store, CHEAP + i, 60000, MS);
+	dir = opendir(store.directory);
+	assert_non_null(dir);
+	for (struct dirent *one; (one = readdir(dir));)
+		if (strstr(one->d_name, ".val"))
+			(void)unlinkat(dirfd(dir), one->d_name, 0);
+	closedir(dir);
+	for (i = 0; i < 2 * BOUND / 60000; i++) {
+		put_built(&store, DEAR + i, 60000, 1000 * MS);
+		assert_int_equal(n_found(&store, DEAR + i, 1), 1);
+	}
+	assert_int_equal(store.tier->ops->info(store.tier, &info), KILN_OK);
+	assert_true(info.bytes <= BOUND);
+	assert_int_equal(n_found(&store, CHEAP, BOUND / 60000 / 2), 0);
 	store_free(&store);
 }
 
@@ -191,6 +314,106 @@ static void the_choice_is_the_stores_own(void **state)
 	store_free(&store);
 }
 
+/* Both copies of what does not change, by which the file is known for an index. */
+static void damage_index(const struct store *store)
+{
+	static const uint8_t junk[128] = { 0x5a };
+	char *path = harness_path(store->directory, "kiln.idx");
+	int fd = open(path, O_WRONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, junk, sizeof(junk), 0), sizeof(junk));
+	assert_int_equal(pwrite(fd, junk, sizeof(junk), 3968), sizeof(junk));
+	close(fd);
+	free(path);
+}
+
+static void damage_limits(const struct store *store)
+{
+	static const uint8_t junk[8] = { 0xff };
+	char *path = harness_path(store->directory, "kiln.idx");
+	int fd = open(path, O_WRONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, junk, sizeof(junk),
+				offsetof(struct log_header, limits)),
+			 sizeof(junk));
+	close(fd);
+	free(path);
+}
+
+/* What becomes of the choice, and of a bound that was set for everyone; the
+   entries stay. */
+static const struct loss {
+	const char *name;
+	void (*lose)(const struct store *store);
+	enum kiln_eviction then;
+	uint64_t bound;
+} losses[] = {
+	{ "an index that is damaged hands on what was set (S13)", damage_index,
+	  KILN_EVICT_BY_COST, 2 * BOUND },
+	{ "one without limits goes by use (S13)", damage_limits,
+	  KILN_EVICT_BY_USE, BOUND },
+	{ "one that was removed knew it alone", lose_index, KILN_EVICT_BY_USE,
+	  BOUND },
+};
+
+static void a_lost_choice_is_told(void **state)
+{
+	const struct loss *loss = *state;
+	struct store store = store_new(BOUND, 0);
+	struct kiln_store_info info;
+
+	by_cost(&store);
+	assert_int_equal(store.tier->ops->set_limit(store.tier, 2 * BOUND),
+			 KILN_OK);
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	store_close(&store);
+	loss->lose(&store);
+	store_open(&store);
+	assert_int_equal(n_found(&store, 1, 1), 1);
+	assert_int_equal(eviction_of(&store), loss->then);
+	assert_int_equal(ki_log_goes_by_cost(store_index(&store)),
+			 loss->then == KILN_EVICT_BY_COST);
+	assert_int_equal(store.tier->ops->info(store.tier, &info), KILN_OK);
+	assert_int_equal(info.bytes_max, loss->bound);
+	/* It can be told again. */
+	by_cost(&store);
+	assert_int_equal(eviction_of(&store), KILN_EVICT_BY_COST);
+	store_free(&store);
+}
+
+static void a_wipe_leaves_the_choice(void **state)
+{
+	struct store store = store_new(BOUND, 0);
+
+	(void)state;
+	by_cost(&store);
+	assert_int_equal(store_put(&store, 1, 100, 0), KILN_OK);
+	assert_int_equal(store.tier->ops->wipe(store.tier), KILN_OK);
+	assert_int_equal(eviction_of(&store), KILN_EVICT_BY_COST);
+	store_free(&store);
+}
+
+/* `kiln config` in every start script costs nothing. */
+static void telling_it_again_forgets_nothing(void **state)
+{
+	struct store store = store_new(BOUND, 0);
+	struct log_index *index = store_index(&store);
+	uint64_t slot, n = 0;
+	unsigned i;
+
+	(void)state;
+	by_cost(&store);
+	for (i = 0; i < 3 * BOUND / 60000; i++)
+		put_built(&store, i, 60000, 10 * MS);
+	by_cost(&store);
+	for (slot = 0; slot < index->n_buckets * LOG_WORDS; slot++)
+		n += index->marks[slot] > LOG_MARK_USED;
+	assert_true(n > 0);
+	store_free(&store);
+}
+
 static void marks_of_chance_cost_no_entry_that_fits(void **state)
 {
 	struct store store = store_new(BOUND, 0);
@@ -213,8 +436,15 @@ static void marks_of_chance_cost_no_entry_that_fits(void **state)
 
 int main(void)
 {
+	enum { N_LOSSES = sizeof(losses) / sizeof(*losses) };
 	enum { N = sizeof(choices) / sizeof(*choices) };
-	struct CMUnitTest tests[N + 6] = {
+	struct CMUnitTest tests[12 + N + N_LOSSES] = {
+		cmocka_unit_test(nothing_stays_for_ever_for_what_it_cost),
+		cmocka_unit_test(what_went_uncovers_nothing_older),
+		cmocka_unit_test(what_went_can_be_put_again),
+		cmocka_unit_test(large_files_that_are_gone_stop_no_eviction),
+		cmocka_unit_test(a_wipe_leaves_the_choice),
+		cmocka_unit_test(telling_it_again_forgets_nothing),
 		cmocka_unit_test(what_took_long_goes_too_if_nobody_asks_for_it),
 		cmocka_unit_test(what_is_used_stays_before_what_is_not),
 		cmocka_unit_test(the_newest_goes_where_it_is_the_cheapest),
@@ -224,10 +454,16 @@ int main(void)
 	};
 
 	for (int i = 0; i < N; i++)
-		tests[6 + i] = (struct CMUnitTest){
+		tests[12 + i] = (struct CMUnitTest){
 			.name = choices[i].name,
 			.test_func = what_is_cheap_to_build_goes_first,
 			.initial_state = (void *)(uintptr_t)&choices[i],
+		};
+	for (int i = 0; i < N_LOSSES; i++)
+		tests[12 + N + i] = (struct CMUnitTest){
+			.name = losses[i].name,
+			.test_func = a_lost_choice_is_told,
+			.initial_state = (void *)(uintptr_t)&losses[i],
 		};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
