@@ -175,15 +175,50 @@ static enum kiln_status open_tree(const struct ki_store_options *options,
 	return ki_store_neo_open(&tree, out_tier);
 }
 
+/* ---- By cost ------------------------------------------------------------- */
+
+/* The store, told so if it has not been. */
+static enum kiln_status by_cost(
+	enum kiln_status (*open)(const struct ki_store_options *options,
+				 struct kiln_tier **out_tier),
+	const struct ki_store_options *options, struct kiln_tier **out_tier)
+{
+	struct kiln_store_info info;
+	struct kiln_tier *tier;
+	enum kiln_status status = open(options, &tier);
+
+	if (!status && !(options->flags & KILN_OPEN_READONLY) &&
+	    (tier->ops->info(tier, &info) ||
+	     info.eviction != KILN_EVICT_BY_COST)) {
+		status = tier->ops->set_eviction(tier, KILN_EVICT_BY_COST);
+		if (status)
+			tier->ops->close(tier);
+	}
+	if (!status)
+		*out_tier = tier;
+	return status;
+}
+
+static enum kiln_status open_log_by_cost(const struct ki_store_options *options,
+					 struct kiln_tier **out_tier)
+{
+	return by_cost(ki_store_log_open, options, out_tier);
+}
+
+/* clang-format off */
+#define LOG_WAYS \
+	.persists = 1, .is_own = 1, .has_sessions = 1, .has_sources = 1, \
+	.has_eviction = 1, .n_rolls = log_rolls, .n_grown = log_grown
+/* clang-format on */
+
 const struct kind kinds[] = {
-	{ .name = "log",
-	  .open = ki_store_log_open,
-	  .persists = 1,
-	  .is_own = 1,
-	  .has_sessions = 1,
-	  .has_sources = 1,
-	  .n_rolls = log_rolls,
-	  .n_grown = log_grown },
+	{ .name = "log", .open = ki_store_log_open, LOG_WAYS },
+	{ .name = "log-cost",
+	  .scheme = "log",
+	  .resembles = 1,
+	  .by_cost = 1,
+	  .open = open_log_by_cost,
+	  LOG_WAYS },
 	{ .name = "file",
 	  .open = ki_store_file_open,
 	  .persists = 1,
@@ -280,6 +315,30 @@ void fill_value(unsigned n, void *data, size_t size)
 	ki_put_u32(bytes + 4, (uint32_t)size);
 }
 
+/* docs/formats/key.md */
+void fill_metadata(unsigned n, uint8_t bytes[NUMBERED_METADATA_BYTES])
+{
+	const uint64_t few_ns = (uint64_t)100000 << n % 13;
+	const uint64_t build_ns[] = { few_ns, few_ns * 7, 0, UINT64_MAX,
+				      few_ns };
+
+	ki_put_u32(bytes, n % 5 < 4 ? KILN_META_BUILD_TIME : 0xffff);
+	ki_put_u32(bytes + 4, 8);
+	ki_put_u64(bytes + 8, build_ns[n % 5]);
+}
+
+int is_metadata_of(unsigned n, const struct kiln_blob *metadata)
+{
+	uint8_t bytes[NUMBERED_METADATA_BYTES];
+	const void *data = kiln_blob_data(metadata);
+
+	fill_metadata(n, bytes);
+	if (kiln_blob_size(metadata) == 8)
+		return !memcmp(data, "metadata", 8);
+	return kiln_blob_size(metadata) == sizeof(bytes) &&
+	       !memcmp(data, bytes, sizeof(bytes));
+}
+
 int is_value_of(unsigned n, const void *data, size_t size)
 {
 	uint8_t *expected;
@@ -300,13 +359,16 @@ enum kiln_status put_numbered(struct kiln_tier *tier, unsigned n, size_t size,
 			      unsigned flags)
 {
 	struct kiln_key *key = numbered_key(n);
+	uint8_t metadata[NUMBERED_METADATA_BYTES];
 	enum kiln_status status;
 	void *value = malloc(size);
 
 	if (!value)
 		abort();
 	fill_value(n, value, size);
-	status = tier->ops->put(tier, key, "metadata", 8, value, size, flags);
+	fill_metadata(n, metadata);
+	status = tier->ops->put(tier, key, metadata, sizeof(metadata), value,
+				size, flags);
 	free(value);
 	kiln_key_free(key);
 	return status;
@@ -320,8 +382,7 @@ int get_numbered(struct kiln_tier *tier, unsigned n)
 
 	if (!result &&
 	    (!is_value_of(n, kiln_blob_data(blob), kiln_blob_size(blob)) ||
-	     kiln_blob_size(metadata) != 8 ||
-	     memcmp(kiln_blob_data(metadata), "metadata", 8) != 0))
+	     !is_metadata_of(n, metadata)))
 		result = WRONG_BYTES;
 	kiln_blob_unref(blob);
 	kiln_blob_unref(metadata);

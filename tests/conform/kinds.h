@@ -17,6 +17,7 @@ struct kind {
 	enum kiln_status (*open)(const struct ki_store_options *options,
 				 struct kiln_tier **out_tier);
 	int resembles; /* a kind before it: less of it is tried in a short time */
+	int by_cost;   /* the kind before it, told to evict by cost */
 	int persists; /* in the directory, for every process */
 	/* How often it has done so, over all processes.  NULL: it never does. */
 	uint64_t (*n_rolls)(struct kiln_tier *tier);
@@ -36,6 +37,7 @@ struct kind {
 	int is_own;
 	int has_sessions;    /* and a quota */
 	int has_sources;     /* keeps what was compiled */
+	int has_eviction;    /* may be told by what it evicts */
 	int has_files_clock; /* ages are by the file system's */
 	/* Wait for locks as briefly as can be.  NULL: it does. */
 	void (*hurry)(struct kiln_tier *tier);
@@ -67,6 +69,13 @@ enum kiln_status double_open(const struct ki_store_options *options,
 
 /* Key number n of a family; never fails. */
 struct kiln_key *numbered_key(unsigned n);
+
+/* What is stored with key number n: a build time that is short, long, 0, absurd,
+   or none. */
+#define NUMBERED_METADATA_BYTES 16
+void fill_metadata(unsigned n, uint8_t bytes[NUMBERED_METADATA_BYTES]);
+/* That, or what the stores of tests/golden have. */
+int is_metadata_of(unsigned n, const struct kiln_blob *metadata);
 
 /* Whether `data` is a value that fill_value() makes for key n. */
 int is_value_of(unsigned n, const void *data, size_t size);

@@ -99,7 +99,8 @@ unsigned count_listed(struct kiln_tier *tier, uint64_t *out_bytes)
 	while (!(status = tier->ops->list(tier, &cursor, &entry))) {
 		n++;
 		*out_bytes += entry.value_size;
-		assert_int_equal(kiln_blob_size(entry.metadata), 8);
+		assert_int_equal(kiln_blob_size(entry.metadata),
+				 NUMBERED_METADATA_BYTES);
 		kiln_blob_unref(entry.record);
 		kiln_blob_unref(entry.metadata);
 	}

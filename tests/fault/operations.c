@@ -116,9 +116,12 @@ static void check_got(struct scene *scene, struct kiln_tier *tier)
 static enum kiln_status put_value(struct scene *scene, unsigned key,
 				  size_t size, unsigned flags)
 {
+	uint8_t metadata[NUMBERED_METADATA_BYTES];
+
 	fill_value(key_numbers[key], value, size);
-	return scene->tier->ops->put(scene->tier, keys[key], "metadata", 8,
-				     value, size, flags);
+	fill_metadata(key_numbers[key], metadata);
+	return scene->tier->ops->put(scene->tier, keys[key], metadata,
+				     sizeof(metadata), value, size, flags);
 }
 
 static enum kiln_status run_create(struct scene *scene)
@@ -445,9 +448,11 @@ static enum kiln_status run_put_tiny(struct scene *scene)
 	return put_new(scene, 8);
 }
 
+/* By cost one that was built fast may go for the next. */
 static void check_new(struct scene *scene, struct kiln_tier *tier)
 {
-	for (unsigned i = 0; i < N_NEW; i++) {
+	for (unsigned i = scene->kind->by_cost ? N_NEW - 1 : 0; i < N_NEW;
+	     i++) {
 		int status = get_numbered(tier, key_numbers[KEY_NEW + i]);
 
 		if (status != KILN_OK &&
@@ -481,6 +486,28 @@ static void check_lowered(struct scene *scene, struct kiln_tier *tier)
 	if (scene->status == KILN_OK &&
 	    (tier->ops->info(tier, &info) || info.bytes_max != BOUND / 2))
 		fail_scene(scene, "lowered, and it is not");
+}
+
+static enum kiln_eviction other_eviction(const struct scene *scene)
+{
+	return scene->kind->by_cost ? KILN_EVICT_BY_USE : KILN_EVICT_BY_COST;
+}
+
+static enum kiln_status run_set_eviction(struct scene *scene)
+{
+	return scene->tier->ops->set_eviction(scene->tier,
+					      other_eviction(scene));
+}
+
+/* A handle of a kind by cost has set it again by now. */
+static void check_set_eviction(struct scene *scene, struct kiln_tier *tier)
+{
+	struct kiln_store_info info;
+
+	if (scene->status == KILN_OK && !scene->kind->by_cost &&
+	    (tier->ops->info(tier, &info) ||
+	     info.eviction != other_eviction(scene)))
+		fail_scene(scene, "told what goes first, and it is not so");
 }
 
 static enum kiln_status run_info(struct scene *scene)
@@ -547,6 +574,7 @@ const struct operation operations[] = {
 	ROW("grow", SPARES_OTHERS, MANY, GROWS, 0, run_put_tiny, check_grown),
 	ROW("set_limit", SPARES_OTHERS, SOME, NO_WORK, 0, run_set_limit, NULL),
 	ROW("lower_limit", MAY_EVICT, FULL, EVICTS, 0, run_lower_limit, check_lowered),
+	ROW("set_eviction", SPARES_OTHERS, SOME, NO_WORK, 0, run_set_eviction, check_set_eviction),
 	ROW("keep_sources", SPARES_OTHERS, SOME, NO_WORK, 0, run_keep_sources, check_sources),
 	ROW("info", SPARES_OTHERS, SOME, NO_WORK, 0, run_info, NULL),
 	ROW("count", SPARES_OTHERS, SOME, NO_WORK, 0, run_count, NULL),
@@ -558,9 +586,18 @@ const struct operation operations[] = {
 
 /* ---- Before ---------------------------------------------------------------------- */
 
+/* What goes otherwise by cost. */
+static int weighs(const struct operation *operation)
+{
+	return operation->work != NO_WORK || operation->before == LOST ||
+	       operation->run == run_set_eviction || operation->run == run_wipe;
+}
+
 int has_operation(const struct kind *kind, const struct operation *operation)
 {
-	return (operation->before != LOST || has_index(kind)) &&
+	return (!kind->by_cost || weighs(operation)) &&
+	       (operation->run != run_set_eviction || kind->has_eviction) &&
+	       (operation->before != LOST || has_index(kind)) &&
 	       (operation->work != ROLLS || kind->n_rolls) &&
 	       (operation->work != GROWS || kind->n_grown) &&
 	       (operation->before != SHARED || kind->has_sessions) &&
