@@ -96,7 +96,8 @@ enum kiln_status ki_counts_read(struct kiln *kiln,
 
 uint64_t ki_counts_hits(const uint64_t *total)
 {
-	return total[KILN_COUNT_HITS_MEMORY] + total[KILN_COUNT_HITS_STORE];
+	return total[KILN_COUNT_HITS_MEMORY] + total[KILN_COUNT_HITS_STORE] +
+	       total[KILN_COUNT_HITS_PACK];
 }
 
 uint64_t ki_counts_lookups(const uint64_t *total)

@@ -101,8 +101,9 @@ static void of_applications(struct ki_bytes *out, const char *store,
 {
 	static const enum kiln_counter kept[] = {
 		KILN_COUNT_HITS_MEMORY, KILN_COUNT_HITS_STORE,
-		KILN_COUNT_MISSES,	KILN_COUNT_BUILDS,
-		KILN_COUNT_BUILD_NS,	KILN_COUNT_SAVED_NS,
+		KILN_COUNT_HITS_PACK,	KILN_COUNT_MISSES,
+		KILN_COUNT_BUILDS,	KILN_COUNT_BUILD_NS,
+		KILN_COUNT_SAVED_NS,
 	};
 	char name[80];
 
@@ -127,6 +128,8 @@ void ki_prometheus(struct ki_bytes *out, const char *store,
 	gauge(out, store, "entries", "Entries in the store, bookkeeping too",
 	      info->n_entries);
 	gauge(out, store, "bytes", "What the store's files take", info->bytes);
+	gauge(out, store, "bytes_sources", "Of these, kept sources",
+	      info->bytes_sources);
 	gauge(out, store, "bytes_max", "The store's limit; 0: none",
 	      info->bytes_max);
 	gauge(out, store, "jobs_pending", "Jobs that wait for the worker",

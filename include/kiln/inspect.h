@@ -104,7 +104,7 @@ KILN_API enum kiln_status kiln_peek(struct kiln *kiln,
 /*
  * As kiln_get_entry(), for a front end that has to try what it finds: nothing
  * is counted until it says by kiln_count_lookup() what became of it.
- * *out_outcome is written in every case: KILN_COUNT_HITS_STORE or _HITS_MEMORY
+ * *out_outcome is written in every case: KILN_COUNT_HITS_STORE, _PACK or _MEMORY
  * with KILN_OK; else why it is a miss, KILN_COUNT_MISS_DAMAGED,
  * _MISS_UNAVAILABLE, or _MISS_NEW, of which the caller may know more.
  */
@@ -225,6 +225,10 @@ struct kiln_verify_report {
 	   cut short if their form tells.  Else they are among the damaged. */
 	uint64_t n_foreign;
 	uint64_t bytes_foreign;
+	/* Kept sources: whole, and not what was written.  The latter are as if
+	   they had not been kept, and no damage: nothing depends on them. */
+	uint64_t n_sources;
+	uint64_t n_sources_torn;
 	/* The store's own account, before it was put right, and what is true.
 	   0 unless it was asked for, by either flag. */
 	uint64_t n_noted;
@@ -237,7 +241,7 @@ struct kiln_verify_report {
 };
 
 /*
- * Read and check every entry.  `progress` may be NULL.  Damage is no error: the
+ * Read and check every entry and every kept source.  `progress` may be NULL.  Damage is no error: the
  * report counts it.  REPAIR puts aside what is damaged and the account right;
  * ACCOUNTING alone reads no entry.  Errors: READONLY (with either), UNSUPPORTED,
  * IO, TIMEOUT, INVALID, FORKED, or why the store is not used.
@@ -289,11 +293,12 @@ struct kiln_store_info {
 	const char *kind; /* "log", "file" */
 	uint64_t format_version;
 	uint64_t user_version;
-	uint64_t n_entries;  /* estimated */
-	uint64_t n_foreign;  /* of them: somebody else's */
-	uint64_t bytes;	     /* of all files, as the bound counts */
-	uint64_t bytes_max;  /* 0: no bound */
-	uint64_t bytes_live; /* of entries that can be found, about */
+	uint64_t n_entries;	/* estimated */
+	uint64_t n_foreign;	/* of them: somebody else's */
+	uint64_t bytes;		/* of all files, as the bound counts */
+	uint64_t bytes_max;	/* 0: no bound */
+	uint64_t bytes_live;	/* of entries that can be found, about */
+	uint64_t bytes_sources; /* of the files that keep sources; in `bytes` */
 	uint64_t generation;
 	/* Look-ups by the format's own counters, of everybody who keeps them; 0
 	   where there are none. */
@@ -344,7 +349,8 @@ struct kiln_store_counters {
 	struct kiln_program_counters programs[KILN_PROGRAMS_MAX];
 };
 
-/* The counters kept per hour, in the order of the columns above. */
+/* The counters kept per hour, in the order of the columns above.  Hits in packs
+   are among those in the store there. */
 #define KILN_HOURLY                                                            \
 	{                                                                      \
 		KILN_COUNT_HITS_MEMORY, KILN_COUNT_HITS_STORE,                 \

@@ -656,7 +656,8 @@ KILN_API enum kiln_status kiln_set_eviction(struct kiln *kiln,
 	X(JOBS_REFUSED, "jobs_refused", "jobs not written: spool full")        \
 	X(LOCK_TIMEOUTS, "lock_timeouts", "locks not had in time")             \
 	X(NO_LOCKS, "no_locks", "file system without locks")                   \
-	X(MISS_UNSIGNED, "miss_unsigned", "miss: no trusted signature")
+	X(MISS_UNSIGNED, "miss_unsigned", "miss: no trusted signature")        \
+	X(HITS_PACK, "hits_pack", "hits in packs")
 
 enum kiln_counter {
 #define KILN_COUNTER_ENUM(name, json, words) KILN_COUNT_##name,

@@ -320,12 +320,14 @@ static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 	return KILN_MISS;
 }
 
-static void count_hit(struct kiln *kiln, const struct kiln_blob *value,
+/* `outcome`: in the store, or in a pack. */
+static void count_hit(struct kiln *kiln, enum kiln_counter outcome,
+		      const struct kiln_blob *value,
 		      const struct kiln_blob *metadata)
 {
 	uint64_t saved_ns;
 
-	ki_kiln_count(kiln, KILN_COUNT_HITS_STORE, 1);
+	ki_kiln_count(kiln, outcome, 1);
 	ki_kiln_count(kiln, KILN_COUNT_BYTES_READ, kiln_blob_size(value));
 	if (!kiln_metadata_find_u64(kiln_blob_data(metadata),
 				    kiln_blob_size(metadata),
@@ -440,12 +442,12 @@ static enum kiln_status ask_packs(struct kiln *kiln, const struct kiln_key *key,
 	return answer;
 }
 
-/* As ask(), of all there is.  *out_n_vain: so many tiers are to be filled with
-   what was found. */
+/* As ask(), of all there is; *outcome of a hit, too, is where.  *out_n_vain: so
+   many tiers are to be filled with what was found. */
 static enum kiln_status ask_all(struct kiln *kiln, const struct kiln_key *key,
 				struct kiln_blob **out_blob,
 				struct kiln_blob **out_metadata,
-				enum kiln_counter *reason, size_t *out_n_vain)
+				enum kiln_counter *outcome, size_t *out_n_vain)
 {
 	enum kiln_status status, answer = KILN_MISS;
 
@@ -454,9 +456,11 @@ static enum kiln_status ask_all(struct kiln *kiln, const struct kiln_key *key,
 		if (i == (size_t)kiln->has_store && kiln->n_packs) {
 			*out_n_vain = 0;
 			status = ask_packs(kiln, key, out_blob, out_metadata,
-					   reason);
-			if (!status)
-				return status;
+					   outcome);
+			if (!status) {
+				*outcome = KILN_COUNT_HITS_PACK;
+				return KILN_OK;
+			}
 			if (status == KILN_E_COLLISION)
 				answer = status;
 		}
@@ -464,9 +468,11 @@ static enum kiln_status ask_all(struct kiln *kiln, const struct kiln_key *key,
 			return answer;
 		*out_n_vain = i;
 		status = ask(kiln, kiln->tiers[i], key, out_blob, out_metadata,
-			     reason);
-		if (!status)
-			return status;
+			     outcome);
+		if (!status) {
+			*outcome = KILN_COUNT_HITS_STORE;
+			return KILN_OK;
+		}
 		if (status == KILN_E_COLLISION)
 			answer = status;
 	}
@@ -497,10 +503,11 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 	status = ask_all(kiln, key, &value, &metadata, out_outcome, &n_vain);
 	if (status)
 		return status;
-	*out_outcome = KILN_COUNT_HITS_STORE;
 	backfill(kiln, n_vain, key, value, metadata, changes);
 	ki_memory_fill(kiln->memory, key, value, changes);
-	trace(kiln, key, "hit in the store");
+	trace(kiln, key,
+	      *out_outcome == KILN_COUNT_HITS_PACK ? "hit in a pack"
+						   : "hit in the store");
 	*out_blob = value;
 	*out_metadata = metadata;
 	return KILN_OK;
@@ -516,7 +523,7 @@ static enum kiln_status ask_tiers(struct kiln *kiln, const struct kiln_key *key,
 		find_in_tiers(kiln, key, out_blob, &metadata, out_reason);
 
 	if (!status) {
-		count_hit(kiln, *out_blob, metadata);
+		count_hit(kiln, *out_reason, *out_blob, metadata);
 		kiln_blob_unref(metadata);
 	}
 	return status;
@@ -928,8 +935,8 @@ enum kiln_status kiln_get_entry(struct kiln *kiln, const struct kiln_key *key,
 	status = find_entry(kiln, key, out_blob, out_metadata, &outcome);
 	if (status == KILN_MISS)
 		count_miss(kiln, key, outcome);
-	else if (!status && outcome == KILN_COUNT_HITS_STORE)
-		count_hit(kiln, *out_blob, *out_metadata);
+	else if (!status && outcome != KILN_COUNT_HITS_MEMORY)
+		count_hit(kiln, outcome, *out_blob, *out_metadata);
 	ki_kiln_tick(kiln);
 	ki_kiln_leave(kiln);
 	return status;
@@ -959,8 +966,9 @@ void kiln_count_lookup(struct kiln *kiln, enum kiln_counter outcome,
 {
 	if (ki_kiln_enter(kiln))
 		return;
-	if (outcome == KILN_COUNT_HITS_STORE) {
-		count_hit(kiln, blob, metadata);
+	if (outcome == KILN_COUNT_HITS_STORE ||
+	    outcome == KILN_COUNT_HITS_PACK) {
+		count_hit(kiln, outcome, blob, metadata);
 	} else if (outcome != KILN_COUNT_HITS_MEMORY) {
 		ki_kiln_count(kiln, KILN_COUNT_MISSES, 1);
 		ki_kiln_count(kiln, outcome, 1);

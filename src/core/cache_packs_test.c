@@ -125,7 +125,8 @@ static void with_a_matching_pack_nothing_is_built(void **state)
 	for (unsigned i = 1; i <= 20; i++)
 		assert_outcome(kiln, i, &work, "packed from store");
 	assert_int_equal(work.n_builds, 0);
-	assert_int_equal(counter(kiln, KILN_COUNT_HITS_STORE), 20);
+	assert_int_equal(counter(kiln, KILN_COUNT_HITS_PACK), 20);
+	assert_int_equal(counter(kiln, KILN_COUNT_HITS_STORE), 0);
 	assert_int_equal(counter(kiln, KILN_COUNT_PUTS), 0);
 	kiln_close(kiln);
 	free(pack);

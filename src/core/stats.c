@@ -32,6 +32,7 @@
 #define OF_HITS                                                                \
 	((uint64_t)1 << KILN_COUNT_HITS_MEMORY |                               \
 	 (uint64_t)1 << KILN_COUNT_HITS_STORE |                                \
+	 (uint64_t)1 << KILN_COUNT_HITS_PACK |                                 \
 	 (uint64_t)1 << KILN_COUNT_BYTES_READ |                                \
 	 (uint64_t)1 << KILN_COUNT_SAVED_NS)
 

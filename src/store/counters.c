@@ -133,6 +133,15 @@ static int advance(const struct ki_sys *sys, int fd, struct head *head,
 	return err;
 }
 
+/* There is no room for another column: hits are in the store, or not. */
+static uint64_t of_column(const uint64_t *deltas, unsigned column)
+{
+	return deltas[columns[column]] +
+	       (columns[column] == KILN_COUNT_HITS_STORE
+			? deltas[KILN_COUNT_HITS_PACK]
+			: 0);
+}
+
 static int add(const struct ki_sys *sys, int fd, const uint64_t *deltas)
 {
 	uint64_t hour = sys->realtime_ns(sys) / 1000000000 / 3600;
@@ -146,7 +155,7 @@ static int add(const struct ki_sys *sys, int fd, const uint64_t *deltas)
 	if (!err && hour + KILN_HOURS > head.newest_hour) {
 		err = ki_pread_all(sys, fd, row, sizeof(row), row_offset(hour));
 		for (i = 0; i < N_COLUMNS; i++)
-			row[i] += deltas[columns[i]];
+			row[i] += of_column(deltas, i);
 		if (!err)
 			err = ki_pwrite_all(sys, fd, row, sizeof(row),
 					    row_offset(hour));

@@ -355,6 +355,23 @@ static void eight_processes_lose_nothing(void **state)
 	scene_free(scene);
 }
 
+/* Older readers know two kinds of hits by the hour. */
+static void hits_in_packs_are_apart_but_by_the_hour(void **state)
+{
+	struct scene *scene = scene_new();
+
+	add(scene, "/bin/a", KILN_COUNT_HITS_STORE, 2);
+	add(scene, "/bin/b", KILN_COUNT_HITS_PACK, 3);
+	look(scene);
+	assert_int_equal(scene->counters.total[KILN_COUNT_HITS_STORE], 2);
+	assert_int_equal(scene->counters.total[KILN_COUNT_HITS_PACK], 3);
+	assert_int_equal(scene->counters.hours[0][1], 5);
+	assert_string_equal(scene->counters.last_run.name, "/bin/a");
+	assert_int_equal(scene->counters.last_run.total[KILN_COUNT_HITS_PACK],
+			 3);
+	scene_free(scene);
+}
+
 static unsigned n_refusals;
 
 static int refuse_some(const struct ki_sys *sys, int fd, enum ki_lock_kind kind,
@@ -399,6 +416,7 @@ int main(void)
 		cmocka_unit_test(damage_costs_what_it_hit),
 		cmocka_unit_test(a_record_that_is_being_written_is_read_again),
 		cmocka_unit_test(the_last_run_is_the_process_that_began_last),
+		cmocka_unit_test(hits_in_packs_are_apart_but_by_the_hour),
 		cmocka_unit_test(who_adds_waits_for_nobody_and_who_zeroes_does),
 		cmocka_unit_test(eight_processes_lose_nothing),
 	};
