@@ -87,6 +87,7 @@ static void print_json(struct ki_bytes *out, const struct picture *picture)
 	ki_json_number(&json, "format_misses", info->n_format_misses);
 	ki_json_number(&json, "bytes", info->bytes);
 	ki_json_number(&json, "bytes_live", info->bytes_live);
+	ki_json_number(&json, "bytes_sources", info->bytes_sources);
 	ki_json_number(&json, "bytes_max", info->bytes_max);
 	if (*picture->next) {
 		ki_json_object(&json, "next_to_go");
@@ -197,6 +198,9 @@ static void print_size(struct ki_bytes *out, const struct picture *picture)
 			 ? ki_format_size(info->bytes_max, bound, sizeof(bound))
 			 : "any size");
 	line(out, "size", text);
+	if (info->bytes_sources)
+		line(out, "of it kept sources",
+		     ki_format_size(info->bytes_sources, bytes, sizeof(bytes)));
 	print_next(out, picture);
 	number(out, "jobs pending", picture->n_jobs);
 }

@@ -193,7 +193,7 @@ const struct ki_verb ki_verbs[] = {
 	  .body = ki_verb_top },
 	{ .name = "verify",
 	  .arguments = "",
-	  .summary = "read and check every entry",
+	  .summary = "read and check every entry, and what is kept beside",
 	  .about = "Damaged entries are findings: exit status 4.  Looking "
 		   "changes nothing;\n"
 		   "--repair moves damaged ones to the store's quarantine, "

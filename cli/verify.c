@@ -60,6 +60,8 @@ static void print_json(struct ki_bytes *out, unsigned flags, enum trust trust,
 	ki_json_number(&json, "dropped", report->n_dropped);
 	ki_json_number(&json, "foreign", report->n_foreign);
 	ki_json_number(&json, "foreign_bytes", report->bytes_foreign);
+	ki_json_number(&json, "sources", report->n_sources);
+	ki_json_number(&json, "sources_torn", report->n_sources_torn);
 	ki_json_number(&json, "dead", report->n_dead);
 	ki_json_number(&json, "dead_bytes", report->bytes_dead);
 	if (flags) {
@@ -122,6 +124,15 @@ static void print_entries(struct ki_bytes *out, const char *owner,
 				(unsigned long long)report->n_foreign, owner,
 				ki_format_size(report->bytes_foreign, size,
 					       sizeof(size)));
+	if (report->n_sources || report->n_sources_torn)
+		ki_bytes_printf(out, "%llu kept source%s whole",
+				(unsigned long long)report->n_sources,
+				report->n_sources == 1 ? "" : "s");
+	if (report->n_sources_torn)
+		ki_bytes_printf(out, ", %llu torn: as if not kept",
+				(unsigned long long)report->n_sources_torn);
+	if (report->n_sources || report->n_sources_torn)
+		ki_bytes_add_u8(out, '\n');
 	if (report->n_dead)
 		ki_bytes_printf(
 			out, "%s are of entries replaced or removed\n",

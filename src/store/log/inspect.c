@@ -106,6 +106,7 @@ enum kiln_status ki_log_info(struct kiln_tier *tier,
 			.bytes = census.bytes,
 			.bytes_max = limits.bytes_max,
 			.bytes_live = index->header->bytes_live,
+			.bytes_sources = ki_log_source_bytes(&census),
 			.generation = index->header->generation,
 			.quota_bytes = limits.quota_bytes,
 			.quota_used =

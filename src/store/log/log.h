@@ -990,6 +990,9 @@ enum kiln_status ki_log_keep_sources(struct kiln_tier *tier,
 enum kiln_status ki_log_find_source(
 	struct kiln_tier *tier, const uint8_t digest[KILN_SOURCE_DIGEST_BYTES],
 	struct kiln_blob **out_source);
+/* Read and count them all. */
+void ki_log_check_sources(struct ki_log *log, const struct log_census *census,
+			  struct kiln_verify_report *report);
 /* Under byte 0: the oldest file of sources goes; 0: there is none left. */
 int ki_log_drop_source(struct ki_log *log, struct log_census *census);
 uint64_t ki_log_source_bytes(const struct log_census *census);

@@ -455,6 +455,46 @@ static void a_header_that_lies_is_passed_over(void **state)
 	store_free(&store);
 }
 
+/* Nothing depends on them: a torn one is no damage. */
+static void verify_reads_them_and_says_which_are_torn(void **state)
+{
+	struct store store = store_new(8 << 20, 0);
+	struct kiln_verify_report report;
+	struct kiln_store_info info;
+	char *path = file_of(&store, 1);
+	struct stat st;
+	int fd;
+
+	assert_int_equal(store.tier->ops->info(store.tier, &info), KILN_OK);
+	assert_int_equal(info.bytes_sources, 0);
+	assert_int_equal(keep_one(&store, "one", 3), KILN_OK);
+	assert_int_equal(keep_one(&store, "two", 3), KILN_OK);
+	assert_int_equal(keep_one(&store, "three", 5), KILN_OK);
+	assert_int_equal(
+		store.tier->ops->verify(store.tier, 0, NULL, NULL, &report),
+		KILN_OK);
+	assert_int_equal(report.n_sources, 3);
+	assert_int_equal(report.n_sources_torn, 0);
+
+	fd = open(path, O_RDWR);
+	assert_int_equal(pwrite(fd, "\377", 1, sizeof(struct log_source) + 5),
+			 1);
+	assert_int_equal(fstat(fd, &st), 0);
+	close(fd);
+	assert_int_equal(store.tier->ops->verify(store.tier, KILN_VERIFY_REPAIR,
+						 NULL, NULL, &report),
+			 KILN_OK);
+	assert_int_equal(report.n_sources, 2);
+	assert_int_equal(report.n_sources_torn, 1);
+	assert_int_equal(report.n_damaged, 0);
+	assert_false(is_found(&store, "one", 3));
+	assert_int_equal(store.tier->ops->info(store.tier, &info), KILN_OK);
+	assert_int_equal(info.bytes_sources, st.st_size);
+	assert_true(info.bytes_sources < info.bytes);
+	free(path);
+	store_free(&store);
+}
+
 /* ---- Several at once ------------------------------------------------- */
 
 enum { KEEPERS = 4, KEPT = 25 };
@@ -523,6 +563,7 @@ int main(void)
 		cmocka_unit_test(behind_what_is_torn_a_new_file_begins),
 		cmocka_unit_test(anything_in_the_place_of_a_file_is_borne),
 		cmocka_unit_test(a_header_that_lies_is_passed_over),
+		cmocka_unit_test(verify_reads_them_and_says_which_are_torn),
 		cmocka_unit_test(several_processes_keep_all_of_theirs),
 	};
 

@@ -287,6 +287,34 @@ enum kiln_status ki_log_find_source(
 	return status;
 }
 
+static void check_file(struct ki_log *log, uint32_t number,
+		       struct kiln_verify_report *report)
+{
+	struct scan *scan = scan_begin(log, number, KI_OPEN_READ);
+	struct log_source source;
+	uint64_t offset;
+	void *frame;
+
+	while (scan && scan_next(scan, &source, &offset)) {
+		frame = read_frame(scan, &source, offset);
+		if (frame)
+			report->n_sources++;
+		else
+			report->n_sources_torn++;
+		free(frame);
+	}
+	scan_end(scan);
+}
+
+void ki_log_check_sources(struct ki_log *log, const struct log_census *census,
+			  struct kiln_verify_report *report)
+{
+	size_t i, n = 0;
+
+	for (i = census->n_sources; i-- > 0 && n++ < LOG_SOURCE_FILES_MAX;)
+		check_file(log, census->sources[i].number, report);
+}
+
 /* ---- What is there already ------------------------------------------- */
 
 static int by_digest(const void *a, const void *b)

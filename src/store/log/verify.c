@@ -13,6 +13,9 @@
  * says of itself counts as damage: a record that was just being written when
  * step 1 came by is whole by the time a word leads to it.
  *
+ * Kept sources are read with the segments: nothing leads to them, so there is only
+ * to say which of them are what was written.
+ *
  * An index that is retired by the end says nothing about the store: then all of it
  * once more, with the one that follows.  What was repaired before it was retired
  * is so in that one too.
@@ -215,6 +218,7 @@ static enum kiln_status check_segments(struct check *check)
 		check_segment(check, &census.files[i]);
 		check->done += end_of(check->index, &census.files[i]);
 	}
+	ki_log_check_sources(check->log, &census, &check->report);
 	ki_log_census_fini(&census);
 	return KILN_OK;
 }
