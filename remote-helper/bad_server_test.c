@@ -14,7 +14,7 @@
 #include "base/list.h"
 
 #define ASKED_BYTES ((size_t)16 << 10)
-#define DRIP_MS	    20
+#define DRIP_MS	    4
 
 struct bad_server {
 	struct loop *loop;
@@ -59,9 +59,12 @@ static void on_drip(void *arg)
 	const struct bad_server *server = peer->server;
 
 	peer->drip = NULL;
-	if (peer->sent == server->size)
-		return;
 	(void)send(peer->fd, server->bytes + peer->sent++, 1, MSG_NOSIGNAL);
+	if (peer->sent == server->size) {
+		peer->sent = 0;
+		peer->is_answering = 0;
+		return;
+	}
 	peer->drip = loop_after(server->loop, DRIP_MS, on_drip, peer);
 }
 

@@ -18,7 +18,7 @@ enum bad_end {
 	BAD_RESET,   /* so that the other side is told of an error */
 	BAD_HANG,    /* never says anything again */
 	BAD_ENDLESS, /* goes on with zeros for ever */
-	BAD_DRIP,    /* the bytes one by one, one each 20 ms */
+	BAD_DRIP,    /* the bytes one by one, one each 4 ms */
 };
 
 struct bad_server;

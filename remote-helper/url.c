@@ -501,11 +501,14 @@ static enum kiln_status parse_word(struct level *level, const char *word,
 		    !strncmp(words[i].name, word, size))
 			break;
 	if (i == N_WORDS) {
+		/* What does not look like a word may be half a password. */
+		if (size > 32 || strspn(word, LETTERS "-=") < size)
+			size = 0;
 		(void)snprintf(
 			why, why_size,
 			"#%.*s is not known: read-only, ttl=, max-item=, "
 			"zstd=, no-lease, ca= and timeout= are",
-			size > 32 ? 32 : (int)size, word);
+			(int)size, word);
 		return KILN_E_INVALID;
 	}
 	error = words[i].fn(level, word + size);

@@ -8,7 +8,7 @@
  * hiredis takes the answers apart.  Its connections aren't used: they resolve
  * names while everybody waits, and copy what is sent, which may be 1 GiB.
  *
- * Memory     hiredis keeps an answer until it is whole.  Before it sees one, the
+ * Memory     hiredis is given an answer once it is whole, and before that the
  *            announced size is looked at: a body beyond what its request allows
  *            is read past without being kept, or, if it is beyond SKIP_MAX, ends
  *            the connection.  Arrays, of which there are none for us, and lines
@@ -75,6 +75,8 @@ struct link {
 	uint64_t received_ns;
 	char buffer[BUFFER_BYTES];
 };
+
+static const char not_redis[] = "what answers there is not Redis";
 
 static void link_connect_next(struct link *link);
 
@@ -305,8 +307,15 @@ static void greeted(struct link *link)
 
 /* ---- Receiving ---------------------------------------------------------- */
 
-/* What is to be done with what the reader has of an answer. */
-enum look { LOOK_GOOD, LOOK_SKIP, LOOK_BAD };
+/* What is to be done with what has come of an answer. */
+enum look { LOOK_WHOLE, LOOK_WAIT, LOOK_SKIP, LOOK_HUGE, LOOK_BAD };
+
+static enum look look_at_line(const char *text, size_t size)
+{
+	if (memchr(text, '\n', size < LINE_BYTES_MAX ? size : LINE_BYTES_MAX))
+		return LOOK_WHOLE;
+	return size < LINE_BYTES_MAX ? LOOK_WAIT : LOOK_BAD;
+}
 
 /* "$SIZE\r\n": its bytes, 0 if it is not all there, -1 if it is none. */
 static int parse_size(const char *text, size_t size, uint64_t *out_size)
@@ -324,46 +333,42 @@ static int parse_size(const char *text, size_t size, uint64_t *out_size)
 	return i == SIZE_BYTES_MAX ? -1 : 0;
 }
 
-static enum look look_at_body(const struct link *link, const char *text,
+static enum look look_at_body(const struct request *request, const char *text,
 			      size_t size, uint64_t *out_bytes)
 {
-	const struct request *first = first_request(link);
 	uint64_t body;
 	int header;
 
 	if (size >= 2 && text[1] == '-') /* nil */
-		return LOOK_GOOD;
-	if (first->question != QUESTION_GET)
+		return look_at_line(text, size);
+	if (request->question != QUESTION_GET)
 		return LOOK_BAD;
 	header = parse_size(text, size, &body);
-	if (header < 0)
-		return LOOK_BAD;
-	if (header == 0 || body <= first->body_max)
-		return LOOK_GOOD;
-	if (body > SKIP_MAX)
-		return LOOK_BAD;
+	if (header <= 0)
+		return header ? LOOK_BAD : LOOK_WAIT;
 	*out_bytes = (uint64_t)header + body + 2;
-	return LOOK_SKIP;
+	if (body <= request->body_max)
+		return size < *out_bytes ? LOOK_WAIT : LOOK_WHOLE;
+	return body <= SKIP_MAX ? LOOK_SKIP : LOOK_HUGE;
 }
 
 static enum look look(const struct link *link, uint64_t *out_bytes)
 {
-	const redisReader *reader = link->reader;
-	const char *text = reader->buf + reader->pos;
-	size_t size = reader->len - reader->pos;
+	const struct request *request = first_request(link);
+	const char *text = link->reader->buf + link->reader->pos;
+	size_t size = link->reader->len - link->reader->pos;
 
 	if (size == 0)
-		return LOOK_GOOD;
+		return LOOK_WAIT;
+	if (!request || !request->begun_ns)
+		return LOOK_BAD;
 	switch (*text) {
 	case '$':
-		return look_at_body(link, text, size, out_bytes);
+		return look_at_body(request, text, size, out_bytes);
 	case '+':
 	case '-':
 	case ':':
-		return size > LINE_BYTES_MAX &&
-				       !memchr(text, '\n', LINE_BYTES_MAX)
-			       ? LOOK_BAD
-			       : LOOK_GOOD;
+		return look_at_line(text, size);
 	default:
 		return LOOK_BAD;
 	}
@@ -398,18 +403,21 @@ static void answer_first(struct link *link, struct outcome *outcome)
 	free(request);
 }
 
-static int skip_first(struct link *link, uint64_t bytes)
+/* 0, or -1: the connection has ended. */
+static int skip_first(struct link *link, enum look looked, uint64_t bytes)
 {
 	struct outcome outcome = { .status = KILN_E_TOO_LARGE,
-				   .total_bytes = bytes,
 				   .why = "larger than max-item" };
 
-	if (skip(link, bytes) != REDIS_OK) {
+	if (looked == LOOK_SKIP && skip(link, bytes) != REDIS_OK) {
 		fail(link, KILN_E_NO_MEMORY, "no memory");
 		return -1;
 	}
 	answer_first(link, &outcome);
-	return 0;
+	if (looked == LOOK_SKIP)
+		return 0;
+	fail(link, KILN_E_IO, "the server sends more than anyone asked for");
+	return -1;
 }
 
 /* 0, or -1: the connection has ended. */
@@ -437,40 +445,42 @@ static int take_reply(struct link *link, redisReply *reply)
 	return 0;
 }
 
+/* 0, or -1: the connection has ended. */
+static int take_whole(struct link *link)
+{
+	void *reply = NULL;
+
+	if (redisReaderGetReply(link->reader, &reply) != REDIS_OK || !reply) {
+		fail(link, KILN_E_FORMAT, not_redis);
+		return -1;
+	}
+	return take_reply(link, reply);
+}
+
 /* All that is whole.  0, or -1: the connection has ended. */
 static int take_replies(struct link *link)
 {
-	static const char not_redis[] = "what answers there is not Redis";
-	void *reply;
+	enum look looked;
 	uint64_t bytes;
+	int result = 0;
 
-	while (link->reader->len > link->reader->pos) {
-		struct request *first = first_request(link);
-		enum look looked = LOOK_BAD;
-
-		/* hiredis keeps the first byte of what it has begun. */
-		if (first && first->begun_ns)
-			looked = link->reader->ridx >= 0 ? LOOK_GOOD
-							 : look(link, &bytes);
-		if (looked == LOOK_BAD) {
+	while (!result && (looked = look(link, &bytes)) != LOOK_WAIT) {
+		switch (looked) {
+		case LOOK_WAIT:
+		case LOOK_WHOLE:
+			result = take_whole(link);
+			break;
+		case LOOK_SKIP:
+		case LOOK_HUGE:
+			result = skip_first(link, looked, bytes);
+			break;
+		case LOOK_BAD:
 			fail(link, KILN_E_FORMAT, not_redis);
-			return -1;
+			result = -1;
+			break;
 		}
-		if (looked == LOOK_SKIP) {
-			if (skip_first(link, bytes))
-				return -1;
-			continue;
-		}
-		if (redisReaderGetReply(link->reader, &reply) != REDIS_OK) {
-			fail(link, KILN_E_FORMAT, not_redis);
-			return -1;
-		}
-		if (!reply)
-			return 0;
-		if (take_reply(link, reply))
-			return -1;
 	}
-	return 0;
+	return result;
 }
 
 static int consume(struct link *link, const char *bytes, size_t size)
@@ -747,10 +757,10 @@ static void on_timer(void *arg)
 
 	link->timer = NULL;
 	if (answer_late(link, loop_now_ns(link->loop)))
-		fail(link, KILN_E_IO, "the server does not answer");
+		fail(link, KILN_E_TIMEOUT, "the server does not answer");
 	else if (link->state != OPEN && link->state != CLOSED &&
 		 link->state != FAILING && !has_waiting(link))
-		fail(link, KILN_E_IO, "the server does not answer");
+		fail(link, KILN_E_TIMEOUT, "the server does not answer");
 	arm(link, next_deadline_ns(link));
 }
 
