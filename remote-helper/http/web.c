@@ -64,6 +64,7 @@ struct transfer {
 
 	long code; /* 0: not known yet */
 	size_t header_bytes;
+	int has_headers;    /* all of them: the empty line has come */
 	size_t error_bytes; /* of the body of an error */
 	uint8_t *body;
 	size_t body_size, body_room;
@@ -92,6 +93,7 @@ static size_t on_header(char *bytes, size_t one, size_t size, void *arg)
 	struct transfer *transfer = arg;
 
 	transfer->header_bytes += size;
+	transfer->has_headers = size == 2 && !memcmp(bytes, "\r\n", 2);
 	if (transfer->header_bytes > HEADER_BYTES_MAX)
 		return refuse(transfer, KILN_E_FORMAT,
 			      "the answer's headers have no end");
@@ -573,6 +575,12 @@ static void judge(struct transfer *transfer, CURLcode result,
 		outcome->status = transfer->wrong;
 		return;
 	}
+	/* curl takes headers without an end for an answer without a body. */
+	if (result == CURLE_OK && !transfer->has_headers)
+		result = CURLE_PARTIAL_FILE;
+	/* What curl calls its own limit of a header's size. */
+	if (result == CURLE_OUT_OF_MEMORY && !transfer->has_headers)
+		result = CURLE_WRITE_ERROR;
 	if (result != CURLE_OK) {
 		outcome->status = answer_failure(result, &transfer->why);
 		return;
