@@ -97,7 +97,7 @@ enum kiln_status ki_counts_read(struct kiln *kiln,
 uint64_t ki_counts_hits(const uint64_t *total)
 {
 	return total[KILN_COUNT_HITS_MEMORY] + total[KILN_COUNT_HITS_STORE] +
-	       total[KILN_COUNT_HITS_PACK];
+	       total[KILN_COUNT_HITS_PACK] + total[KILN_COUNT_HITS_REMOTE];
 }
 
 uint64_t ki_counts_lookups(const uint64_t *total)

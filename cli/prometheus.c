@@ -101,9 +101,9 @@ static void of_applications(struct ki_bytes *out, const char *store,
 {
 	static const enum kiln_counter kept[] = {
 		KILN_COUNT_HITS_MEMORY, KILN_COUNT_HITS_STORE,
-		KILN_COUNT_HITS_PACK,	KILN_COUNT_MISSES,
-		KILN_COUNT_BUILDS,	KILN_COUNT_BUILD_NS,
-		KILN_COUNT_SAVED_NS,
+		KILN_COUNT_HITS_PACK,	KILN_COUNT_HITS_REMOTE,
+		KILN_COUNT_MISSES,	KILN_COUNT_BUILDS,
+		KILN_COUNT_BUILD_NS,	KILN_COUNT_SAVED_NS,
 	};
 	char name[80];
 

@@ -104,7 +104,8 @@ KILN_API enum kiln_status kiln_peek(struct kiln *kiln,
 /*
  * As kiln_get_entry(), for a front end that has to try what it finds: nothing
  * is counted until it says by kiln_count_lookup() what became of it.
- * *out_outcome is written in every case: KILN_COUNT_HITS_STORE, _PACK or _MEMORY
+ * *out_outcome is written in every case: KILN_COUNT_HITS_STORE, _PACK, _REMOTE or
+ * _MEMORY
  * with KILN_OK; else why it is a miss, KILN_COUNT_MISS_DAMAGED,
  * _MISS_UNAVAILABLE, or _MISS_NEW, of which the caller may know more.
  */
@@ -350,7 +351,7 @@ struct kiln_store_counters {
 };
 
 /* The counters kept per hour, in the order of the columns above.  Hits in packs
-   are among those in the store there. */
+   and in remotes are among those in the store there. */
 #define KILN_HOURLY                                                            \
 	{                                                                      \
 		KILN_COUNT_HITS_MEMORY, KILN_COUNT_HITS_STORE,                 \
@@ -421,7 +422,8 @@ KILN_API unsigned kiln_builds_now(struct kiln *kiln);
 	X(REMOTE_CREDENTIALS, "KILN_REMOTE_CREDENTIALS", "remote-credentials") \
 	X(D3D12_DEVELOPER, "KILN_D3D12_DEVELOPER", "d3d12-developer")          \
 	X(ZE_DRIVER, "KILN_ZE_DRIVER", "ze-driver")                            \
-	X(SIGNING_KEY, "KILN_SIGNING_KEY", "signing-key")
+	X(SIGNING_KEY, "KILN_SIGNING_KEY", "signing-key")                      \
+	X(REMOTE_TRUST, "KILN_REMOTE_TRUST", "remote-trust")
 
 enum kiln_setting {
 #define KILN_SETTING_ENUM(name, env, conf) KILN_SET_##name,

@@ -417,6 +417,21 @@ struct kiln_options {
 				    read when it is needed: signs what is put
 				    into a store of KILN_OPEN_SHARED; NULL:
 				    none */
+	/*
+	 * Servers that are asked last, through a helper process, as KILN_REMOTE
+	 * has them (docs/env.md): "redis://cache", "http://near s3://far/kiln".
+	 * NULL: none; not of a session.  What is built is handed to the helper
+	 * and leaves the machine, but for keys with local fields.  The helper is
+	 * started by kiln_remote_start() in <kiln/remote.h>; without it, and
+	 * where servers are slow or down, a look-up is a miss.
+	 */
+	const char *remote;
+	const char *remote_credentials; /* path from the root of the file that
+					   the helper reads; NULL: none */
+	/* "signed": what servers have is used only with a signature of one of
+	   trusted_keys; NULL is the same.  "transport": whoever can write to the
+	   servers is trusted. */
+	const char *remote_trust;
 };
 
 /* Defaults.  Inline, so that `size` is what the caller was compiled with. */
@@ -474,6 +489,7 @@ enum kiln_source {
 	KILN_FROM_BUILD = 2,
 	KILN_FROM_FLIGHT = 3,  /* another thread's build, waited for */
 	KILN_FROM_FAILURE = 4, /* a kept failure */
+	KILN_FROM_REMOTE = 5,
 };
 
 /*
@@ -657,7 +673,18 @@ KILN_API enum kiln_status kiln_set_eviction(struct kiln *kiln,
 	X(LOCK_TIMEOUTS, "lock_timeouts", "locks not had in time")             \
 	X(NO_LOCKS, "no_locks", "file system without locks")                   \
 	X(MISS_UNSIGNED, "miss_unsigned", "miss: no trusted signature")        \
-	X(HITS_PACK, "hits_pack", "hits in packs")
+	X(HITS_PACK, "hits_pack", "hits in packs")                             \
+	X(HITS_REMOTE, "hits_remote", "hits from the remote")                  \
+	X(REMOTE_ABSENT, "remote_absent", "remote: not there")                 \
+	X(REMOTE_LATE, "remote_late", "remote: too late")                      \
+	X(REMOTE_FAULTS, "remote_faults", "remote: failures")                  \
+	X(REMOTE_DAMAGED, "remote_damaged", "remote: damaged or foreign")      \
+	X(REMOTE_UNSIGNED, "remote_unsigned", "remote: no trusted signature")  \
+	X(REMOTE_WAIT_NS, "remote_wait_ns", "time waited for the remote, ns")  \
+	X(REMOTE_PUTS, "remote_puts", "entries handed to the remote")          \
+	X(REMOTE_PUTS_DROPPED, "remote_puts_dropped",                          \
+	  "entries not handed to the remote")                                  \
+	X(REMOTE_NO_LEASES, "remote_no_leases", "builds without a lease")
 
 enum kiln_counter {
 #define KILN_COUNTER_ENUM(name, json, words) KILN_COUNT_##name,

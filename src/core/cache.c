@@ -7,15 +7,18 @@
  *	kiln_get_or_build (entry.c)
  *	  hot ---------------- memory tier, by pin: no lock, no call (memory/)
  *	  ki_memory_begin ---- join a flight, or lead one
- *	    ask_tiers -------- store, packs and further tiers, fastest first
+ *	    ask_tiers -------- store, packs and further tiers, fastest first;
+ *			       then the remote
  *	    lock_build ------- one process at a time; then the store once more
+ *	    lease_build ------ one machine at a time; then the remote once more
  *	    build() ---------- the caller's
  *	    store_built ------ into all tiers that can be written
  *	  ki_memory_finish --- wake those who waited
  *
  * A tier that fails is a miss, counted (ask): no fault but build()'s reaches
  * the caller.  No lock of ours is held here, but for the key's build lock
- * among processes, which is held around build() alone.  It is waited for only
+ * among processes and its lease among machines, which are held around build()
+ * alone.  They are waited for only
  * because its holder will publish before it lets go; who gets it and finds no
  * entry builds at once.  Who builds already (a get_or_build inside a build())
  * waits for nothing.
@@ -38,6 +41,9 @@
 #include "base/wide.h"
 #include "key/key.h"
 #include "core/hot.h"
+
+/* For what another machine has put there just now. */
+#define LEASED_MS 2000
 
 /* Not worth a place beside the hot path. */
 #define COLD __attribute__((noinline, cold))
@@ -320,7 +326,7 @@ static enum kiln_status ask(struct kiln *kiln, struct kiln_tier *tier,
 	return KILN_MISS;
 }
 
-/* `outcome`: in the store, or in a pack. */
+/* `outcome`: in the store, in a pack, or in the remote. */
 static void count_hit(struct kiln *kiln, enum kiln_counter outcome,
 		      const struct kiln_blob *value,
 		      const struct kiln_blob *metadata)
@@ -442,8 +448,8 @@ static enum kiln_status ask_packs(struct kiln *kiln, const struct kiln_key *key,
 	return answer;
 }
 
-/* As ask(), of all there is; *outcome of a hit, too, is where.  *out_n_vain: so
-   many tiers are to be filled with what was found. */
+/* As ask(), of all there is on this machine; *outcome of a hit, too, is where.
+   *out_n_vain: so many tiers are to be filled with what was found. */
 static enum kiln_status ask_all(struct kiln *kiln, const struct kiln_key *key,
 				struct kiln_blob **out_blob,
 				struct kiln_blob **out_metadata,
@@ -479,12 +485,12 @@ static enum kiln_status ask_all(struct kiln *kiln, const struct kiln_key *key,
 }
 
 /*
- * Find a key in the tiers, fastest first, and fill those asked in vain.
- * KILN_OK, or KILN_MISS or KILN_E_COLLISION, with the counter that tells how it
- * ended, which is not counted here.
+ * Find a key in the tiers, fastest first, then in the remote, and fill those asked
+ * in vain.  KILN_OK, or KILN_MISS or KILN_E_COLLISION, with the counter that tells
+ * how it ended, which is not counted here.
  */
 static enum kiln_status find_in_tiers(struct kiln *kiln,
-				      const struct kiln_key *key,
+				      const struct kiln_key *key, int is_local,
 				      struct kiln_blob **out_blob,
 				      struct kiln_blob **out_metadata,
 				      enum kiln_counter *out_outcome)
@@ -501,29 +507,55 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 	*out_outcome = kiln->store_status < 0 ? KILN_COUNT_MISS_UNAVAILABLE
 					      : KILN_COUNT_MISS_NEW;
 	status = ask_all(kiln, key, &value, &metadata, out_outcome, &n_vain);
+	if (status && kiln->remote && !is_local &&
+	    !ki_kiln_ask_remote(kiln, key, &value, &metadata)) {
+		*out_outcome = KILN_COUNT_HITS_REMOTE;
+		n_vain = kiln->n_tiers;
+		status = KILN_OK;
+	}
 	if (status)
 		return status;
 	backfill(kiln, n_vain, key, value, metadata, changes);
 	ki_memory_fill(kiln->memory, key, value, changes);
 	trace(kiln, key,
-	      *out_outcome == KILN_COUNT_HITS_PACK ? "hit in a pack"
-						   : "hit in the store");
+	      *out_outcome == KILN_COUNT_HITS_REMOTE ? "hit in the remote"
+	      : *out_outcome == KILN_COUNT_HITS_PACK ? "hit in a pack"
+						     : "hit in the store");
 	*out_blob = value;
 	*out_metadata = metadata;
 	return KILN_OK;
 }
 
+/* As ask_tiers(), of the remote alone, when its answer is worth any wait. */
+static enum kiln_status ask_remote_again(struct kiln *kiln,
+					 const struct kiln_key *key,
+					 struct kiln_blob **out_blob)
+{
+	uint64_t changes = ki_memory_changes(kiln->memory);
+	struct kiln_blob *metadata;
+	enum kiln_status status = ki_remote_get_patiently(
+		kiln->remote, key, LEASED_MS, out_blob, &metadata);
+
+	if (status)
+		return status;
+	backfill(kiln, kiln->n_tiers, key, *out_blob, metadata, changes);
+	ki_memory_fill(kiln->memory, key, *out_blob, changes);
+	count_hit(kiln, KILN_COUNT_HITS_REMOTE, *out_blob, metadata);
+	kiln_blob_unref(metadata);
+	return KILN_OK;
+}
+
 /* The value alone; a hit is counted, a miss is the caller's to count. */
 static enum kiln_status ask_tiers(struct kiln *kiln, const struct kiln_key *key,
-				  struct kiln_blob **out_blob,
-				  enum kiln_counter *out_reason)
+				  int is_local, struct kiln_blob **out_blob,
+				  enum kiln_counter *out_outcome)
 {
 	struct kiln_blob *metadata;
-	enum kiln_status status =
-		find_in_tiers(kiln, key, out_blob, &metadata, out_reason);
+	enum kiln_status status = find_in_tiers(kiln, key, is_local, out_blob,
+						&metadata, out_outcome);
 
 	if (!status) {
-		count_hit(kiln, *out_reason, *out_blob, metadata);
+		count_hit(kiln, *out_outcome, *out_blob, metadata);
 		kiln_blob_unref(metadata);
 	}
 	return status;
@@ -558,6 +590,34 @@ static struct kiln_tier_lock *lock_build(struct kiln *kiln,
 	else
 		ki_kiln_count(kiln, KILN_COUNT_NO_LOCKS, 1);
 	return NULL;
+}
+
+/*
+ * The key's lease among machines, after that lock and within its time; with a key
+ * that is there by now (KILN_EXISTS), or without one, whoever has it not builds
+ * all the same.
+ */
+static enum kiln_status lease_build(struct kiln *kiln,
+				    const struct kiln_key *key,
+				    const struct ki_flight *flight,
+				    uint64_t start_ns,
+				    struct kiln_tier_lock **out_lease)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	struct kiln_tier *tier = ki_remote_tier(kiln->remote);
+	const uint64_t gone_ms = (sys->monotonic_ns(sys) - start_ns) / 1000000u;
+	uint32_t left_ms = 0;
+	enum kiln_status status;
+
+	if (!ki_kiln_writes(kiln) || (kiln->flags & KILN_OPEN_NO_BUILD_LOCK))
+		return KILN_E_UNSUPPORTED;
+	if (flight && !ki_flight_is_nested(flight) &&
+	    gone_ms < kiln->lock_timeout_ms)
+		left_ms = kiln->lock_timeout_ms - (uint32_t)gone_ms;
+	status = tier->ops->lock(tier, key, left_ms, out_lease);
+	if (status == KILN_E_TIMEOUT)
+		ki_kiln_count(kiln, KILN_COUNT_LOCK_TIMEOUTS, 1);
+	return status;
 }
 
 static void add_missing_u64(struct kiln_metadata *metadata,
@@ -638,6 +698,8 @@ static void store_built(struct kiln *kiln, const struct kiln_key *key,
 			first = status;
 		}
 	}
+	ki_kiln_send(kiln, key, metadata, size, kiln_blob_data(result->blob),
+		     value_size, 0);
 	if (kiln->store_status < 0 && ki_kiln_writes(kiln))
 		ki_kiln_count(kiln, KILN_COUNT_PUTS_DROPPED, 1);
 	if (kiln->flags & KILN_OPEN_GUEST)
@@ -666,6 +728,8 @@ static enum kiln_status run_build(struct kiln *kiln, const struct kiln_key *key,
 	out_result->source = KILN_FROM_BUILD;
 	ki_kiln_count(kiln, KILN_COUNT_BUILDS, 1);
 	ki_kiln_count(kiln, KILN_COUNT_BUILD_NS, build_ns);
+	if (kiln->remote)
+		ki_remote_note_build(kiln->remote, build_ns);
 	if (out_result->kind != KILN_BUILD_OK) {
 		ki_kiln_count(kiln, KILN_COUNT_BUILD_FAILURES, 1);
 		kiln_blob_unref(out_result->blob);
@@ -681,6 +745,52 @@ static enum kiln_status run_build(struct kiln *kiln, const struct kiln_key *key,
 	return KILN_OK;
 }
 
+/* Build, and give it to all. */
+static enum kiln_status build_for_all(struct kiln *kiln,
+				      const struct kiln_key *key,
+				      enum kiln_counter reason,
+				      kiln_build_fn *build, void *arg,
+				      struct kiln_build_result *out_result)
+{
+	enum kiln_status status;
+
+	ki_kiln_count(kiln, KILN_COUNT_MISSES, 1);
+	ki_kiln_count(kiln, reason, 1);
+	trace(kiln, key, "miss: building");
+	status = run_build(kiln, key, build, arg, out_result);
+	if (!status)
+		store_built(kiln, key, out_result);
+	return status;
+}
+
+/* The same of one machine at a time. */
+static enum kiln_status build_by_lease(struct kiln *kiln,
+				       const struct kiln_key *key,
+				       const struct ki_flight *flight,
+				       uint64_t start_ns,
+				       enum kiln_counter reason,
+				       kiln_build_fn *build, void *arg,
+				       struct kiln_build_result *out_result)
+{
+	struct kiln_tier *tier = ki_remote_tier(kiln->remote);
+	struct kiln_tier_lock *lease = NULL;
+	enum kiln_status status =
+		lease_build(kiln, key, flight, start_ns, &lease);
+	const int is_news = status == KILN_OK || status == KILN_EXISTS;
+
+	/* Whoever had it may have published. */
+	if (is_news && !ask_remote_again(kiln, key, &out_result->blob)) {
+		out_result->source = KILN_FROM_REMOTE;
+		status = KILN_OK;
+	} else {
+		status = build_for_all(kiln, key, reason, build, arg,
+				       out_result);
+	}
+	if (lease)
+		tier->ops->unlock(tier, lease);
+	return status;
+}
+
 /* The leader's way, or that of one who had no memory for a flight, and waits
    for nobody.  *out_result is initialised, and stays the caller's. */
 static enum kiln_status fetch_or_build(struct kiln *kiln,
@@ -690,28 +800,32 @@ static enum kiln_status fetch_or_build(struct kiln *kiln,
 				       struct kiln_build_result *out_result)
 {
 	struct kiln_tier_lock *lock = NULL;
-	enum kiln_counter reason;
+	enum kiln_counter outcome;
 	enum kiln_status status;
+	uint64_t start_ns;
 
 	out_result->source = KILN_FROM_STORE;
-	status = ask_tiers(kiln, key, &out_result->blob, &reason);
+	status = ask_tiers(kiln, key, 0, &out_result->blob, &outcome);
+	if (!status && outcome == KILN_COUNT_HITS_REMOTE)
+		out_result->source = KILN_FROM_REMOTE;
 	if (!status)
 		return status;
+	start_ns = kiln->remote ? ki_sys_posix.monotonic_ns(&ki_sys_posix) : 0;
 	lock = lock_build(kiln, key, flight);
 	if (lock) {
 		enum kiln_counter again;
 
 		/* Whoever had it may have published. */
-		status = ask_tiers(kiln, key, &out_result->blob, &again);
+		status = ask_tiers(kiln, key, 1, &out_result->blob, &again);
 		if (!status)
 			goto out;
 	}
-	ki_kiln_count(kiln, KILN_COUNT_MISSES, 1);
-	ki_kiln_count(kiln, reason, 1);
-	trace(kiln, key, "miss: building");
-	status = run_build(kiln, key, build, arg, out_result);
-	if (!status)
-		store_built(kiln, key, out_result);
+	if (kiln->remote && !kiln_key_is_local(key))
+		status = build_by_lease(kiln, key, flight, start_ns, outcome,
+					build, arg, out_result);
+	else
+		status = build_for_all(kiln, key, outcome, build, arg,
+				       out_result);
 out:
 	if (lock)
 		kiln->tiers[0]->ops->unlock(kiln->tiers[0], lock);
@@ -742,6 +856,7 @@ static const char *words_of_source(enum kiln_source source)
 		return "a kept failure";
 	case KILN_FROM_STORE:
 	case KILN_FROM_BUILD:
+	case KILN_FROM_REMOTE:
 		break;
 	}
 	return "found";
@@ -856,7 +971,7 @@ COLD static enum kiln_status get_slowly(struct kiln *kiln,
 	if (!status)
 		trace(kiln, key, "hit in memory");
 	else
-		status = ask_tiers(kiln, key, out_blob, &reason);
+		status = ask_tiers(kiln, key, 0, out_blob, &reason);
 	if (status)
 		count_miss(kiln, key, reason);
 	ki_kiln_tick(kiln);
@@ -871,7 +986,7 @@ static __attribute__((noinline)) enum kiln_status get_by_glance(
 {
 	enum kiln_status status = glance(kiln, key, slot, out_blob);
 
-	if (status == KILN_MISS) {
+	if (status == KILN_MISS && !kiln->remote) {
 		ki_memory_count_miss_at(kiln->memory, slot);
 		ki_slot_leave(slot);
 	} else if (__builtin_expect(status, 0)) {
@@ -904,7 +1019,8 @@ static enum kiln_status find_entry(struct kiln *kiln,
 	struct kiln_blob *value, *metadata;
 	enum kiln_status status;
 
-	status = find_in_tiers(kiln, key, out_blob, out_metadata, out_outcome);
+	status = find_in_tiers(kiln, key, 0, out_blob, out_metadata,
+			       out_outcome);
 	if (!status)
 		return status;
 	if (ki_memory_get(kiln->memory, key, &value))
@@ -967,7 +1083,8 @@ void kiln_count_lookup(struct kiln *kiln, enum kiln_counter outcome,
 	if (ki_kiln_enter(kiln))
 		return;
 	if (outcome == KILN_COUNT_HITS_STORE ||
-	    outcome == KILN_COUNT_HITS_PACK) {
+	    outcome == KILN_COUNT_HITS_PACK ||
+	    outcome == KILN_COUNT_HITS_REMOTE) {
 		count_hit(kiln, outcome, blob, metadata);
 	} else if (outcome != KILN_COUNT_HITS_MEMORY) {
 		ki_kiln_count(kiln, KILN_COUNT_MISSES, 1);
@@ -1074,6 +1191,8 @@ enum kiln_status kiln_put(struct kiln *kiln, const struct kiln_key *key,
 	if (status)
 		return status;
 	status = put_in_tiers(kiln, key, bytes, bytes_size, data, size, flags);
+	if (status != KILN_EXISTS)
+		ki_kiln_send(kiln, key, bytes, bytes_size, data, size, flags);
 	if (kiln->n_tiers && status == KILN_OK) {
 		/* The next look-up brings the tier's own view. */
 		ki_memory_remove(kiln->memory, key);
@@ -1121,6 +1240,10 @@ enum kiln_status kiln_remove(struct kiln *kiln, const struct kiln_key *key)
 	}
 	if (!ki_memory_remove(kiln->memory, key))
 		result = KILN_OK;
+	/* Servers keep it until the next put, which then replaces it. */
+	if (kiln->remote && ki_kiln_writes(kiln))
+		(void)ki_remote_tier(kiln->remote)
+			->ops->remove(ki_remote_tier(kiln->remote), key);
 	if (ki_kiln_has_in_pack(kiln, key))
 		failed = KILN_E_READONLY;
 	ki_kiln_leave(kiln);
@@ -1170,5 +1293,9 @@ void kiln_prefetch(struct kiln *kiln, const struct kiln_key *const *keys,
 		if (kiln->packs[i].tier)
 			kiln->packs[i].tier->ops->prefetch(kiln->packs[i].tier,
 							   keys, n_keys);
+	if (kiln->remote)
+		ki_remote_tier(kiln->remote)
+			->ops->prefetch(ki_remote_tier(kiln->remote), keys,
+					n_keys);
 	ki_kiln_leave(kiln);
 }

@@ -13,6 +13,7 @@
 #include "core/order.h"
 #include "memory/memory.h"
 #include "memory/slots.h"
+#include "remote/remote.h"
 #include "sign/sign.h"
 #include "store/store.h"
 #include "sys/sys.h"
@@ -46,9 +47,10 @@ struct kiln {
 	int is_expected; /* at exit: a guest */
 	int glances; /* values are looked for in tiers[0] from within a pin */
 	uint64_t memory_bytes_max;
-	char *name_space;	/* or NULL */
-	char *application;	/* or NULL: the program's path */
-	struct ki_order *order; /* or NULL: not recorded */
+	char *name_space;	  /* or NULL */
+	char *application;	  /* or NULL: the program's path */
+	struct ki_order *order;	  /* or NULL: not recorded */
+	struct ki_remote *remote; /* or NULL; asked when all else is */
 	kiln_log_fn *log;
 	void *log_arg;
 	/* Atomic. */
@@ -62,7 +64,9 @@ struct kiln {
 	_Atomic uint64_t next_halving_ns;
 	_Atomic uint64_t n_waiting; /* a guest's calls since it flushed */
 	_Atomic int is_patient;	    /* its hits may wait for that */
-	_Atomic int is_urgent; /* something has been counted that may not */
+	_Atomic int is_urgent;	/* something has been counted that may not */
+	_Atomic int is_ordered; /* the remote knows what will be asked for */
+	_Atomic int has_sent;	/* something to the remote */
 	struct ki_stripe stripes[KI_STRIPES];
 	/* Under mutex. */
 	struct ki_mutex mutex;
@@ -73,7 +77,8 @@ struct kiln {
 	size_t n_packs;
 	struct ki_pack_given packs[KI_PACKS_MAX]; /* asked behind the store */
 	struct ki_sign_trust trust; /* of a shared store: whose entries count */
-	char *signing_key;	    /* as given, or NULL */
+	struct ki_sign_trust remote_trust; /* the same of a remote */
+	char *signing_key;		   /* as given, or NULL */
 };
 
 /* In `flags`, besides what was given: the store is shared, and there are keys. */
@@ -158,6 +163,33 @@ int ki_kiln_may_record(const struct kiln *kiln, const char *store_url);
 /* Keep what was noted, if it is not what is kept. */
 void ki_kiln_record(struct kiln *kiln);
 
+/* ---- remote.c -------------------------------------------------------------- */
+
+/* NULL, or what is wrong with a list of servers, or a word of trust, as half a
+   sentence. */
+const char *ki_remote_fault(const char *list);
+const char *ki_remote_trust_fault(const char *word);
+/* Once there are stores.  0 without memory; a remote that cannot be used is
+   logged. */
+int ki_kiln_open_remote(struct kiln *kiln, const struct kiln_options *options);
+/* Also in a forked child. */
+void ki_kiln_close_remote(struct kiln *kiln);
+/* KILN_OK or KILN_MISS.  What is wrong is counted. */
+enum kiln_status ki_kiln_ask_remote(struct kiln *kiln,
+				    const struct kiln_key *key,
+				    struct kiln_blob **out_value,
+				    struct kiln_blob **out_metadata);
+/* What was built here; a hint. */
+void ki_kiln_send(struct kiln *kiln, const struct kiln_key *key,
+		  const void *metadata, size_t metadata_size, const void *value,
+		  size_t value_size, unsigned flags);
+/* An order that is kept in the store by now. */
+void ki_kiln_send_order(struct kiln *kiln, const struct kiln_key *key,
+			const void *value, size_t value_size);
+/* The path of the socket of these options' helper.  MISS: no place for one. */
+enum kiln_status ki_kiln_socket(const struct kiln_options *options,
+				char out_path[KI_PATH_MAX]);
+
 /* ---- exit.c ---------------------------------------------------------------- */
 
 /* Whether a guest will be flushed at exit. */
@@ -181,6 +213,9 @@ enum kiln_status ki_kiln_put_in_store(struct kiln *kiln,
 enum kiln_status ki_kiln_get_from_store(struct kiln *kiln,
 					const struct kiln_key *key,
 					struct kiln_blob **out_value);
+/* The metadata of what kiln keeps for itself about an application; NULL without
+   memory. */
+struct kiln_metadata *ki_kiln_describe_order(const char *application);
 
 /* Tell the tiers that an entry is in use which this process has in memory. */
 void ki_kiln_renew(void *kiln, const struct kiln_key *key);

@@ -45,7 +45,9 @@ enum type {
 	LIBRARY,
 	KEY_NAME,
 	STORE,
-	PACKS
+	PACKS,
+	SERVERS,
+	TRUST
 };
 
 static const struct {
@@ -60,7 +62,7 @@ static const struct {
 	SETTING(MEMORY, SIZE, "64M"),
 	SETTING(READONLY, BOOL, "0"),
 	SETTING(PACKS, PACKS, NULL),
-	SETTING(REMOTE, TEXT, NULL),
+	SETTING(REMOTE, SERVERS, NULL),
 	SETTING(NAMESPACE, TEXT, NULL),
 	SETTING(LOG, ROOTED, NULL),
 	SETTING(TRACE, BOOL, "0"),
@@ -72,6 +74,7 @@ static const struct {
 	SETTING(D3D12_DEVELOPER, BOOL, "0"),
 	SETTING(ZE_DRIVER, LIBRARY, NULL),
 	SETTING(SIGNING_KEY, KEY_NAME, NULL),
+	SETTING(REMOTE_TRUST, TRUST, "signed"),
 #undef SETTING
 };
 
@@ -274,6 +277,10 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 					"FILE from the root, or neo: or sycl:";
 	case PACKS:
 		return ki_packs_fault(text);
+	case SERVERS:
+		return ki_remote_fault(text);
+	case TRUST:
+		return ki_remote_trust_fault(text);
 	}
 	return NULL;
 }
@@ -301,6 +308,9 @@ static void take(struct reading *reading, size_t i, const char *text,
 	uint64_t number;
 	const char *fault = check(settings[i].type, text, &number);
 
+	/* A password may be in it. */
+	if (fault && settings[i].type == SERVERS)
+		text = "...";
 	if (fault)
 		complain(reading, place, text, fault);
 	else
@@ -1058,6 +1068,13 @@ void kiln_config_options(const struct kiln_config *config,
 	options->name_space = kiln_config_value(config, KILN_SET_NAMESPACE);
 	if (!kiln_config_number(config, KILN_SET_DISABLE))
 		options->packs = kiln_config_value(config, KILN_SET_PACKS);
+	if (!kiln_config_number(config, KILN_SET_DISABLE)) {
+		options->remote = kiln_config_value(config, KILN_SET_REMOTE);
+		options->remote_credentials =
+			kiln_config_value(config, KILN_SET_REMOTE_CREDENTIALS);
+		options->remote_trust =
+			kiln_config_value(config, KILN_SET_REMOTE_TRUST);
+	}
 	options->trusted_keys = (const char *const *)config->trusted;
 	options->n_trusted_keys = config->n_trusted;
 	options->signing_key = config->signing_key;

@@ -103,6 +103,14 @@ static const char *find_fault(const struct kiln_options *options)
 	if (options->packs && ki_packs_fault(options->packs))
 		return "packs: at most 16 paths from the root, a comma "
 		       "between";
+	if (options->remote && (options->flags & KILN_OPEN_SESSION))
+		return "remote: not of a session";
+	if (options->remote && ki_remote_fault(options->remote))
+		return "remote: not a list of servers as KILN_REMOTE has them";
+	if (ki_remote_trust_fault(options->remote_trust))
+		return "remote_trust: neither \"signed\" nor \"transport\"";
+	if (options->remote_credentials && *options->remote_credentials != '/')
+		return "remote_credentials: not a path from the root";
 	if (!ki_kiln_keys_are_good(options))
 		return "trusted_keys, signing_key: not texts of keys, or too "
 		       "many";
@@ -363,6 +371,7 @@ static void free_kiln(struct kiln *kiln)
 	free(kiln->application);
 	ki_order_free(kiln->order);
 	ki_kiln_close_packs(kiln);
+	ki_kiln_close_remote(kiln);
 	ki_kiln_close_signatures(kiln);
 	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
 		ki_mutex_fini(&kiln->mutex);
@@ -467,7 +476,8 @@ static enum kiln_status open_kiln(struct kiln_options *options,
 				    kiln_status_name(kiln->store_status));
 	}
 	if (!ki_kiln_open_signatures(kiln, options) ||
-	    (options->packs && !ki_kiln_open_packs(kiln, options))) {
+	    (options->packs && !ki_kiln_open_packs(kiln, options)) ||
+	    (options->remote && !ki_kiln_open_remote(kiln, options))) {
 		close_tiers(kiln->tiers, kiln->n_tiers);
 		free_kiln(kiln);
 		return KILN_E_NO_MEMORY;

@@ -28,7 +28,7 @@ int ki_kiln_may_record(const struct kiln *kiln, const char *store_url)
 		!strncmp(store_url, "file:", 5));
 }
 
-static struct kiln_metadata *describe(const char *application)
+struct kiln_metadata *ki_kiln_describe_order(const char *application)
 {
 	const struct ki_sys *sys = &ki_sys_posix;
 	struct kiln_metadata *metadata = kiln_metadata_new();
@@ -43,7 +43,7 @@ static struct kiln_metadata *describe(const char *application)
 static void keep(struct kiln *kiln, const struct kiln_key *key,
 		 const char *application, const void *value, size_t value_size)
 {
-	struct kiln_metadata *metadata = describe(application);
+	struct kiln_metadata *metadata = ki_kiln_describe_order(application);
 	const void *bytes;
 	size_t size;
 
@@ -65,7 +65,12 @@ static void record(struct kiln *kiln, const struct kiln_key *key,
 	if (!ki_order_merge(kiln->order, kept ? kiln_blob_data(kept) : NULL,
 			    kept ? kiln_blob_size(kept) : 0, &bytes, &size)) {
 		keep(kiln, key, application, bytes, size);
+		ki_kiln_send_order(kiln, key, bytes, size);
 		free(bytes);
+	} else if (kept && atomic_load(&kiln->has_sent)) {
+		/* Who brings entries to a remote brings their order. */
+		ki_kiln_send_order(kiln, key, kiln_blob_data(kept),
+				   kiln_blob_size(kept));
 	}
 	kiln_blob_unref(kept);
 }

@@ -33,6 +33,8 @@
 	((uint64_t)1 << KILN_COUNT_HITS_MEMORY |                               \
 	 (uint64_t)1 << KILN_COUNT_HITS_STORE |                                \
 	 (uint64_t)1 << KILN_COUNT_HITS_PACK |                                 \
+	 (uint64_t)1 << KILN_COUNT_HITS_REMOTE |                               \
+	 (uint64_t)1 << KILN_COUNT_REMOTE_WAIT_NS |                            \
 	 (uint64_t)1 << KILN_COUNT_BYTES_READ |                                \
 	 (uint64_t)1 << KILN_COUNT_SAVED_NS)
 
@@ -217,6 +219,9 @@ void kiln_count(struct kiln *kiln, enum kiln_counter counter, uint64_t n)
 	if ((unsigned)counter >= KILN_N_COUNTERS || ki_kiln_enter(kiln))
 		return;
 	ki_kiln_count(kiln, counter, n);
+	/* A front that builds by itself says so here. */
+	if (kiln->remote && counter == KILN_COUNT_BUILD_NS)
+		ki_remote_note_build(kiln->remote, n);
 	ki_kiln_tick(kiln);
 	ki_kiln_leave(kiln);
 }

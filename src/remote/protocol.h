@@ -66,13 +66,15 @@ enum ki_frame_type {
 	KI_FRAME_ITEM,
 	/* u32 ms until it is worth asking anything again; u32 reasons. */
 	KI_FRAME_MISS,
-	/* Name, u32 source, u32 1: the item was good; 0: it was refused.  Not
-	   answered.  What was refused is asked of the next source by GET. */
+	/* Name, u32 source (2^32 - 1: all), u32 1: the item was good; 0: it was
+	   refused, and a PUT replaces it.  Not answered.  What was refused is
+	   asked of the next source by GET. */
 	KI_FRAME_VERDICT,
 
 	/* With a descriptor (SCM_RIGHTS) of sealed memory: name, u64 user
 	   version, u64 size of record, of metadata, of value; these lie in this
-	   order in the memory.  Not answered: what cannot be queued is counted. */
+	   order in the memory.  Not answered: what cannot be queued is counted.
+	   KI_REMOTE_PUT_REPLACE in the flags: it replaces what is there. */
 	KI_FRAME_PUT,
 
 	/* Names, most wanted first.  Not answered: what is found waits in the
@@ -106,6 +108,9 @@ enum ki_frame_type {
 	KI_FRAME_DRAIN,
 	KI_FRAME_DRAINED,
 };
+
+/* Bits of the flags of a frame. */
+#define KI_REMOTE_PUT_REPLACE 1u
 
 /* Bits of the capabilities in HELLO. */
 #define KI_REMOTE_CAN_LEASE (1u << 0) /* some source has leases */

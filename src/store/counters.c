@@ -138,7 +138,8 @@ static uint64_t of_column(const uint64_t *deltas, unsigned column)
 {
 	return deltas[columns[column]] +
 	       (columns[column] == KILN_COUNT_HITS_STORE
-			? deltas[KILN_COUNT_HITS_PACK]
+			? deltas[KILN_COUNT_HITS_PACK] +
+				  deltas[KILN_COUNT_HITS_REMOTE]
 			: 0);
 }
 

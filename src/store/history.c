@@ -283,7 +283,7 @@ static int has_looked(const uint64_t *deltas)
 {
 	return deltas[KILN_COUNT_HITS_MEMORY] ||
 	       deltas[KILN_COUNT_HITS_STORE] || deltas[KILN_COUNT_HITS_PACK] ||
-	       deltas[KILN_COUNT_MISSES];
+	       deltas[KILN_COUNT_HITS_REMOTE] || deltas[KILN_COUNT_MISSES];
 }
 
 /* Whether the last run is this process's, and if it is another's now, empty. */

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sys/sockets.h"
+
 #define PIECES_MAX 8
 
 /* ---- Descriptors --------------------------------------------------------- */
@@ -50,7 +52,7 @@ static int open_flags(unsigned flags)
 
 /* A program that closed its standard descriptors must not find our file
    under their numbers. */
-static int above_standard(int fd)
+int ki_above_standard(int fd)
 {
 	int higher, err;
 
@@ -91,7 +93,7 @@ static int open_in(int directory, const char *name, unsigned flags,
 		close(fd);
 		return -ELOOP;
 	}
-	return above_standard(fd);
+	return ki_above_standard(fd);
 }
 
 static int posix_open(const struct ki_sys *sys, const char *path,
@@ -387,7 +389,7 @@ static int posix_opendir(const struct ki_sys *sys, const char *path,
 	} while (fd < 0 && errno == EINTR);
 	if (fd < 0)
 		return -errno;
-	fd = above_standard(fd);
+	fd = ki_above_standard(fd);
 	if (fd < 0)
 		return fd;
 	do {
@@ -650,6 +652,12 @@ const struct ki_sys ki_sys_posix = {
 	.realtime_ns = posix_realtime_ns,
 	.sleep_ns = posix_sleep_ns,
 	.random = posix_random,
+	.connect = ki_posix_connect,
+	.listen = ki_posix_listen,
+	.send = ki_posix_send,
+	.recv = ki_posix_recv,
+	.wait = ki_posix_wait,
+	.sealed_memory = ki_posix_sealed_memory,
 };
 
 /* ---- On top of the table ------------------------------------------------------ */

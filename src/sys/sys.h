@@ -161,6 +161,31 @@ struct ki_sys {
 	/* The one permitted sleep: between two tries of a file lock. */
 	void (*sleep_ns)(const struct ki_sys *sys, uint64_t ns);
 	int (*random)(const struct ki_sys *sys, void *data, size_t size);
+
+	/*
+	 * Unix sockets, streams that never block.  A descriptor, and whose the
+	 * process at the other end is; -ENOENT, -ECONNREFUSED, -EAGAIN (its queue
+	 * is full).
+	 */
+	int (*connect)(const struct ki_sys *sys, const char *path,
+		       uint32_t *out_uid);
+	/* A name of mode 0600; -EADDRINUSE if anything is there. */
+	int (*listen)(const struct ki_sys *sys, const char *path);
+	/* With a descriptor to go along, or -1.  -EAGAIN: no room; -EPIPE, and
+	   never a signal. */
+	ssize_t (*send)(const struct ki_sys *sys, int fd, const void *data,
+			size_t size, int fd_along);
+	/* 0 at the end.  -EAGAIN: nothing is there. */
+	ssize_t (*recv)(const struct ki_sys *sys, int fd, void *data,
+			size_t size);
+	/* Until there is something to receive, or room to send; an error of the
+	   socket counts as either.  -ETIMEDOUT at the deadline (monotonic_ns). */
+	int (*wait)(const struct ki_sys *sys, int fd, int for_room,
+		    uint64_t deadline_ns);
+	/* A descriptor of memory with these bytes, which nobody can change any
+	   more, to be handed to another process. */
+	int (*sealed_memory)(const struct ki_sys *sys,
+			     const struct ki_piece *pieces, int n_pieces);
 };
 
 extern const struct ki_sys ki_sys_posix;
@@ -235,6 +260,15 @@ uint64_t ki_process_age_ns(uint64_t start);
 int ki_process_alive(int pid, uint64_t start);
 
 /*
+ * Start a program that outlives this one: in a session of its own, no child of
+ * ours, in the directory "/", signals as they are by default, /dev/null for the
+ * three standard descriptors, those given as 3, 4... and no other.  Returns when
+ * it has begun.  -errno: it has not.
+ */
+int ki_process_launch(const char *path, char *const *arguments,
+		      char *const *environment, const int *fds, int n_fds);
+
+/*
  * A process by a name that can be left in files for others to ask about:
  * numbers of processes mean something in one namespace of one machine, as long
  * as it runs.  Zeros at first, then filled in as needed.
@@ -284,7 +318,7 @@ int ki_cgroup_memory_percent(const struct ki_sys *sys);
 /* clang-format off */
 #define KI_MUTEX_RANKS(X) \
 	X(FRONT) X(KEY) X(PROGRAM) X(CACHE) X(MEMORY) X(ARENA) X(FLIGHT) X(STORE) \
-	X(RECORDS) X(BLOCK) X(STATS) X(SYS)
+	X(RECORDS) X(BLOCK) X(STATS) X(REMOTE) X(SYS)
 /* clang-format on */
 
 enum ki_mutex_rank {

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_REMOTE_CONNECTION_H
+#define KI_REMOTE_CONNECTION_H
+
+/*
+ * The connection to kiln-remote: made when it is first used, made again when it
+ * has broken, and used by all threads at once.  A guest's lasts for as long as
+ * anybody is at it.
+ *
+ *	ki_connection_begin(c);
+ *	status = ki_connection_ask(c, &request, deadline_ns, &answer);
+ *	ki_connection_finish(c);
+ *
+ * Threads    Any, at any time; free is called once and last.
+ * fork()     The child has no connection; it may free.
+ */
+
+#include "remote/protocol.h"
+#include "sys/sys.h"
+
+struct ki_connection;
+
+/* What the helper says about itself, at each new connection. */
+typedef void ki_welcome_fn(void *arg, uint64_t capabilities, uint32_t later_ms);
+
+struct ki_request {
+	uint8_t type; /* enum ki_frame_type */
+	uint8_t flags;
+	const void *body;
+	size_t size;
+	int fd_along; /* -1: none */
+};
+
+struct ki_answer {
+	uint8_t type;
+	int16_t status;
+	uint8_t *body; /* from malloc(); NULL if it has none */
+	size_t size;
+};
+
+/* NULL: no memory.  `path` is copied. */
+struct ki_connection *ki_connection_new(const struct ki_sys *sys,
+					const char *path, int is_guest,
+					ki_welcome_fn *welcome, void *arg);
+void ki_connection_free(struct ki_connection *connection);
+
+void ki_connection_begin(struct ki_connection *connection);
+void ki_connection_finish(struct ki_connection *connection);
+
+/*
+ * KILN_OK with an answer whose body is the caller's to free().  TIMEOUT: not by
+ * the deadline; what comes later is dropped.  UNSUPPORTED: nobody is there that
+ * we may speak to.  IO: the connection broke, or the system refuses.  FORMAT: the
+ * other side does not keep to the protocol, and is left.  NO_MEMORY.
+ */
+enum kiln_status ki_connection_ask(struct ki_connection *connection,
+				   const struct ki_request *request,
+				   uint64_t deadline_ns,
+				   struct ki_answer *out_answer);
+
+/* The same of what is not answered, never waiting.  FULL: the other side does not
+   read, and nothing was sent. */
+enum kiln_status ki_connection_tell(struct ki_connection *connection,
+				    const struct ki_request *request);
+
+#endif /* KI_REMOTE_CONNECTION_H */

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef KI_REMOTE_REMOTE_H
+#define KI_REMOTE_REMOTE_H
+
+/*
+ * The remote tier: servers, asked through kiln-remote.
+ *
+ * get        As tiers do; it waits no longer than it is worth (patience.h).  A
+ *            local key is a MISS at once, and so is anything where signatures are
+ *            asked for and nobody is trusted.
+ * put        Hands the entry to the helper and waits for nothing.  INVALID: what
+ *            does not leave the machine, local keys and bookkeeping.
+ * remove     Tells the helper that what the servers have is of no use, so that
+ *            the next put replaces it.  They keep it.
+ * lock       The lease on a key among machines.  KILN_EXISTS: no lease, the entry
+ *            is there by now.  UNSUPPORTED: there are no leases, or no helper.
+ * Faults     are counted, and misses: get() answers OK, MISS, NO_MEMORY.
+ */
+
+#include <kiln/tier.h>
+
+#include "remote/protocol.h"
+#include "sys/sys.h"
+
+struct ki_remote;
+
+typedef void ki_remote_count_fn(void *arg, enum kiln_counter counter,
+				uint64_t n);
+
+/* All is borrowed as long as it is open, but for `socket`, which is copied. */
+struct ki_remote_options {
+	const struct ki_sys *sys;
+	const char *socket; /* of the helper */
+	uint64_t user_version;
+	int is_guest; /* connected only within a call */
+	/* Who must have signed; NULL: nobody.  Without keys nothing is asked. */
+	const struct ki_sign_trust *trust;
+	ki_remote_count_fn *count; /* or NULL */
+	void *count_arg;
+	kiln_log_fn *log; /* or NULL */
+	void *log_arg;
+};
+
+/* NO_MEMORY.  Connects when first asked. */
+enum kiln_status ki_remote_open(const struct ki_remote_options *options,
+				struct ki_remote **out_remote);
+
+static inline struct kiln_tier *ki_remote_tier(struct ki_remote *remote)
+{
+	return (struct kiln_tier *)remote;
+}
+
+/* A look-up that may wait so long, whatever else was; vain or not, it is not
+   counted among those that are. */
+enum kiln_status ki_remote_get_patiently(struct ki_remote *remote,
+					 const struct kiln_key *key,
+					 uint32_t wait_ms,
+					 struct kiln_blob **out_value,
+					 struct kiln_blob **out_metadata);
+
+/* As put, of an order (core/order.h), which is bookkeeping that leaves. */
+enum kiln_status ki_remote_put_order(struct ki_remote *remote,
+				     const struct kiln_key *key,
+				     const void *value, size_t value_size);
+
+/* Whether a look-up would be asked at all just now. */
+int ki_remote_is_worth_asking(struct ki_remote *remote);
+
+uint64_t ki_remote_user_version(const struct ki_remote *remote);
+
+/* A build of this front took so long. */
+void ki_remote_note_build(struct ki_remote *remote, uint64_t ns);
+
+/*
+ * What will probably be asked for, and in which order: names as ki_remote_name()
+ * has them.  What comes next is fetched ahead as look-ups go along it.  Once; the
+ * names are copied.
+ */
+void ki_remote_expect(struct ki_remote *remote, const uint8_t *names,
+		      size_t n_names);
+
+#endif /* KI_REMOTE_REMOTE_H */

@@ -1,0 +1,651 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "harness/harness.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "remote/patience.h"
+#include "remote/peer_test.h"
+#include "remote/remote.h"
+
+#define NS_OF_S ((uint64_t)1000000000)
+
+static _Atomic uint64_t counters[KILN_N_COUNTERS];
+
+static void count(void *arg, enum kiln_counter counter, uint64_t n)
+{
+	counters[counter] += n;
+}
+
+static int forget(void **state)
+{
+	for (size_t i = 0; i < KILN_N_COUNTERS; i++)
+		counters[i] = 0;
+	ki_patience_forget();
+	return 0;
+}
+
+static struct ki_remote *open_at(const char *path, int is_guest)
+{
+	const struct ki_remote_options options = {
+		.sys = &ki_sys_posix,
+		.socket = path,
+		.is_guest = is_guest,
+		.count = count,
+	};
+	struct ki_remote *remote;
+
+	assert_int_equal(ki_remote_open(&options, &remote), KILN_OK);
+	return remote;
+}
+
+static void close_of(struct ki_remote *remote)
+{
+	ki_remote_tier(remote)->ops->close(ki_remote_tier(remote));
+}
+
+static struct kiln_key *key_of(unsigned number)
+{
+	struct kiln_key *key = kiln_key_new();
+
+	kiln_key_add(key, "number", &number, sizeof(number));
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	return key;
+}
+
+/* A look-up, and whether it brought what was put. */
+static enum kiln_status get(struct ki_remote *remote,
+			    const struct kiln_key *key, const char *expected)
+{
+	struct kiln_tier *tier = ki_remote_tier(remote);
+	struct kiln_blob *value, *metadata;
+	enum kiln_status status = tier->ops->get(tier, key, &value, &metadata);
+
+	if (status)
+		return status;
+	if (kiln_blob_size(value) != strlen(expected) ||
+	    memcmp(kiln_blob_data(value), expected, strlen(expected)) != 0)
+		abort();
+	kiln_blob_unref(value);
+	kiln_blob_unref(metadata);
+	return KILN_OK;
+}
+
+static enum kiln_status put(struct ki_remote *remote,
+			    const struct kiln_key *key, const char *value,
+			    unsigned flags)
+{
+	struct kiln_tier *tier = ki_remote_tier(remote);
+
+	return tier->ops->put(tier, key, NULL, 0, value, strlen(value), flags);
+}
+
+static uint64_t now_ns(void)
+{
+	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
+}
+
+/* ---- What it is for --------------------------------------------------------- */
+
+static void what_one_puts_another_gets(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct kiln_key *key = key_of(1), *other = key_of(2);
+
+	for (int is_guest = 0; is_guest < 2; is_guest++) {
+		struct ki_remote *one = open_at(peer_path(peer), is_guest);
+		struct ki_remote *two = open_at(peer_path(peer), is_guest);
+
+		peer_drop_all(peer);
+		assert_int_equal(get(one, key, ""), KILN_MISS);
+		assert_int_equal(put(one, key, "value", KILN_PUT_REPLACE),
+				 KILN_OK);
+		peer_await(peer, KI_FRAME_PUT, 1 + (unsigned)is_guest);
+		assert_int_equal(peer_put_flags(peer), KI_REMOTE_PUT_REPLACE);
+		assert_int_equal(get(two, key, "value"), KILN_OK);
+		peer_await(peer, KI_FRAME_VERDICT, 1 + (unsigned)is_guest);
+		assert_int_equal(peer_verdict(peer), 1);
+		assert_int_equal(get(two, other, ""), KILN_MISS);
+		close_of(one);
+		close_of(two);
+	}
+	assert_int_equal(counters[KILN_COUNT_REMOTE_ABSENT], 4);
+	assert_int_equal(counters[KILN_COUNT_REMOTE_PUTS], 2);
+	kiln_key_free(key);
+	kiln_key_free(other);
+	peer_free(peer);
+}
+
+static void what_is_local_or_bookkeeping_does_not_leave(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote = open_at(peer_path(peer), 0);
+	struct kiln_tier *tier = ki_remote_tier(remote);
+	struct kiln_key *key = key_of(1), *local = kiln_key_new();
+	struct kiln_metadata *hidden = kiln_metadata_new();
+	const void *bytes;
+	size_t size;
+
+	kiln_key_add_local(local, "home", "/home", 5);
+	assert_int_equal(kiln_key_finish(local), KILN_OK);
+	kiln_metadata_add_u64(hidden, KILN_META_FLAGS, KILN_ENTRY_HIDDEN);
+	assert_int_equal(kiln_metadata_bytes(hidden, &bytes, &size), KILN_OK);
+
+	assert_int_equal(put(remote, local, "value", 0), KILN_E_INVALID);
+	assert_int_equal(get(remote, local, ""), KILN_MISS);
+	assert_int_equal(tier->ops->put(tier, key, bytes, size, "value", 5, 0),
+			 KILN_E_INVALID);
+	assert_int_equal(peer_connections(peer), 0);
+	assert_int_equal(ki_remote_put_order(remote, key, "order", 5), KILN_OK);
+	peer_await(peer, KI_FRAME_PUT, 1);
+	assert_int_equal(get(remote, key, "order"), KILN_OK);
+	kiln_metadata_free(hidden);
+	kiln_key_free(key);
+	kiln_key_free(local);
+	close_of(remote);
+	peer_free(peer);
+}
+
+static unsigned count_descriptors(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void a_guest_keeps_no_descriptor(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct kiln_key *key = key_of(1);
+	struct ki_remote *guest = open_at(peer_path(peer), 1);
+	struct kiln_tier_lock *lock;
+
+	peer_add(peer, key, 0, "value", 5, &(struct ki_item_seal){ 0 });
+	for (unsigned i = 1; i <= 3; i++) {
+		const unsigned before =
+			count_descriptors() - peer_connections(peer);
+
+		assert_int_equal(get(guest, key, "value"), KILN_OK);
+		assert_int_equal(put(guest, key, "value", 0), KILN_OK);
+		peer_await(peer, KI_FRAME_PUT, i);
+		/* The peer's own ends are all still there. */
+		assert_int_equal(count_descriptors() - peer_connections(peer),
+				 before);
+	}
+	assert_int_equal(peer_connections(peer), 6);
+	assert_int_equal(ki_remote_tier(guest)->ops->lock(ki_remote_tier(guest),
+							  key, 10, &lock),
+			 KILN_E_UNSUPPORTED);
+	kiln_key_free(key);
+	close_of(guest);
+	peer_free(peer);
+}
+
+/* ---- Helpers that are none ---------------------------------------------------- */
+
+static void no_helper_costs_a_hit_and_no_more(void **state)
+{
+	/* What a good answer is worth to each, and what is then asked of a good
+	   one by the same client. */
+	static const struct {
+		enum peer_manner manner;
+		enum kiln_status status;
+	} rows[] = {
+		{ PEER_GOOD, KILN_OK },
+		{ PEER_DEAF, KILN_MISS },
+		{ PEER_MUTE, KILN_MISS },
+		{ PEER_WRONG_ID, KILN_MISS },
+		{ PEER_OLD_ID, KILN_OK },
+		{ PEER_WRONG_TYPE, KILN_MISS },
+		{ PEER_TOO_LONG, KILN_MISS },
+		{ PEER_HUGE, KILN_MISS },
+		{ PEER_ENDLESS, KILN_MISS },
+		{ PEER_GARBAGE, KILN_MISS },
+		{ PEER_NO_HELLO, KILN_MISS },
+		{ PEER_TWO_HELLOS, KILN_MISS },
+		{ PEER_OTHER_MAGIC, KILN_MISS },
+		{ PEER_NEWER, KILN_MISS },
+		{ PEER_HANGS_UP, KILN_MISS },
+		{ PEER_HANGS_UP_AT_ONCE, KILN_MISS },
+		{ PEER_HALF_HEAD, KILN_MISS },
+		{ PEER_HALF_BODY, KILN_MISS },
+		{ PEER_OTHERS_ITEM, KILN_MISS },
+		{ PEER_CUT_ITEM, KILN_MISS },
+	};
+	struct kiln_key *key = key_of(1), *other = key_of(2);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		for (int is_guest = 0; is_guest < 2; is_guest++) {
+			struct peer *peer = peer_new(NULL);
+			struct ki_remote *remote =
+				open_at(peer_path(peer), is_guest);
+			const struct ki_item_seal how = { 0 };
+			uint64_t start = now_ns();
+
+			ki_patience_forget();
+			peer_add(peer, key, 0, "value", 5, &how);
+			peer_add(peer, other, 0, "other", 5, &how);
+			peer_behave(peer, rows[i].manner);
+			assert_int_equal(get(remote, key, "value"),
+					 rows[i].status);
+			assert_true(now_ns() - start < NS_OF_S);
+			peer_behave(peer, PEER_GOOD);
+			/* One that never greeted may be asked once more in
+			   vain, on the connection that there is. */
+			if (get(remote, key, "value"))
+				assert_true(rows[i].manner == PEER_DEAF ||
+					    rows[i].manner == PEER_HUGE ||
+					    rows[i].manner == PEER_NO_HELLO ||
+					    rows[i].manner ==
+						    PEER_HANGS_UP_AT_ONCE);
+			close_of(remote);
+			peer_free(peer);
+		}
+	}
+	kiln_key_free(key);
+	kiln_key_free(other);
+}
+
+static void a_socket_that_is_none_is_a_miss_at_once(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "place");
+	struct kiln_key *key = key_of(1);
+
+	for (unsigned i = 0; i < 5; i++) {
+		struct ki_remote *remote = open_at(path, 0);
+		uint64_t start;
+
+		if (i == 1)
+			harness_write(path, "file", 4);
+		else if (i == 2)
+			assert_int_equal(mkfifo(path, 0600), 0);
+		else if (i == 3)
+			assert_int_equal(mkdir(path, 0700), 0);
+		else if (i == 4)
+			assert_int_equal(symlink("place", path), 0);
+		start = now_ns();
+		for (unsigned n = 0; n < 1000; n++) {
+			assert_int_equal(get(remote, key, ""), KILN_MISS);
+			assert_true(put(remote, key, "value", 0) < 0);
+		}
+		/* 0.1 ms at most for each, and ten times that on a machine that
+		   has other things to do. */
+		assert_true(now_ns() - start < NS_OF_S * 2);
+		close_of(remote);
+		if (i && i != 3)
+			unlink(path);
+		else if (i)
+			rmdir(path);
+	}
+	kiln_key_free(key);
+	free(path);
+	free(directory);
+}
+
+/* As root, a socket can be given to somebody else. */
+static void a_socket_of_another_user_is_not_spoken_to(void **state)
+{
+	struct peer *peer;
+	struct ki_remote *remote;
+	struct kiln_key *key;
+	int status;
+	pid_t child;
+
+	if (geteuid())
+		HARNESS_LEAVE_OUT("needs root");
+	if (!HARNESS_FORKS_AMONG_THREADS)
+		HARNESS_LEAVE_OUT("forks among threads");
+	peer = peer_new(NULL);
+	key = key_of(1);
+	peer_add(peer, key, 0, "value", 5, &(struct ki_item_seal){ 0 });
+	child = fork();
+	if (!child) {
+		/* The listener's credentials are root's: so we are another. */
+		char *folder = strdup(peer_path(peer));
+
+		*strrchr(folder, '/') = '\0';
+		if (chmod(peer_path(peer), 0777) || chmod(folder, 0755) ||
+		    setresuid(12345, 12345, 12345))
+			_exit(2);
+		remote = open_at(peer_path(peer), 0);
+		_exit(get(remote, key, "") == KILN_MISS ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(peer_count(peer, KI_FRAME_HELLO), 0);
+	kiln_key_free(key);
+	peer_free(peer);
+}
+
+static void a_helper_that_comes_back_is_found(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "peer.sock");
+	struct ki_remote *remote = open_at(path, 0);
+	struct kiln_key *key = key_of(1);
+	const struct ki_item_seal how = { 0 };
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct peer *peer = peer_new(path);
+
+		peer_add(peer, key, 0, "value", 5, &how);
+		/* The first may meet the dead one's end. */
+		if (get(remote, key, "value"))
+			assert_int_equal(get(remote, key, "value"), KILN_OK);
+		peer_free(peer);
+	}
+	kiln_key_free(key);
+	close_of(remote);
+	free(path);
+	free(directory);
+}
+
+/* ---- Patience --------------------------------------------------------------- */
+
+static void who_fails_three_times_is_left_alone(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote = open_at(peer_path(peer), 0);
+	struct kiln_key *key = key_of(1);
+	unsigned n;
+
+	peer_behave(peer, PEER_HANGS_UP);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(get(remote, key, ""), KILN_MISS);
+	n = peer_connections(peer);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_int_equal(peer_connections(peer), n);
+	assert_int_equal(counters[KILN_COUNT_REMOTE_FAULTS], 3);
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
+static void who_says_later_is_asked_later(void **state)
+{
+	struct kiln_key *key = key_of(1);
+
+	/* In an answer, and in a greeting. */
+	for (int is_greeting = 0; is_greeting < 2; is_greeting++) {
+		struct peer *peer = peer_new(NULL);
+		struct ki_remote *remote = open_at(peer_path(peer), 0);
+		unsigned n;
+
+		if (is_greeting)
+			peer_can(peer, 0, 60000);
+		else
+			peer_behave(peer, PEER_QUIET);
+		assert_int_equal(get(remote, key, ""), KILN_MISS);
+		n = peer_count(peer, KI_FRAME_GET);
+		assert_int_equal(get(remote, key, ""), KILN_MISS);
+		assert_int_equal(peer_count(peer, KI_FRAME_GET), n);
+		close_of(remote);
+		peer_free(peer);
+	}
+	kiln_key_free(key);
+}
+
+static void a_look_up_waits_half_of_a_build(void **state)
+{
+	static const struct {
+		unsigned n_builds;
+		uint64_t build_ms;
+		uint32_t wait_ms;
+	} rows[] = {
+		{ 0, 0, 100 },	  { 4, 10, 100 }, { 5, 10, 5 },
+		{ 5, 1000, 100 }, { 5, 0, 0 },
+	};
+	struct kiln_key *key = key_of(1);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct peer *peer = peer_new(NULL);
+		struct ki_remote *remote = open_at(peer_path(peer), 0);
+
+		ki_patience_forget();
+		for (unsigned n = 0; n < rows[i].n_builds; n++)
+			ki_remote_note_build(remote,
+					     rows[i].build_ms * 1000000);
+		assert_int_equal(get(remote, key, ""), KILN_MISS);
+		/* What went by until it was sent is taken off. */
+		assert_in_range(peer_wait_ms(peer),
+				rows[i].wait_ms - rows[i].wait_ms / 2,
+				rows[i].wait_ms);
+		close_of(remote);
+		peer_free(peer);
+	}
+	kiln_key_free(key);
+}
+
+static void what_is_waited_in_vain_has_an_end(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote = open_at(peer_path(peer), 0);
+	struct kiln_key *key = key_of(1);
+
+	ki_patience_spend(KI_PATIENCE_VAIN_NS - 10000000);
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_in_range(peer_wait_ms(peer), 0, 10);
+	ki_patience_spend(10000000);
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_int_equal(peer_wait_ms(peer), 0);
+	/* What is at hand is taken. */
+	peer_add(peer, key, 0, "value", 5, &(struct ki_item_seal){ 0 });
+	assert_int_equal(get(remote, key, "value"), KILN_OK);
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
+static void a_late_answer_is_dropped_and_the_next_is_its_own(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote = open_at(peer_path(peer), 0);
+	struct kiln_key *key = key_of(1), *other = key_of(2);
+	const struct ki_item_seal how = { 0 };
+
+	peer_add(peer, key, 0, "value", 5, &how);
+	peer_add(peer, other, 0, "other", 5, &how);
+	for (unsigned i = 0; i < 5; i++)
+		ki_remote_note_build(remote, 20000000); /* 10 ms */
+	peer_behave(peer, PEER_LATE);
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_int_equal(counters[KILN_COUNT_REMOTE_LATE], 1);
+	peer_behave(peer, PEER_GOOD);
+	peer_await(peer, KI_FRAME_GET, 1);
+	assert_int_equal(get(remote, other, "other"), KILN_OK);
+	assert_int_equal(peer_connections(peer), 1);
+	kiln_key_free(key);
+	kiln_key_free(other);
+	close_of(remote);
+	peer_free(peer);
+}
+
+/* ---- Threads ---------------------------------------------------------------- */
+
+#define N_THREADS 8
+#define N_KEYS	  64
+
+struct crowd {
+	struct ki_remote *remote;
+	struct kiln_key *keys[N_KEYS];
+};
+
+static int ask_for_all(unsigned index, void *arg)
+{
+	struct crowd *crowd = arg;
+	unsigned n_wrong = 0;
+	char expected[16];
+
+	for (unsigned round = 0; round < 4; round++)
+		for (unsigned i = 0; i < N_KEYS; i++) {
+			unsigned k = (i * 7 + index * 11) % N_KEYS;
+
+			snprintf(expected, sizeof(expected), "value %u", k);
+			n_wrong += get(crowd->remote, crowd->keys[k],
+				       expected) != KILN_OK;
+		}
+	return (int)n_wrong;
+}
+
+static void threads_get_each_its_own_by_one_connection(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct crowd crowd = { .remote = open_at(peer_path(peer), 0) };
+	char value[16];
+
+	for (unsigned i = 0; i < N_KEYS; i++) {
+		crowd.keys[i] = key_of(i);
+		snprintf(value, sizeof(value), "value %u", i);
+		peer_add(peer, crowd.keys[i], 0, value, strlen(value),
+			 &(struct ki_item_seal){ 0 });
+	}
+	assert_int_equal(harness_threads(N_THREADS, ask_for_all, &crowd), 0);
+	assert_int_equal(peer_connections(peer), 1);
+	for (unsigned i = 0; i < N_KEYS; i++)
+		kiln_key_free(crowd.keys[i]);
+	close_of(crowd.remote);
+	peer_free(peer);
+}
+
+/* ---- Leases ----------------------------------------------------------------- */
+
+static void a_lease_is_ones_and_ends_with_its_connection(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *one = open_at(peer_path(peer), 0);
+	struct ki_remote *two = open_at(peer_path(peer), 0);
+	struct kiln_tier *a = ki_remote_tier(one), *b = ki_remote_tier(two);
+	struct kiln_key *key = key_of(1);
+	struct kiln_tier_lock *mine, *his;
+
+	assert_int_equal(a->ops->lock(a, key, 10, &mine), KILN_OK);
+	assert_int_equal(b->ops->lock(b, key, 10, &his), KILN_E_TIMEOUT);
+	a->ops->unlock(a, mine);
+	peer_await(peer, KI_FRAME_UNLEASE, 1);
+	assert_int_equal(b->ops->lock(b, key, 10, &his), KILN_OK);
+	assert_int_equal(put(two, key, "value", 0), KILN_OK);
+	b->ops->unlock(b, his);
+	peer_await(peer, KI_FRAME_UNLEASE, 2);
+	assert_int_equal(a->ops->lock(a, key, 10, &mine), KILN_EXISTS);
+	kiln_key_free(key);
+	close_of(one);
+	close_of(two);
+	peer_free(peer);
+}
+
+/* ---- fork() ------------------------------------------------------------------ */
+
+static void a_child_has_no_connection(void **state)
+{
+	struct peer *peer;
+	struct ki_remote *remote;
+	struct kiln_key *key;
+	int status;
+	pid_t child;
+
+	if (!HARNESS_FORKS_AMONG_THREADS)
+		HARNESS_LEAVE_OUT("forks among threads");
+	peer = peer_new(NULL);
+	remote = open_at(peer_path(peer), 0);
+	key = key_of(1);
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	child = fork();
+	if (!child) {
+		close_of(remote);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	/* The parent's is what it was. */
+	peer_add(peer, key, 0, "value", 5, &(struct ki_item_seal){ 0 });
+	assert_int_equal(get(remote, key, "value"), KILN_OK);
+	assert_int_equal(peer_connections(peer), 1);
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
+/* ---- Ahead ------------------------------------------------------------------ */
+
+static void what_comes_next_is_fetched_ahead(void **state)
+{
+	enum { N = 200 };
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote = open_at(peer_path(peer), 0);
+	struct kiln_key *keys[N];
+	uint8_t names[N * KI_REMOTE_NAME_BYTES];
+
+	for (unsigned i = 0; i < N; i++) {
+		size_t size;
+		const void *record;
+		uint8_t digest[32];
+
+		keys[i] = key_of(i);
+		record = kiln_key_record(keys[i], &size);
+		ki_blake2b(record, size, digest);
+		ki_remote_name(digest, 0, names + i * KI_REMOTE_NAME_BYTES);
+	}
+	ki_remote_expect(remote, names, N);
+	assert_int_equal(get(remote, keys[0], ""), KILN_MISS);
+	assert_int_equal(peer_ahead(peer), 32);
+	/* Twice as many, before these are used up. */
+	for (unsigned i = 1; i < 32; i++)
+		assert_int_equal(get(remote, keys[i], ""), KILN_MISS);
+	assert_int_equal(peer_ahead(peer), 32 + 64);
+	for (unsigned i = 32; i < N; i++)
+		assert_int_equal(get(remote, keys[i], ""), KILN_MISS);
+	assert_int_equal(peer_ahead(peer), N - 1);
+	for (unsigned i = 0; i < N; i++)
+		kiln_key_free(keys[i]);
+	close_of(remote);
+	peer_free(peer);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(what_one_puts_another_gets, forget),
+		cmocka_unit_test_setup(
+			what_is_local_or_bookkeeping_does_not_leave, forget),
+		cmocka_unit_test_setup(a_guest_keeps_no_descriptor, forget),
+		cmocka_unit_test_setup(no_helper_costs_a_hit_and_no_more,
+				       forget),
+		cmocka_unit_test_setup(a_socket_that_is_none_is_a_miss_at_once,
+				       forget),
+		cmocka_unit_test_setup(
+			a_socket_of_another_user_is_not_spoken_to, forget),
+		cmocka_unit_test_setup(a_helper_that_comes_back_is_found,
+				       forget),
+		cmocka_unit_test_setup(who_fails_three_times_is_left_alone,
+				       forget),
+		cmocka_unit_test_setup(who_says_later_is_asked_later, forget),
+		cmocka_unit_test_setup(a_look_up_waits_half_of_a_build, forget),
+		cmocka_unit_test_setup(what_is_waited_in_vain_has_an_end,
+				       forget),
+		cmocka_unit_test_setup(
+			a_late_answer_is_dropped_and_the_next_is_its_own,
+			forget),
+		cmocka_unit_test_setup(
+			threads_get_each_its_own_by_one_connection, forget),
+		cmocka_unit_test_setup(
+			a_lease_is_ones_and_ends_with_its_connection, forget),
+		cmocka_unit_test_setup(a_child_has_no_connection, forget),
+		cmocka_unit_test_setup(what_comes_next_is_fetched_ahead,
+				       forget),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
