@@ -193,6 +193,8 @@ static void errors_name_the_thing_and_the_remedy(void **state)
 		{ { "ls", "--all=1" }, 2, "--all takes no argument" },
 		{ { "extract", "123456", "-o" }, 2, "--output needs FILE" },
 		{ { "ls", "--store=foo" }, 2, "or pack:FILE" },
+		{ { "ls", "/a/b" }, 2, "as a store it is 'log:/a/b'" },
+		{ { "ls", "log:/a", "log:/b" }, 2, "'log:/b' is too much" },
 		{ { "show", "12345" }, 2, "6 to 32 hexadecimal digits" },
 		{ { "show", "ffffff" }, 3, "no entry begins with 'ffffff'" },
 		{ { "key" }, 2, "new|ls|show|trust|distrust|rotate" },

@@ -141,6 +141,18 @@ static int is_store(const struct ki_verb *verb, const char *text)
 	       text[size] == ':';
 }
 
+static void complain_of_more(const struct ki_verb *verb, const char *argument,
+			     char *message, size_t message_size)
+{
+	if ((verb->options & KI_HAS(STORE)) && *argument == '/')
+		snprintf(message, message_size,
+			 "%s: '%s' is too much; as a store it is 'log:%s'",
+			 verb->name, argument, argument);
+	else
+		snprintf(message, message_size, "%s: '%s' is too much",
+			 verb->name, argument);
+}
+
 int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,
 		     char **arguments, char *message, size_t message_size)
 {
@@ -157,6 +169,13 @@ int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,
 			if (parse_option(command, &next, message, message_size))
 				return -1;
 		} else if (!only_arguments && is_store(verb, *next)) {
+			if (ki_given(command, KI_OPTION_STORE)) {
+				snprintf(message, message_size,
+					 "%s: '%s' is too much: a store is "
+					 "named already",
+					 verb->name, *next);
+				return -1;
+			}
 			command->values[KI_OPTION_STORE] = *next;
 		} else {
 			arguments[command->n_arguments++] = *next;
@@ -174,8 +193,8 @@ int ki_command_parse(struct ki_command *command, const struct ki_verb *verb,
 	}
 	if (verb->n_arguments_max >= 0 &&
 	    command->n_arguments > verb->n_arguments_max) {
-		snprintf(message, message_size, "%s: '%s' is too much",
-			 verb->name, arguments[verb->n_arguments_max]);
+		complain_of_more(verb, arguments[verb->n_arguments_max],
+				 message, message_size);
 		return -1;
 	}
 	return 0;

@@ -106,7 +106,10 @@ int ki_out_file(const char *path, const void *data, size_t size)
 
 	if (!err)
 		return KI_EXIT_OK;
-	ki_complain("cannot write %s: %s", path, strerror(-err));
+	ki_complain("cannot write %s: %s", path,
+		    err == -EINVAL ? "it is there and no file; '-o -' is "
+				     "standard output"
+				   : strerror(-err));
 	return KI_EXIT_FAILED;
 }
 
