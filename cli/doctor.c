@@ -131,34 +131,47 @@ static void check_absent(struct ki_doctor *doctor, const char *path,
 }
 
 /* What forbids to load code from it, or NULL. */
-static const char *unsafe(const struct ki_file_info *info)
+static const char *unsafe(const struct ki_file_info *info, int is_shared)
 {
 	if (S_ISLNK(info->mode))
 		return "it is a symbolic link";
 	if (!S_ISDIR(info->mode))
 		return "it is no directory";
-	if (info->uid != ki_user_id() && info->uid)
+	if (info->uid != ki_user_id() && info->uid &&
+	    (!is_shared || !ki_user_id()))
 		return "it belongs to someone else";
 	if (info->mode & S_IWOTH)
 		return "everybody may write to it";
-	if (info->mode & S_IWGRP && ki_group_is_private(info->gid) <= 0)
+	if (info->mode & S_IWGRP && !is_shared &&
+	    ki_group_is_private(info->gid) <= 0)
 		return "a group may write to it";
 	return NULL;
+}
+
+static int is_for_a_group(const struct ki_doctor *doctor)
+{
+	struct kiln_options options;
+
+	kiln_options_init(&options);
+	kiln_config_options(doctor->config, &options);
+	return (options.flags & KILN_OPEN_SHARED) != 0;
 }
 
 static void check_present(struct ki_doctor *doctor, const char *path,
 			  const char *why, const struct ki_file_info *info)
 {
+	const int is_shared = is_for_a_group(doctor);
 	enum ki_file_system kind = KI_FS_UNKNOWN;
-	const char *danger = unsafe(info);
+	const char *danger = unsafe(info, is_shared);
 
 	if (danger) {
-		ki_doctor_say(doctor, "directory", KI_DOCTOR_BAD,
-			      "chmod 700 and chown it, or set KILN_DIR to a "
-			      "directory "
-			      "of your own",
-			      "%s (%s) is not safe to load code from: %s", path,
-			      why, danger);
+		ki_doctor_say(
+			doctor, "directory", KI_DOCTOR_BAD,
+			"chmod 700 and chown it, set KILN_DIR to a "
+			"directory of your own, or KILN_SHARED if a group "
+			"is meant to use it",
+			"%s (%s) is not safe to load code from: %s", path, why,
+			danger);
 		return;
 	}
 	if (!may(path, R_OK | X_OK)) {
@@ -167,8 +180,11 @@ static void check_present(struct ki_doctor *doctor, const char *path,
 			      "%s (%s) cannot be read", path, why);
 		return;
 	}
-	ki_doctor_say(doctor, "directory", KI_DOCTOR_FINE, NULL, "%s (%s)",
-		      path, why);
+	ki_doctor_say(doctor, "directory", KI_DOCTOR_FINE, NULL, "%s (%s)%s",
+		      path, why,
+		      is_shared ? ", shared: what its group puts there is code "
+				  "that you run"
+				: "");
 	if (!may(path, W_OK))
 		ki_doctor_say(
 			doctor, "directory", KI_DOCTOR_NOTE, NULL,
@@ -229,6 +245,18 @@ static void check_store(struct ki_doctor *doctor, const char *path,
 			      ki_format_size(info.bytes, size, sizeof(size)));
 	if (is_writable && (!status || status == KILN_MISS))
 		ki_doctor_room(doctor, path, status ? NULL : &info);
+}
+
+static void check_shared(struct ki_doctor *doctor)
+{
+	if (kiln_config_number(doctor->config, KILN_SET_SHARED) &&
+	    !is_for_a_group(doctor))
+		ki_doctor_say(
+			doctor, "settings", KI_DOCTOR_NOTE,
+			"name it by KILN_DIR or KILN_STORE",
+			"KILN_SHARED (from: %s) is for a directory that "
+			"is named: this one is not shared",
+			kiln_config_origin(doctor->config, KILN_SET_SHARED));
 }
 
 static void check_directory(struct ki_doctor *doctor)
@@ -557,6 +585,7 @@ int ki_verb_doctor(const struct ki_command *command)
 		return ki_store_failed(KILN_E_NO_MEMORY, "doctor");
 	check_settings(doctor);
 	if (doctor->config) {
+		check_shared(doctor);
 		check_directory(doctor);
 		check_packs(doctor);
 		check_jobs(doctor);

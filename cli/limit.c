@@ -54,21 +54,27 @@ static int change_eviction(struct kiln *kiln, const char *text)
 		      : KI_EXIT_OK;
 }
 
-static void print_json(struct ki_bytes *out, const char *directory,
+static int is_shared(const struct ki_settings *settings)
+{
+	return (settings->options.flags & KILN_OPEN_SHARED) != 0;
+}
+
+static void print_json(struct ki_bytes *out, const struct ki_settings *settings,
 		       const struct kiln_store_info *info)
 {
 	struct ki_json json;
 
 	ki_out_json(out, &json);
 	ki_json_string(&json, "kind", info->kind);
-	ki_json_string(&json, "directory", directory);
+	ki_json_string(&json, "directory", settings->directory);
 	ki_json_number(&json, "bytes", info->bytes);
 	ki_json_number(&json, "bytes_max", info->bytes_max);
 	ki_json_string(&json, "eviction", evictions[info->eviction]);
+	ki_json_bool(&json, "shared", is_shared(settings));
 	ki_json_end(&json);
 }
 
-static void print_text(struct ki_bytes *out, const char *directory,
+static void print_text(struct ki_bytes *out, const struct ki_settings *settings,
 		       const struct kiln_store_info *info)
 {
 	char bytes[32], limit[32];
@@ -76,16 +82,18 @@ static void print_text(struct ki_bytes *out, const char *directory,
 	ki_bytes_printf(out,
 			"%s:%s\n  limit     %s\n  used      %s\n"
 			"  eviction  by %s\n",
-			info->kind, directory,
+			info->kind, settings->directory,
 			info->bytes_max ? ki_format_size(info->bytes_max, limit,
 							 sizeof(limit))
 					: "none",
 			ki_format_size(info->bytes, bytes, sizeof(bytes)),
 			evictions[info->eviction]);
+	if (is_shared(settings))
+		ki_bytes_add_string(out, "  shared    with its group\n");
 }
 
 static int show(const struct ki_command *command, struct kiln *kiln,
-		const char *directory)
+		const struct ki_settings *settings)
 {
 	struct kiln_store_info info = { 0 };
 	enum kiln_status status = kiln_store_info(kiln, &info);
@@ -95,9 +103,9 @@ static int show(const struct ki_command *command, struct kiln *kiln,
 		return ki_store_failed(status, "cannot read the limit");
 	ki_bytes_init(&out);
 	if (ki_given(command, KI_OPTION_JSON))
-		print_json(&out, directory, &info);
+		print_json(&out, settings, &info);
 	else
-		print_text(&out, directory, &info);
+		print_text(&out, settings, &info);
 	return ki_out_write(&out, KI_EXIT_OK);
 }
 
@@ -135,7 +143,7 @@ int ki_limit(const struct ki_command *command)
 	if (!status && eviction)
 		status = change_eviction(kiln, eviction);
 	if (!status)
-		status = show(command, kiln, settings.directory);
+		status = show(command, kiln, &settings);
 	kiln_close(kiln);
 	ki_settings_fini(&settings);
 	return status;

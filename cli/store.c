@@ -98,14 +98,19 @@ int ki_store_use(struct kiln_config *config, const char *url)
 static int use_own(struct ki_settings *settings)
 {
 	int status = set_directory(settings);
+	char name[24];
 
 	if (status)
 		return status;
-	if (ki_path_join(settings->own_spool, settings->directory, "spool")) {
+	kiln_config_options(settings->config, &settings->options);
+	snprintf(name, sizeof(name),
+		 settings->options.flags & KILN_OPEN_SHARED ? "spool/%u"
+							    : "spool",
+		 ki_user_id());
+	if (ki_path_join(settings->own_spool, settings->directory, name)) {
 		ki_complain("store: the path is too long");
 		return KI_EXIT_UNAVAILABLE;
 	}
-	kiln_config_options(settings->config, &settings->options);
 	settings->spool = settings->own_spool;
 	return KI_EXIT_OK;
 }

@@ -10,6 +10,7 @@
 #include "harness/harness.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
@@ -156,6 +157,91 @@ static void run_takes_a_store_of_any_kind(void **state)
 		free(url);
 		free(directory);
 	}
+}
+
+/* ---- Of a group -------------------------------------------------------------- */
+
+#define GROUP 54321
+
+static void become_user(void *user)
+{
+	gid_t group = GROUP;
+
+	if (setgroups(1, &group) || setgid(GROUP) || setuid(*(uid_t *)user))
+		_exit(99);
+}
+
+static struct ended run_as(uid_t user, const char *directory)
+{
+	struct spawn spawn = tool(directory, "run", "--wait");
+
+	spawn.arguments[2] = "--";
+	spawn.arguments[3] = example;
+	spawn.variables[4] = "KILN_SHARED=1";
+	spawn.variables[5] = "HOME=/nowhere";
+	spawn.before = become_user;
+	spawn.arg = &user;
+	return spawn_run(&spawn);
+}
+
+/* Whether what was built here, and the directory, can be reached by others. */
+static int others_may_run(const char *directory)
+{
+	uid_t user = 60001;
+	struct spawn spawn = tool(directory, "run", "--");
+	struct ended ended;
+	int status;
+
+	spawn.arguments[2] = program;
+	spawn.arguments[3] = "--version";
+	spawn.variables[4] = "KILN_DISABLE=1";
+	spawn.before = become_user;
+	spawn.arg = &user;
+	ended = spawn_run(&spawn);
+	status = status_of(&ended);
+	ended_free(&ended);
+	return !status && !access(driver, R_OK);
+}
+
+static void use_as_two(const char *directory)
+{
+	json_t *json;
+
+	for (int i = 0; i < 2; i++) {
+		struct ended ended = run_as((uid_t)(60001 + i), directory);
+
+		assert_string_equal(ended.err, "");
+		assert_int_equal(status_of(&ended), 0);
+		ended_free(&ended);
+		assert_int_equal(counter(directory, "jobs_done"), 1);
+		assert_int_equal(counter(directory, "builds"), 1);
+		assert_int_equal(counter(directory, "hits_store"), i);
+	}
+	json = ask(directory, "ls", 0);
+	assert_int_equal(json_array_size(json_object_get(json, "entries")), 1);
+	json_decref(json);
+}
+
+/* S35: what one of them has compiled the other one finds. */
+static void a_group_shares_a_directory(void **state)
+{
+	char *above, *directory;
+
+	if (getuid())
+		HARNESS_LEAVE_OUT("only root can become two others");
+	above = harness_directory();
+	directory = harness_path(above, "store");
+	assert_int_equal(chmod(above, 0711), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
+	assert_int_equal(chown(directory, 0, GROUP), 0);
+	assert_int_equal(chmod(directory, 02770), 0);
+	if (others_may_run(directory))
+		use_as_two(directory);
+	else
+		print_message("# left out: others may not run what was built "
+			      "here\n");
+	free(directory);
+	free(above);
 }
 
 static void wait_sees_what_runs_behind(void **state)
@@ -388,6 +474,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(doctor_says_that_it_works),
 		cmocka_unit_test(the_second_run_is_warm),
 		cmocka_unit_test(run_takes_a_store_of_any_kind),
+		cmocka_unit_test(a_group_shares_a_directory),
 		cmocka_unit_test(wait_sees_what_runs_behind),
 		cmocka_unit_test(jobs_that_no_worker_may_make_are_named),
 		cmocka_unit_test(

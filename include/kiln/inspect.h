@@ -423,7 +423,8 @@ KILN_API unsigned kiln_builds_now(struct kiln *kiln);
 	X(D3D12_DEVELOPER, "KILN_D3D12_DEVELOPER", "d3d12-developer")          \
 	X(ZE_DRIVER, "KILN_ZE_DRIVER", "ze-driver")                            \
 	X(SIGNING_KEY, "KILN_SIGNING_KEY", "signing-key")                      \
-	X(REMOTE_TRUST, "KILN_REMOTE_TRUST", "remote-trust")
+	X(REMOTE_TRUST, "KILN_REMOTE_TRUST", "remote-trust")                   \
+	X(SHARED, "KILN_SHARED", "shared")
 
 enum kiln_setting {
 #define KILN_SETTING_ENUM(name, env, conf) KILN_SET_##name,

@@ -75,6 +75,7 @@ static const struct {
 	SETTING(ZE_DRIVER, LIBRARY, NULL),
 	SETTING(SIGNING_KEY, KEY_NAME, NULL),
 	SETTING(REMOTE_TRUST, TRUST, "signed"),
+	SETTING(SHARED, BOOL, "0"),
 #undef SETTING
 };
 
@@ -811,6 +812,25 @@ static void choose_by_home(struct kiln_config *config,
 					     "directory that can be used");
 }
 
+/* Only a directory that somebody has named: no other is a group's by intent. */
+static int is_shared(const struct kiln_config *config)
+{
+	const char *url = config->values[KILN_SET_STORE].text;
+
+	return config->values[KILN_SET_SHARED].number &&
+	       (url ? !names_no_directory(url) && !is_pack(url)
+		    : config->values[KILN_SET_DIR].text != NULL);
+}
+
+static void choose_spool(struct kiln_config *config)
+{
+	if (is_shared(config))
+		config->spool = format(config, "%s/spool/%u", config->directory,
+				       ki_user_id());
+	else
+		config->spool = format(config, "%s/spool", config->directory);
+}
+
 static void choose_directory(struct kiln_config *config,
 			     const char *const *environment)
 {
@@ -831,7 +851,7 @@ static void choose_directory(struct kiln_config *config,
 	/* A pack is a file, and nothing is ever added to it. */
 	if (config->directory && config->values[KILN_SET_SPOOL].number &&
 	    !is_pack(url))
-		config->spool = format(config, "%s/spool", config->directory);
+		choose_spool(config);
 }
 
 static void forget_directory(struct kiln_config *config)
@@ -1082,6 +1102,8 @@ void kiln_config_options(const struct kiln_config *config,
 		options->flags |= KILN_OPEN_SIGNED;
 	if (kiln_config_number(config, KILN_SET_READONLY))
 		options->flags |= KILN_OPEN_READONLY;
+	if (is_shared(config))
+		options->flags |= KILN_OPEN_SHARED;
 	if (!kiln_config_number(config, KILN_SET_KEEP_SOURCES))
 		options->flags |= KILN_OPEN_NO_SOURCES;
 	if (options->flags & KILN_OPEN_GUEST)

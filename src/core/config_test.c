@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/config.h"
+#include "sys/sys.h"
 
 #define LINES_MAX 8
 
@@ -431,6 +432,47 @@ static void settings_become_options(void **state)
 						KILN_OPEN_READONLY);
 	assert_null(kiln_config_spool(config));
 	kiln_config_free(config);
+}
+
+static void a_directory_is_shared_only_if_it_is_named(void **state)
+{
+	static const struct {
+		const char *environment[4];
+		int is_shared;
+		const char *spool; /* with the user's number behind it */
+	} rows[] = {
+		{ { "KILN_DIR=/d", "KILN_SHARED=1" }, 1, "/d/spool/" },
+		{ { "KILN_STORE=file:/d", "KILN_SHARED=on" }, 1, "/d/spool/" },
+		{ { "KILN_STORE=neo:/d", "KILN_SHARED=on" }, 1, "/d/spool/" },
+		{ { "HOME=/h", "KILN_SHARED=1" }, 0, "/h/.cache/kiln/spool" },
+		{ { "KILN_STORE=pack:/p", "KILN_SHARED=1" }, 0, NULL },
+		{ { "KILN_DIR=/d", "KILN_SHARED=0" }, 0, "/d/spool" },
+		{ { "KILN_DIR=/d" }, 0, "/d/spool" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct kiln_options options;
+		struct kiln_config *config;
+		char message[256], spool[64];
+
+		assert_int_equal(
+			load(rows[i].environment, NULL, NULL, &config, message),
+			KILN_OK);
+		kiln_options_init(&options);
+		kiln_config_options(config, &options);
+		assert_int_equal(!!(options.flags & KILN_OPEN_SHARED),
+				 rows[i].is_shared);
+		if (rows[i].spool) {
+			snprintf(spool, sizeof(spool), "%s", rows[i].spool);
+			if (rows[i].is_shared)
+				snprintf(spool, sizeof(spool), "%s%u",
+					 rows[i].spool, ki_user_id());
+			assert_string_equal(kiln_config_spool(config), spool);
+		} else {
+			assert_null(kiln_config_spool(config));
+		}
+		kiln_config_free(config);
+	}
 }
 
 #define PUBLIC_A "a:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
@@ -1103,6 +1145,7 @@ int main(void)
 		cmocka_unit_test(a_pack_as_the_store_has_no_spool),
 		cmocka_unit_test(unknown_names_are_warnings),
 		cmocka_unit_test(settings_become_options),
+		cmocka_unit_test(a_directory_is_shared_only_if_it_is_named),
 		cmocka_unit_test(keys_are_found_and_a_secret_is_only_named),
 		cmocka_unit_test(
 			keys_that_others_could_have_written_are_warnings),
