@@ -10,7 +10,6 @@
 #include "upload.h"
 
 #define TOKEN_BYTES 16
-#define RENEW_MS    (LEASE_TTL_MS / 3)
 #define REGAIN_MS   1000 /* after a renewal that failed */
 
 enum state {
@@ -47,7 +46,8 @@ void leases_begin(struct leases *leases, struct loop *loop,
 	*leases = (struct leases){ .loop = loop,
 				   .sources = sources,
 				   .refused = refused,
-				   .uploads = uploads };
+				   .uploads = uploads,
+				   .renew_ms = LEASE_TTL_MS / 3 };
 }
 
 static void free_lease(struct lease *lease)
@@ -167,7 +167,8 @@ static void regained(void *arg, const struct outcome *outcome)
 	if (lease->is_given_back)
 		let_go(lease);
 	else if (!lease->is_lost)
-		renew_after(lease, outcome->status ? REGAIN_MS : RENEW_MS);
+		renew_after(lease,
+			    outcome->status ? REGAIN_MS : lease->all->renew_ms);
 }
 
 static void renewed(void *arg, const struct outcome *outcome)
@@ -181,7 +182,8 @@ static void renewed(void *arg, const struct outcome *outcome)
 	else if (outcome->status == KILN_MISS)
 		ask(lease, ASK_LEASE, regained);
 	else
-		renew_after(lease, outcome->status ? REGAIN_MS : RENEW_MS);
+		renew_after(lease,
+			    outcome->status ? REGAIN_MS : lease->all->renew_ms);
 }
 
 static void renew(void *arg)
@@ -237,7 +239,7 @@ static void let_go(struct lease *lease)
 		return;
 	if (!lease->is_lost && !ki_list_is_empty(&lease->waiters)) {
 		if (!lease->timer)
-			renew_after(lease, RENEW_MS);
+			renew_after(lease, lease->all->renew_ms);
 		hold(lease);
 		return;
 	}
@@ -306,7 +308,7 @@ static void asked(void *arg, const struct outcome *outcome)
 			release(lease);
 			return;
 		}
-		renew_after(lease, RENEW_MS);
+		renew_after(lease, lease->all->renew_ms);
 		hold(lease);
 	} else if (outcome->status == KILN_EXISTS) {
 		wait_more(lease);

@@ -56,6 +56,7 @@ struct leases {
 	struct sources *sources;
 	struct refused *refused;
 	struct uploads *uploads;
+	uint32_t renew_ms;
 	struct names names;
 	/* Counted. */
 	uint64_t n_taken, n_waited, n_existed, n_timeouts, n_faults, n_lost;

@@ -54,7 +54,8 @@ void uploads_begin(struct uploads *uploads, struct loop *loop,
 	*uploads = (struct uploads){ .loop = loop,
 				     .sources = sources,
 				     .refused = refused,
-				     .sealer = sealer };
+				     .sealer = sealer,
+				     .retry_ms = UPLOAD_RETRY_MS };
 	ki_list_init(&uploads->waiting);
 }
 
@@ -136,7 +137,7 @@ static void try_again(void *arg)
 static void retry(struct upload *upload)
 {
 	struct uploads *uploads = upload->uploads;
-	uint32_t ms = UPLOAD_RETRY_MS << 2 * upload->n_tries;
+	uint32_t ms = uploads->retry_ms << 2 * upload->n_tries;
 
 	if (++upload->n_tries < UPLOAD_TRIES_MAX)
 		upload->retry = loop_after(uploads->loop,

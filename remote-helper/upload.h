@@ -66,6 +66,7 @@ struct uploads {
 	uploaded_fn *uploaded;
 	void (*emptied)(void *arg);
 	void *arg;
+	uint32_t retry_ms; /* the first wait */
 
 	struct names names;
 	struct ki_list waiting; /* the oldest first */

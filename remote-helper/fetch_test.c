@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Looking up: levels, shards, deadlines, breakers, verdicts and prefetch, before
+   servers that do what the test says. */
+
+#include "harness/harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "scripted_test.h"
+
+#define LONG_MS 5000
+
+static void the_nearest_level_that_has_it_gives_it(void **state)
+{
+	struct stage stage;
+	struct look_up look;
+
+	stage_begin(&stage, "http://0 http://1 http://2");
+	scripted_keep(&scripted[1], 1);
+	scripted_keep(&scripted[2], 1);
+	scripted_keep(&scripted[2], 2);
+	look = look_up(&stage, 1, LONG_MS);
+	assert_true(look.is_hit);
+	assert_int_equal(look.level, 1);
+	assert_int_equal(scripted[2].n_gets, 0);
+	look = look_up(&stage, 2, LONG_MS);
+	assert_true(look.is_hit);
+	assert_int_equal(look.level, 2);
+	look = look_up(&stage, 3, LONG_MS);
+	assert_false(look.is_hit);
+	assert_int_equal(look.reasons, KI_REMOTE_ABSENT);
+	assert_int_equal(look.wait_ms, 0);
+	stage_finish(&stage);
+}
+
+static void a_fault_is_said_and_the_next_level_is_asked(void **state)
+{
+	static const struct {
+		enum kiln_status status;
+		uint32_t reasons;
+	} rows[] = {
+		{ KILN_MISS, KI_REMOTE_ABSENT },
+		{ KILN_E_TOO_LARGE, KI_REMOTE_ABSENT },
+		{ KILN_E_IO, KI_REMOTE_FAULT },
+		{ KILN_E_FORMAT, KI_REMOTE_FAULT },
+		{ KILN_E_TIMEOUT, KI_REMOTE_LATE },
+		{ KILN_E_OWNER, KI_REMOTE_FAULT | KI_REMOTE_REFUSED },
+		{ KILN_E_UNSUPPORTED, KI_REMOTE_FAULT },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct stage stage;
+		struct look_up look;
+
+		stage_begin(&stage, "http://0 http://1");
+		scripted[0].fails = rows[i].status;
+		scripted_keep(&scripted[1], 1);
+		look = look_up(&stage, 1, LONG_MS);
+		assert_true(look.is_hit);
+		look = look_up(&stage, 2, LONG_MS);
+		assert_int_equal(look.reasons,
+				 rows[i].reasons | KI_REMOTE_ABSENT);
+		stage_finish(&stage);
+	}
+}
+
+static void all_who_ask_for_a_name_share_a_request(void **state)
+{
+	struct look_up looks[50];
+	struct stage stage;
+
+	stage_begin(&stage, "http://0");
+	scripted_keep(&scripted[0], 1);
+	scripted[0].ms = 5;
+	for (int i = 0; i < 50; i++)
+		look_up_begin(&stage, &looks[i], 1, LONG_MS, 0);
+	stage_run_until(&stage, &looks[49].is_done);
+	for (int i = 0; i < 50; i++)
+		assert_true(looks[i].is_hit);
+	assert_int_equal(scripted[0].n_gets, 1);
+	stage_finish(&stage);
+}
+
+static void who_waits_waits_no_longer_than_it_said(void **state)
+{
+	struct look_up look, other;
+	struct stage stage;
+
+	stage_begin(&stage, "http://0");
+	scripted_keep(&scripted[0], 1);
+	scripted[0].ms = 100;
+	look_up_begin(&stage, &look, 1, 10, 0);
+	look_up_begin(&stage, &other, 1, LONG_MS, 0);
+	stage_run_until(&stage, &look.is_done);
+	assert_false(look.is_hit);
+	assert_int_equal(look.reasons, KI_REMOTE_LATE);
+	assert_false(other.is_done);
+	stage_run_until(&stage, &other.is_done);
+	assert_true(other.is_hit);
+	assert_int_equal(scripted[0].n_gets, 1);
+	stage_finish(&stage);
+}
+
+static void what_comes_late_is_kept_for_the_next(void **state)
+{
+	static const uint32_t waits_ms[] = { 0, 5 };
+
+	for (size_t i = 0; i < 2; i++) {
+		struct stage stage;
+		struct look_up look;
+
+		stage_begin(&stage, "http://0");
+		scripted_keep(&scripted[0], 1);
+		scripted[0].ms = 20;
+		look = look_up(&stage, 1, waits_ms[i]);
+		assert_false(look.is_hit);
+		assert_int_equal(look.reasons, KI_REMOTE_LATE);
+		assert_int_equal(look.wait_ms, 0);
+		stage_run_ms(&stage, 40);
+		look = look_up(&stage, 1, 0);
+		assert_true(look.is_hit);
+		assert_int_equal(scripted[0].n_gets, 1);
+		stage_finish(&stage);
+	}
+}
+
+/* Who leaves in the middle is told nothing. */
+static void a_program_may_go_while_it_waits(void **state)
+{
+	struct stage stage;
+	struct look_up look;
+
+	stage_begin(&stage, "http://0");
+	scripted_keep(&scripted[0], 1);
+	scripted[0].ms = 5;
+	look_up_begin(&stage, &look, 1, LONG_MS, 0);
+	waiter_leave(&look.waiter);
+	waiter_leave(&look.waiter);
+	stage_run_ms(&stage, 15);
+	assert_false(look.is_done);
+	assert_true(look_up(&stage, 1, 0).is_hit);
+	stage_finish(&stage);
+}
+
+static void the_helper_may_end_while_all_wait(void **state)
+{
+	struct look_up looks[8];
+	struct stage stage;
+
+	stage_begin(&stage, "http://0 http://1");
+	scripted[0].ms = 1000;
+	for (unsigned i = 0; i < 8; i++)
+		look_up_begin(&stage, &looks[i], i, LONG_MS, 0);
+	stage_run_ms(&stage, 2);
+	sources_close(&stage.sources);
+	for (unsigned i = 0; i < 8; i++) {
+		assert_true(looks[i].is_done);
+		assert_false(looks[i].is_hit);
+	}
+	assert_int_equal(scripted[1].n_gets, 0);
+	stage_finish(&stage);
+}
+
+/* ---- Breakers ------------------------------------------------------------- */
+
+static void a_source_that_fails_is_left_alone_and_asked_again(void **state)
+{
+	struct stage stage;
+	struct look_up look;
+	unsigned n;
+
+	stage_begin(&stage, "http://0");
+	scripted_keep(&scripted[0], 9);
+	scripted[0].fails = KILN_E_IO;
+	for (unsigned i = 0; i < BREAKER_FAULTS; i++)
+		(void)look_up(&stage, i, LONG_MS);
+	n = scripted[0].n_gets;
+	look = look_up(&stage, 9, LONG_MS);
+	assert_false(look.is_hit);
+	assert_int_equal(look.reasons, KI_REMOTE_BROKEN);
+	assert_in_range(look.wait_ms, 1, 1251);
+	assert_int_equal(scripted[0].n_gets, n);
+	scripted[0].fails = KILN_OK;
+	stage_run_ms(&stage, look.wait_ms + 20);
+	assert_int_equal(scripted[0].n_gets, n + 1); /* the probe */
+	assert_true(look_up(&stage, 9, LONG_MS).is_hit);
+	stage_finish(&stage);
+}
+
+static void as_long_as_one_source_is_asked_nobody_is_sent_away(void **state)
+{
+	struct stage stage;
+	struct look_up look;
+
+	stage_begin(&stage, "http://0 http://1");
+	scripted[0].fails = KILN_E_IO;
+	for (unsigned i = 0; i < BREAKER_FAULTS + 1; i++)
+		look = look_up(&stage, i, LONG_MS);
+	assert_int_equal(look.reasons, KI_REMOTE_BROKEN | KI_REMOTE_ABSENT);
+	assert_int_equal(look.wait_ms, 0);
+	stage_finish(&stage);
+}
+
+/* S52: slow is not dead, but nobody waits for it. */
+static void a_source_that_is_late_is_waited_for_three_times(void **state)
+{
+	uint8_t name[KI_REMOTE_NAME_BYTES];
+	struct stage stage;
+	struct look_up look;
+
+	stage_begin(&stage, "http://0");
+	scripted_keep(&scripted[0], 9);
+	scripted[0].ms = 120;
+	for (unsigned i = 0; i < BREAKER_FAULTS; i++) {
+		look = look_up(&stage, i, 60);
+		assert_int_equal(look.reasons, KI_REMOTE_LATE);
+	}
+	look = look_up(&stage, 8, LONG_MS);
+	assert_int_equal(look.reasons, KI_REMOTE_BROKEN);
+	scripted_name(9, name);
+	fetches_prefetch(&stage.fetches, name, 1);
+	stage_run_ms(&stage, 150);
+	assert_true(look_up(&stage, 9, LONG_MS).is_hit);
+	stage_finish(&stage);
+}
+
+static void who_is_impatient_opens_no_breaker(void **state)
+{
+	struct stage stage;
+	struct look_up look;
+
+	stage_begin(&stage, "http://0");
+	scripted[0].ms = 12;
+	for (unsigned i = 0; i < 10; i++)
+		(void)look_up(&stage, i, 2);
+	look = look_up(&stage, 100, LONG_MS);
+	assert_int_equal(look.reasons, KI_REMOTE_ABSENT);
+	stage_finish(&stage);
+}
+
+/* ---- Verdicts (S50, S51) -------------------------------------------------- */
+
+static struct item *verdict(struct stage *stage, uint64_t number,
+			    unsigned level, int is_good)
+{
+	uint8_t name[KI_REMOTE_NAME_BYTES];
+
+	scripted_name(number, name);
+	return fetches_verdict(&stage->fetches, name, level, is_good);
+}
+
+static void what_was_refused_is_asked_of_the_next_level(void **state)
+{
+	struct stage stage;
+	struct look_up look;
+	unsigned n;
+
+	stage_begin(&stage, "http://0 http://1");
+	scripted_keep(&scripted[0], 1);
+	scripted_keep(&scripted[1], 1);
+	assert_int_equal(look_up(&stage, 1, LONG_MS).level, 0);
+	assert_null(verdict(&stage, 1, 0, 0));
+	look_up_begin(&stage, &look, 1, LONG_MS, 1);
+	stage_run_until(&stage, &look.is_done);
+	assert_true(look.is_hit);
+	assert_int_equal(look.level, 1);
+	n = scripted[0].n_gets;
+	look = look_up(&stage, 1, LONG_MS);
+	assert_int_equal(look.level, 1);
+	assert_int_equal(scripted[0].n_gets, n);
+	stage_finish(&stage);
+}
+
+static void a_source_whose_items_are_refused_is_left_alone(void **state)
+{
+	struct stage stage;
+	struct look_up look;
+
+	stage_begin(&stage, "http://0");
+	for (unsigned i = 0; i < 10; i++)
+		scripted_keep(&scripted[0], i);
+	for (unsigned i = 0; i < BREAKER_FAULTS; i++) {
+		assert_true(look_up(&stage, i, LONG_MS).is_hit);
+		(void)verdict(&stage, i, 0, 0);
+	}
+	look = look_up(&stage, 5, LONG_MS);
+	assert_false(look.is_hit);
+	assert_int_equal(look.reasons, KI_REMOTE_BROKEN);
+	stage_finish(&stage);
+}
+
+static void one_good_item_makes_up_for_those_refused(void **state)
+{
+	struct stage stage;
+
+	stage_begin(&stage, "http://0");
+	for (unsigned i = 0; i < 20; i++)
+		scripted_keep(&scripted[0], i);
+	for (unsigned i = 0; i < 18; i++) {
+		assert_true(look_up(&stage, i, LONG_MS).is_hit);
+		(void)verdict(&stage, i, 0, i % BREAKER_FAULTS == 2);
+	}
+	assert_true(look_up(&stage, 19, LONG_MS).is_hit);
+	stage_finish(&stage);
+}
+
+static void a_body_that_is_no_item_of_that_name_goes_to_nobody(void **state)
+{
+	static const char *const whats[] = { "nothing", "cut", "another's",
+					     "noise" };
+
+	for (size_t i = 0; i < 4; i++) {
+		struct scripted_item *item, *others;
+		struct stage stage;
+		struct look_up look;
+
+		print_message("# %s\n", whats[i]);
+		stage_begin(&stage, "http://0 http://1");
+		scripted_keep(&scripted[0], 1);
+		scripted_keep(&scripted[0], 2);
+		scripted_keep(&scripted[1], 1);
+		item = scripted_find(&scripted[0], 1);
+		others = scripted_find(&scripted[0], 2);
+		if (i == 0)
+			item->size = 0;
+		else if (i == 1)
+			item->size -= 5;
+		else if (i == 2)
+			memcpy(item->bytes, others->bytes, item->size);
+		else
+			memset(item->bytes, 'x', item->size);
+		look = look_up(&stage, 1, LONG_MS);
+		assert_true(look.is_hit);
+		assert_int_equal(look.level, 1);
+		assert_int_equal(stage.sources.levels[0]
+					 .sources[0]
+					 .figures.counts[FIGURES_REFUSED],
+				 1);
+		stage_finish(&stage);
+	}
+}
+
+static void a_good_item_of_a_far_level_fills_those_nearer(void **state)
+{
+	uint8_t name[KI_REMOTE_NAME_BYTES];
+	struct stage stage;
+	struct item *item;
+
+	stage_begin(&stage, "http://0 http://1#read-only http://2");
+	scripted_keep(&scripted[2], 1);
+	assert_int_equal(look_up(&stage, 1, LONG_MS).level, 2);
+	stage_run_ms(&stage, 5);
+	assert_int_equal(scripted[0].n_puts, 0); /* not before it is good */
+	item = verdict(&stage, 1, 2, 1);
+	assert_non_null(item);
+	scripted_name(1, name);
+	uploads_fill(&stage.uploads, name, 2, item);
+	stage_run_ms(&stage, 10);
+	assert_non_null(scripted_find(&scripted[0], 1));
+	assert_null(scripted_find(&scripted[1], 1));
+	assert_int_equal(look_up(&stage, 1, LONG_MS).level, 2); /* memory */
+	stage_finish(&stage);
+}
+
+/* ---- Shards --------------------------------------------------------------- */
+
+static void each_name_is_asked_of_one_shard(void **state)
+{
+	enum { N = 60 };
+	struct stage stage;
+	unsigned n = 0;
+
+	stage_begin(&stage, "http://0,http://1,http://2");
+	for (unsigned i = 0; i < N; i++)
+		(void)look_up(&stage, i, LONG_MS);
+	for (int i = 0; i < 3; i++) {
+		assert_in_range(scripted[i].n_gets, 5, 40);
+		n += scripted[i].n_gets;
+	}
+	assert_int_equal(n, N);
+	stage_finish(&stage);
+}
+
+static void a_shard_that_fails_takes_no_other_with_it(void **state)
+{
+	unsigned n_hits = 0, n_broken = 0;
+	struct stage stage;
+
+	stage_begin(&stage, "http://0,http://1");
+	for (unsigned i = 0; i < 60; i++)
+		for (int j = 0; j < 2; j++)
+			scripted_keep(&scripted[j], i);
+	scripted[0].fails = KILN_E_IO;
+	for (unsigned i = 0; i < 60; i++) {
+		struct look_up look = look_up(&stage, i, LONG_MS);
+
+		n_hits += (unsigned)look.is_hit;
+		n_broken += look.reasons == KI_REMOTE_BROKEN;
+		assert_int_equal(look.wait_ms, 0);
+	}
+	assert_int_equal(n_hits, scripted[1].n_gets);
+	assert_int_equal(n_hits + n_broken + BREAKER_FAULTS, 60);
+	stage_finish(&stage);
+}
+
+/* ---- Prefetch ------------------------------------------------------------- */
+
+static void prefetch(struct stage *stage, unsigned n)
+{
+	uint8_t *names = malloc((size_t)n * KI_REMOTE_NAME_BYTES);
+
+	for (unsigned i = 0; i < n; i++)
+		scripted_name(i, names + (size_t)i * KI_REMOTE_NAME_BYTES);
+	fetches_prefetch(&stage->fetches, names, n);
+	free(names);
+}
+
+static void await_prefetched(struct stage *stage, unsigned n)
+{
+	for (int i = 0; i < HARNESS_HANG_S * 1000; i++) {
+		if (stage->fetches.n_prefetched >= n)
+			return;
+		stage_run_ms(stage, 1);
+	}
+	fail_msg("it hangs");
+}
+
+static void prefetch_begins_with_one_name_and_doubles(void **state)
+{
+	enum { N = 300 };
+	struct stage stage;
+
+	stage_begin(&stage, "http://0");
+	for (unsigned i = 0; i < N; i++)
+		scripted_keep(&scripted[0], i);
+	scripted[0].ms = 1;
+	prefetch(&stage, N);
+	stage_run_ms(&stage, 0);
+	assert_in_range(scripted[0].n_at_once, 1, 2);
+	await_prefetched(&stage, N);
+	assert_in_range(scripted[0].most_at_once, 32, 64);
+	assert_in_range(scripted[0].n_batches, N / 32, 24);
+	for (unsigned i = 0; i < N; i++)
+		assert_true(look_up(&stage, i, 0).is_hit);
+	assert_int_equal(scripted[0].n_gets, N);
+	stage_finish(&stage);
+}
+
+static void prefetch_of_a_slow_server_ends(void **state)
+{
+	struct stage stage;
+
+	stage_begin(&stage, "http://0");
+	scripted[0].ms = 70;
+	prefetch(&stage, 200);
+	stage_run_ms(&stage, 300);
+	assert_in_range(scripted[0].n_gets, 1, 2);
+	assert_int_equal(stage.fetches.n_wanted, 0);
+	assert_in_range(stage.fetches.n_prefetch_dropped, 198, 199);
+	stage_finish(&stage);
+}
+
+static void prefetch_goes_on_to_the_next_level_in_batches(void **state)
+{
+	enum { N = 100 };
+	struct stage stage;
+
+	stage_begin(&stage, "http://0 http://1");
+	for (unsigned i = 0; i < N; i++)
+		scripted_keep(&scripted[1], i);
+	prefetch(&stage, N);
+	await_prefetched(&stage, N);
+	assert_in_range(scripted[1].n_batches, 1, N / 3);
+	stage_finish(&stage);
+}
+
+static void who_asks_for_a_name_on_its_way_waits_for_it(void **state)
+{
+	struct stage stage;
+	struct look_up look;
+
+	stage_begin(&stage, "http://0");
+	for (unsigned i = 0; i < 4; i++)
+		scripted_keep(&scripted[0], i);
+	scripted[0].ms = 10;
+	prefetch(&stage, 4);
+	look = look_up(&stage, 0, LONG_MS);
+	assert_true(look.is_hit);
+	assert_int_equal(stage.fetches.n_joined, 1);
+	look = look_up(&stage, 3, LONG_MS); /* not on its way yet */
+	assert_true(look.is_hit);
+	stage_run_ms(&stage, 60);
+	assert_int_equal(scripted[0].n_gets, 4);
+	stage_finish(&stage);
+}
+
+static void prefetch_waits_while_memory_is_full(void **state)
+{
+	enum { N = 64 };
+	struct stage stage;
+	unsigned n_gets;
+
+	stage_begin(&stage, "http://0");
+	for (unsigned i = 0; i < N; i++)
+		scripted_keep(&scripted[0], i);
+	stage.fetches.memory.bytes_max = 6000;
+	prefetch(&stage, N);
+	stage_run_ms(&stage, 30);
+	n_gets = scripted[0].n_gets;
+	assert_in_range(n_gets, 5, N - 1);
+	assert_true(stage.fetches.n_wanted > 0);
+	for (unsigned i = 0; i < N; i++)
+		assert_true(look_up(&stage, i, LONG_MS).is_hit);
+	assert_true(stage.fetches.memory.bytes <= 6000);
+	stage_finish(&stage);
+}
+
+/* All of it, though no batch is ever asked. */
+static void prefetch_from_nobody_is_dropped(void **state)
+{
+	enum { N = 2000 };
+	struct stage stage;
+
+	stage_begin(&stage, "http://0");
+	breaker_open(&stage.sources.levels[0].sources[0].reads, BREAKER_FAULT,
+		     loop_now_ns(stage.loop), 0);
+	prefetch(&stage, N);
+	assert_int_equal(scripted[0].n_gets, 0);
+	assert_int_equal(stage.fetches.n_wanted, 0);
+	assert_int_equal(stage.fetches.n_batches, 0);
+	stage_finish(&stage);
+}
+
+static int set_up(void **state)
+{
+	scripted_reset();
+	return 0;
+}
+
+int main(void)
+{
+#define ROW(test) cmocka_unit_test_setup(test, set_up)
+	static const struct CMUnitTest tests[] = {
+		ROW(the_nearest_level_that_has_it_gives_it),
+		ROW(a_fault_is_said_and_the_next_level_is_asked),
+		ROW(all_who_ask_for_a_name_share_a_request),
+		ROW(who_waits_waits_no_longer_than_it_said),
+		ROW(what_comes_late_is_kept_for_the_next),
+		ROW(a_program_may_go_while_it_waits),
+		ROW(the_helper_may_end_while_all_wait),
+		ROW(a_source_that_fails_is_left_alone_and_asked_again),
+		ROW(as_long_as_one_source_is_asked_nobody_is_sent_away),
+		ROW(a_source_that_is_late_is_waited_for_three_times),
+		ROW(who_is_impatient_opens_no_breaker),
+		ROW(what_was_refused_is_asked_of_the_next_level),
+		ROW(a_source_whose_items_are_refused_is_left_alone),
+		ROW(one_good_item_makes_up_for_those_refused),
+		ROW(a_body_that_is_no_item_of_that_name_goes_to_nobody),
+		ROW(a_good_item_of_a_far_level_fills_those_nearer),
+		ROW(each_name_is_asked_of_one_shard),
+		ROW(a_shard_that_fails_takes_no_other_with_it),
+		ROW(prefetch_begins_with_one_name_and_doubles),
+		ROW(prefetch_of_a_slow_server_ends),
+		ROW(prefetch_goes_on_to_the_next_level_in_batches),
+		ROW(who_asks_for_a_name_on_its_way_waits_for_it),
+		ROW(prefetch_waits_while_memory_is_full),
+		ROW(prefetch_from_nobody_is_dropped),
+	};
+#undef ROW
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
