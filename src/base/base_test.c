@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/json_read.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "base/wide.h"
@@ -196,6 +197,75 @@ static void json_with_bytes_that_are_not_text_still_parses(void **state)
 	ki_bytes_fini(&bytes);
 }
 
+static void json_is_read_where_it_is(void **state)
+{
+	static const char text[] =
+		" {\"a\": {\"b\": [1, {\"c\": \"x\\n\\u0041\\u20ac\\\"\"}, [], "
+		"{}]},"
+		" \"n\": 18446744073709551616, \"t\": true, \"ab\": 7} ";
+	struct ki_json_value root, value, list;
+	char out[16];
+
+	assert_true(ki_json_parse(text, sizeof(text) - 1, &root));
+	value = ki_json_member(&root, "ab");
+	assert_int_equal(ki_json_number_of(&value), 7);
+	value = ki_json_member(&root, "n");
+	assert_true(ki_json_number_of(&value) == UINT64_MAX);
+	value = ki_json_member(&root, "t");
+	assert_true(ki_json_is_true(&value));
+	assert_int_equal(ki_json_number_of(&value), 0);
+	value = ki_json_member(&root, "a");
+	list = ki_json_member(&value, "b");
+	value = ki_json_first(&list);
+	assert_int_equal(ki_json_number_of(&value), 1);
+	value = ki_json_after(&list, &value);
+	value = ki_json_member(&value, "c");
+	assert_string_equal(ki_json_text_of(&value, out, sizeof(out)),
+			    "x\nA?\"");
+	assert_string_equal(ki_json_text_of(&value, out, 3), "x\n");
+	value = ki_json_member(&root, "none");
+	assert_int_equal(value.size, 0);
+	assert_string_equal(ki_json_text_of(&value, out, sizeof(out)), "");
+	value = ki_json_member(&list, "c");
+	assert_int_equal(value.size, 0);
+}
+
+/* Each cut of it, too. */
+static void what_is_no_json_is_refused(void **state)
+{
+	static const char *const rows[] = {
+		"",
+		" ",
+		"{",
+		"}",
+		"{\"a\"}",
+		"[1,]",
+		"[1 2]",
+		"{\"a\":}",
+		"\"a",
+		"\"a\\\"",
+		"1 2",
+		"{a: 1}",
+		"[\"\n\"]",
+		"[1}",
+		"{\"a\": 1,}",
+		"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1",
+	};
+	static const char good[] = "{\"a\": [1, \"b\\\\\", {\"c\": null}]}";
+	struct ki_json_value value;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_false(ki_json_parse(rows[i], strlen(rows[i]), &value));
+	for (size_t i = 0; i < sizeof(good) - 1; i++) {
+		char *cut = malloc(i + 1); /* so that a step beyond is seen */
+
+		memcpy(cut, good, i);
+		assert_false(ki_json_parse(cut, i, &value));
+		free(cut);
+	}
+	assert_true(ki_json_parse(good, sizeof(good) - 1, &value));
+}
+
 static void pieces_hash_like_the_whole(void **state)
 {
 	static const char text[] = "the quick brown fox";
@@ -251,6 +321,8 @@ int main(void)
 		cmocka_unit_test(a_wrapped_blob_is_released_once),
 		cmocka_unit_test(
 			json_with_bytes_that_are_not_text_still_parses),
+		cmocka_unit_test(json_is_read_where_it_is),
+		cmocka_unit_test(what_is_no_json_is_refused),
 		cmocka_unit_test(pieces_hash_like_the_whole),
 		cmocka_unit_test(wide_and_narrow_hash_alike),
 	};
