@@ -19,8 +19,10 @@
 
 #include "client_test.h"
 #include "process_test.h"
+#include "sys/sys.h"
 
 static char *program;
+static char *page_path;
 static char *directory; /* of one test */
 static char *path;	/* of its socket */
 
@@ -374,6 +376,31 @@ static void wrong_usage_is_said(void **state)
 	assert_int_equal(process_end(start(name)), 5);
 }
 
+/* The table of options is in main.c; the page is written by hand. */
+static void every_option_is_in_the_page_of_the_manual(void **state)
+{
+	char command[KI_PATH_MAX + 16], line[256], *page, *name;
+	size_t size;
+	FILE *help;
+	int n = 0;
+
+	page = harness_read(page_path, &size);
+	assert_non_null(page);
+	snprintf(command, sizeof(command), "'%s' --help", program);
+	help = popen(command, "r");
+	while (fgets(line, sizeof(line), help)) {
+		if (strncmp(line, "  --", 4))
+			continue;
+		name = strtok(line, " \n");
+		if (!strstr(page, name))
+			fail_msg("%s is not in %s", name, page_path);
+		n++;
+	}
+	assert_int_equal(pclose(help), 0);
+	assert_true(n >= 8);
+	free(page);
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -391,13 +418,15 @@ int main(int argc, char **argv)
 		ROW(it_ends_when_nobody_comes),
 		ROW(what_is_handed_over_is_served_in_the_background),
 		ROW(wrong_usage_is_said),
+		ROW(every_option_is_in_the_page_of_the_manual),
 	};
 #undef ROW
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s kiln-remote\n", argv[0]);
+	if (argc < 3) {
+		fprintf(stderr, "usage: %s kiln-remote PAGE\n", argv[0]);
 		return 2;
 	}
 	program = argv[1];
+	page_path = argv[2];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -327,7 +327,8 @@ static int load(struct settings *settings, const struct arguments *arguments)
 	if (!status) {
 		kiln_options_init(&options);
 		kiln_config_options(settings->config, &options);
-		trust = ki_environment("KILN_REMOTE_TRUST");
+		trust = kiln_config_value(settings->config,
+					  KILN_SET_REMOTE_TRUST);
 		settings->helper = (struct helper_options){
 			.idle_ms = (uint32_t)(arguments->idle_s * 1000),
 			.memory_bytes_max = arguments->memory_bytes_max,

@@ -14,9 +14,6 @@
 #include "trial.h"
 
 #define ALL_LEVELS UINT32_MAX
-#ifndef KI_REMOTE_PUT_REPLACE
-#define KI_REMOTE_PUT_REPLACE 1u
-#endif
 
 /* A request without an answer yet, of any kind. */
 struct wait {

@@ -250,8 +250,7 @@ static enum kiln_status land(struct ki_flight *flight,
 {
 	enum kiln_status status = KILN_EXISTS;
 
-	if (flight->status >= 0 && flight->result.kind != KILN_BUILD_SPURIOUS &&
-	    flight->result.kind != KILN_BUILD_UNCACHED) {
+	if (flight->status >= 0 && flight->result.kind != KILN_BUILD_SPURIOUS) {
 		copy_result(out_result, &flight->result, KILN_FROM_FLIGHT);
 		status = KILN_OK;
 	}
