@@ -32,6 +32,8 @@
 #include "verbs.h"
 #include "wrap.h"
 
+#define PUT_TRIES 50
+
 struct wrap {
 	struct ki_wrap_command command;
 	struct kiln *kiln;
@@ -40,7 +42,7 @@ struct wrap {
 	int is_merged;
 	/* Of a run, if there was one. */
 	int has_run;
-	int is_refused; /* what was found could not be put back */
+	int is_refused; /* the compiler has to take our place */
 	struct ki_wrap_result result;
 };
 
@@ -175,18 +177,22 @@ static struct kiln_metadata *describe(const struct wrap *wrap,
 	return metadata;
 }
 
-static int put(struct wrap *wrap, const struct kiln_key *key,
-	       const struct ki_bytes *bytes, uint64_t build_ns, int is_hidden)
+/* A store lets a put wait some 20 ms for others that change its structure; what has
+   been compiled is worth more. */
+static enum kiln_status put(struct wrap *wrap, const struct kiln_key *key,
+			    const struct ki_bytes *bytes, uint64_t build_ns,
+			    int is_hidden)
 {
 	struct kiln_metadata *metadata = describe(wrap, build_ns, is_hidden);
 	enum kiln_status status =
-		bytes->failed
-			? KILN_E_NO_MEMORY
-			: kiln_put(wrap->kiln, key, bytes->data, bytes->size,
-				   metadata, KILN_PUT_REPLACE);
+		bytes->failed ? KILN_E_NO_MEMORY : KILN_E_TIMEOUT;
+	int i;
 
+	for (i = 0; i < PUT_TRIES && status == KILN_E_TIMEOUT; i++)
+		status = kiln_put(wrap->kiln, key, bytes->data, bytes->size,
+				  metadata, KILN_PUT_REPLACE);
 	kiln_metadata_free(metadata);
-	return status < 0 ? -1 : 0;
+	return status;
 }
 
 /* The list goes before those that there are; the oldest makes room. */
@@ -203,23 +209,30 @@ static void put_paths(struct wrap *wrap, struct ki_wrap_sets *sets,
 	(void)put(wrap, wrap->key, out, 0, 1);
 }
 
-static int keep(struct wrap *wrap, const struct ki_wrap_paths *paths,
-		uint64_t build_ns)
+/* NULL, or why not. */
+static const char *keep(struct wrap *wrap, const struct ki_wrap_paths *paths,
+			uint64_t build_ns)
 {
 	struct kiln_key *now = command_key(wrap), *key = NULL;
+	const char *why = "an input changed meanwhile";
+	enum kiln_status status;
 	struct ki_bytes bytes;
-	int err = -1;
 
 	/* The inputs must be what they were when the key was made. */
-	if (is_same_key(now, wrap->key))
+	if (is_same_key(now, wrap->key)) {
 		key = result_key(wrap, paths);
+		why = "what it depends on cannot be read";
+	}
 	ki_bytes_init(&bytes);
-	if (key && !ki_wrap_encode(&wrap->result, &bytes))
-		err = put(wrap, key, &bytes, build_ns, 0);
+	if (key) {
+		(void)ki_wrap_encode(&wrap->result, &bytes);
+		status = put(wrap, key, &bytes, build_ns, 0);
+		why = status < 0 ? ki_status_words(status) : NULL;
+	}
 	ki_bytes_fini(&bytes);
 	kiln_key_free(now);
 	kiln_key_free(key);
-	return err;
+	return why;
 }
 
 /* ---- Running ----------------------------------------------------------------- */
@@ -242,18 +255,27 @@ static void run(struct build *build)
 			&why)) {
 		kiln_count(wrap->kiln, counter, 1);
 		tell(wrap, "not cached", why);
+		wrap->is_refused = 1;
+		ki_wrap_paths_fini(&paths);
 		return;
 	}
 	wrap->has_run = 1;
-	if (!why && keep(wrap, &paths,
-			 ki_sys_posix.monotonic_ns(&ki_sys_posix) - begun))
-		why = "the store, or a change meanwhile";
-	else if (why)
+	if (why)
 		kiln_count(wrap->kiln, counter, 1);
+	else
+		why = keep(wrap, &paths,
+			   ki_sys_posix.monotonic_ns(&ki_sys_posix) - begun);
 	tell(wrap, why ? "not kept" : "compiled and kept", why);
 	if (!why)
 		put_paths(wrap, build->sets, &paths, &build->list);
 	ki_wrap_paths_fini(&paths);
+}
+
+/* What to call it, when there is nothing to hand out: others look again. */
+static enum kiln_build_kind kind_of(const struct wrap *wrap)
+{
+	return wrap->has_run && wrap->result.wait_status ? KILN_BUILD_SPURIOUS
+							 : KILN_BUILD_UNCACHED;
 }
 
 /*
@@ -261,16 +283,15 @@ static void run(struct build *build)
  * list is what this makes; the result goes to the store by a key that is known
  * only now.  Called again after a run, it has nothing to say.
  */
-static void build(const struct kiln_key *key, void *arg,
-		  struct kiln_build_result *out_result)
+static void build_list(const struct kiln_key *key, void *arg,
+		       struct kiln_build_result *out_result)
 {
 	struct build *build = arg;
 
 	(void)key;
-	out_result->kind = KILN_BUILD_SPURIOUS;
-	if (build->wrap->has_run)
-		return;
-	run(build);
+	if (!build->wrap->has_run && !build->wrap->is_refused)
+		run(build);
+	out_result->kind = kind_of(build->wrap);
 	if (!build->list.size || build->list.failed)
 		return;
 	if (!kiln_blob_copy(build->list.data, build->list.size,
@@ -278,11 +299,29 @@ static void build(const struct kiln_key *key, void *arg,
 		out_result->kind = KILN_BUILD_OK;
 		out_result->metadata = describe(build->wrap, 0, 1);
 	}
+	/* The list is good, what it leads to is a failure. */
+	if (out_result->kind == KILN_BUILD_OK &&
+	    build->wrap->result.wait_status)
+		kiln_count(build->wrap->kiln, KILN_COUNT_BUILD_FAILURES, 1);
+}
+
+/* Only one of those that have found the same list of no use compiles. */
+static void build_result(const struct kiln_key *key, void *arg,
+			 struct kiln_build_result *out_result)
+{
+	struct build *build = arg;
+
+	(void)key;
+	if (!build->wrap->has_run && !build->wrap->is_refused)
+		run(build);
+	out_result->kind = kind_of(build->wrap);
 }
 
 /* ---- Looking up -------------------------------------------------------------- */
 
-static int replay(struct wrap *wrap, struct kiln_blob *blob)
+/* 1: it is the answer.  What cannot be read is removed, so that it is made anew. */
+static int replay(struct wrap *wrap, const struct kiln_key *key,
+		  struct kiln_blob *blob)
 {
 	struct ki_wrap_result result;
 	int err = ki_wrap_decode(&wrap->command, kiln_blob_data(blob),
@@ -294,17 +333,16 @@ static int replay(struct wrap *wrap, struct kiln_blob *blob)
 		tell(wrap, "from the store", NULL);
 		ki_wrap_say(&result);
 		wrap->result.wait_status = result.wait_status;
-	}
-	if (err)
+	} else if (err != -EINVAL || kiln_remove(wrap->kiln, key) < 0) {
 		tell(wrap, "not used",
 		     err == -EINVAL ? "the entry is none"
 				    : "an output cannot be written");
-	wrap->is_refused = err != 0;
+		wrap->is_refused = 1;
+	}
 	ki_wrap_result_fini(&result);
-	return err;
+	return !err;
 }
 
-/* 1: replayed. */
 static int look_up(struct wrap *wrap, const struct ki_wrap_paths *paths)
 {
 	struct kiln_key *key = result_key(wrap, paths);
@@ -312,76 +350,83 @@ static int look_up(struct wrap *wrap, const struct ki_wrap_paths *paths)
 	int is_done = 0;
 
 	if (key && !kiln_get(wrap->kiln, key, &blob))
-		is_done = !replay(wrap, blob);
+		is_done = replay(wrap, key, blob);
 	kiln_blob_unref(blob);
 	kiln_key_free(key);
 	return is_done;
 }
 
-static int look_up_all(struct wrap *wrap, const struct kiln_blob *blob,
-		       struct ki_wrap_sets *sets)
+static int look_up_all(struct wrap *wrap, const struct ki_wrap_sets *sets)
 {
+	int is_done = 0;
 	size_t i;
 
-	if (ki_wrap_sets_decode(kiln_blob_data(blob), kiln_blob_size(blob),
-				sets)) {
-		ki_wrap_sets_fini(sets);
-		return 0;
+	for (i = 0; i < sets->n && !is_done && !wrap->is_refused; i++)
+		is_done = look_up(wrap, &sets->sets[i]);
+	return is_done;
+}
+
+/*
+ * The lists of the command; whoever finds none compiles, alone of all that ask for
+ * the same.  A list that cannot be read is removed, and made anew.
+ */
+static void find_sets(struct build *build)
+{
+	struct wrap *wrap = build->wrap;
+	struct kiln_build_result result;
+	int i, is_bad = 1;
+
+	for (i = 0; i < 2 && is_bad; i++) {
+		kiln_build_result_init(&result);
+		is_bad = !kiln_get_or_build(wrap->kiln, wrap->key, build_list,
+					    build, &result) &&
+			 !wrap->has_run &&
+			 ki_wrap_sets_decode(kiln_blob_data(result.blob),
+					     kiln_blob_size(result.blob),
+					     build->sets);
+		if (is_bad) {
+			ki_wrap_sets_fini(build->sets);
+			(void)kiln_remove(wrap->kiln, wrap->key);
+		}
+		kiln_build_result_fini(&result);
 	}
-	for (i = 0; i < sets->n && !wrap->is_refused; i++)
-		if (look_up(wrap, &sets->sets[i]))
-			return 1;
-	return 0;
 }
 
-/* A key that stands for the command's lists while what they name has changed. */
-static struct kiln_key *flight_key(const struct wrap *wrap,
-				   const struct ki_wrap_sets *sets)
+/* What the lists name has changed: their first has a key that stands for all, on
+   which those wait that would compile the same. */
+static int build_anew(struct build *build)
 {
-	return sets->n ? result_key(wrap, &sets->sets[0]) : NULL;
-}
+	struct wrap *wrap = build->wrap;
+	struct kiln_build_result result;
+	struct kiln_key *key =
+		build->sets->n ? result_key(wrap, &build->sets->sets[0]) : NULL;
+	int is_done = 0;
 
-/* Only one of those that have found the same list of no use compiles. */
-static void build_changed(const struct kiln_key *key, void *arg,
-			  struct kiln_build_result *out_result)
-{
-	struct build *build = arg;
-
-	(void)key;
-	out_result->kind = KILN_BUILD_SPURIOUS;
-	if (!build->wrap->has_run)
-		run(build);
+	kiln_build_result_init(&result);
+	if (key &&
+	    !kiln_get_or_build(wrap->kiln, key, build_result, build, &result) &&
+	    !wrap->has_run)
+		is_done = replay(wrap, key, result.blob);
+	kiln_build_result_fini(&result);
+	kiln_key_free(key);
+	return is_done;
 }
 
 /* 1: the compiler has run, or its result is there. */
 static int answer(struct wrap *wrap)
 {
 	struct ki_wrap_sets sets = { 0 };
-	struct build arg = { .wrap = wrap, .sets = &sets };
-	struct kiln_build_result result;
-	struct kiln_key *flight = NULL;
-	int is_done = 0;
+	struct build build = { .wrap = wrap, .sets = &sets };
+	int is_done;
 
-	kiln_build_result_init(&result);
-	ki_bytes_init(&arg.list);
-	if (!kiln_get_or_build(wrap->kiln, wrap->key, build, &arg, &result) &&
-	    !wrap->has_run)
-		is_done = look_up_all(wrap, result.blob, &sets);
-	kiln_build_result_fini(&result);
+	ki_bytes_init(&build.list);
+	find_sets(&build);
+	is_done = !wrap->has_run && look_up_all(wrap, &sets);
 	if (!is_done && !wrap->has_run && !wrap->is_refused)
-		flight = flight_key(wrap, &sets);
-	if (flight) {
-		kiln_build_result_init(&result);
-		if (!kiln_get_or_build(wrap->kiln, flight, build_changed, &arg,
-				       &result) &&
-		    !wrap->has_run)
-			is_done = !replay(wrap, result.blob);
-		kiln_build_result_fini(&result);
-	}
+		is_done = build_anew(&build);
 	if (wrap->has_run)
 		ki_wrap_say(&wrap->result);
-	kiln_key_free(flight);
-	ki_bytes_fini(&arg.list);
+	ki_bytes_fini(&build.list);
 	ki_wrap_sets_fini(&sets);
 	return is_done || wrap->has_run;
 }

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <kiln/inspect.h>
 
 #include "testing.h"
 
@@ -235,6 +238,10 @@ static void what_a_run_leaves_is_the_same_from_the_store(void **state)
 		"echo 'in:1: error: no' >&2; exit 3",
 	};
 
+	begin();
+	write_source("printf 'a\\0b'; echo warned >&2");
+	assert_replayed("bin/glslc in -o -", "out");
+
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		begin();
 		write_source(rows[i]);
@@ -430,16 +437,21 @@ static void no_directory_is_made(void **state)
 
 #define NO_MOUNTS 98
 
-/* A file system of its own, without room. */
+/* A file system of its own, so small. */
+static void mount_small(const char *folder, const char *size)
+{
+	if (unshare(CLONE_NEWNS) ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("kiln", folder, "tmpfs", 0, size))
+		_exit(NO_MOUNTS);
+}
+
 static void fill_disk(void *arg)
 {
 	char bytes[4096] = "";
 	int fd;
 
-	if (unshare(CLONE_NEWNS) ||
-	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("kiln", "full", "tmpfs", 0, "size=64k"))
-		_exit(NO_MOUNTS);
+	mount_small("full", "size=64k,mode=700");
 	fd = open("full/rest", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	while (write(fd, bytes, sizeof(bytes)) > 0)
 		;
@@ -517,6 +529,271 @@ static void folders_that_nobody_has_are_removed(void **state)
 	assert_int_equal(rmdir("tmp/other"), 0);
 	assert_int_equal(rmdir("tmp"), 0);
 	close(fd);
+}
+
+/* ---- Stores that are not as they should be ------------------------------------ */
+
+/* Other bytes in the place of all values that begin so. */
+static int spoil(const char *magic)
+{
+	struct kiln_options options;
+	struct kiln_cursor cursor = { 0 };
+	struct kiln_entry entry;
+	struct kiln *kiln;
+	char url[300];
+	int n = 0;
+
+	snprintf(url, sizeof(url), "log:%s/kiln", directory);
+	kiln_options_init(&options);
+	options.store_url = url;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	while (!kiln_list(kiln, &cursor, &entry)) {
+		struct kiln_key *key;
+		struct kiln_blob *blob;
+
+		assert_int_equal(kiln_key_from_record(
+					 kiln_blob_data(entry.record),
+					 kiln_blob_size(entry.record), &key),
+				 KILN_OK);
+		assert_int_equal(kiln_get(kiln, key, &blob), KILN_OK);
+		if (!memcmp(kiln_blob_data(blob), magic, 4)) {
+			n++;
+			assert_int_equal(kiln_put(kiln, key, magic, 4, NULL,
+						  KILN_PUT_REPLACE),
+					 KILN_OK);
+		}
+		kiln_blob_unref(blob);
+		kiln_key_free(key);
+		kiln_entry_fini(&entry);
+	}
+	kiln_close(kiln);
+	return n;
+}
+
+static void entries_that_cannot_be_read_are_made_anew(void **state)
+{
+	static const char *const rows[] = { "KWS1", "KWR1" };
+
+	begin();
+	write_source("echo data >\"$2\"");
+	assert_wrap("bin/glslc in -o out", KEPT, 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(spoil(rows[i]), 1);
+		assert_wrap("bin/glslc in -o out", KEPT, 0);
+		assert_wrap("bin/glslc in -o out", STORE, 0);
+	}
+	assert_same_file("out", "data\n", 5);
+	assert_int_equal(n_runs(), 3);
+}
+
+static int n_failures(void)
+{
+	struct spawn spawn = { .program = program,
+			       .arguments = { "stats", "--json" } };
+	char setting[300];
+	struct ended ended;
+	const char *number;
+	int n;
+
+	snprintf(setting, sizeof(setting), "KILN_DIR=%s/kiln", directory);
+	spawn.variables[0] = setting;
+	ended = spawn_run(&spawn);
+	number = strstr(ended.out, "\"build_failures\":");
+	assert_non_null(number);
+	n = atoi(number + strlen("\"build_failures\":"));
+	ended_free(&ended);
+	return n;
+}
+
+static void only_compilers_that_fail_are_failed_builds(void **state)
+{
+	begin();
+	write_source("echo data >\"$2\"\n#include FILE");
+	assert_wrap("bin/glslc in -o out",
+		    "not kept: what it includes is not known", 0);
+	assert_int_equal(n_failures(), 0);
+	write_source("exit 7");
+	assert_wrap("bin/glslc in -o out",
+		    "not kept: it failed for a reason that may pass", 7);
+	assert_int_equal(n_failures(), 1);
+	write_source("echo 'in:1: error: no'; exit 1");
+	assert_wrap("bin/glslc in -o out", KEPT, 1);
+	assert_int_equal(n_failures(), 2);
+	assert_wrap("bin/glslc in -o out", STORE, 1);
+	assert_int_equal(n_failures(), 2);
+}
+
+#define WRITERS 8
+
+static void eight_at_once_keep_what_they_make(void **state)
+{
+	struct spawned spawned[WRITERS];
+	char line[100], name[20], data[20];
+	int i, round;
+
+	begin();
+	for (i = 0; i < WRITERS; i++) {
+		snprintf(name, sizeof(name), "in%d", i);
+		snprintf(line, sizeof(line), "echo %d >\"$2\"", i);
+		write_file(name, line);
+	}
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < WRITERS; i++) {
+			snprintf(line, sizeof(line), "bin/glslc in%d -o out%d",
+				 i, i);
+			spawned[i] = start_wrap(line);
+		}
+		for (i = 0; i < WRITERS; i++) {
+			struct ended ended = spawn_finish(&spawned[i]);
+
+			assert_word(&ended, round ? STORE : KEPT);
+			assert_int_equal(status_of(&ended), 0);
+			ended_free(&ended);
+			snprintf(name, sizeof(name), "out%d", i);
+			snprintf(data, sizeof(data), "%d\n", i);
+			assert_same_file(name, data, 2);
+			assert_int_equal(unlink(name), 0);
+		}
+	}
+}
+
+static void a_store_that_is_only_read_answers_and_keeps_nothing(void **state)
+{
+	begin();
+	write_source("echo data >\"$2\"");
+	assert_wrap("bin/glslc in -o out", KEPT, 0);
+	more = "KILN_READONLY=1";
+	assert_int_equal(unlink("out"), 0);
+	assert_wrap("bin/glslc in -o out", STORE, 0);
+	assert_same_file("out", "data\n", 5);
+	write_source("echo other >\"$2\"");
+	for (int i = 0; i < 2; i++)
+		assert_wrap("bin/glslc in -o out", "not kept: read only", 0);
+	assert_same_file("out", "other\n", 6);
+	/* What cannot be removed is no answer, either. */
+	write_source("echo data >\"$2\"");
+	assert_int_equal(spoil("KWR1"), 1);
+	assert_wrap("bin/glslc in -o out", "not used: the entry is none", 0);
+	assert_same_file("out", "data\n", 5);
+}
+
+/* No index, or no segment, has room there. */
+static void have_no_room(void *arg)
+{
+	mount_small("kiln", "size=64k,mode=700");
+}
+
+static void have_little_room(void *arg)
+{
+	mount_small("kiln", "size=9m,mode=700");
+}
+
+static void a_store_without_room_is_as_none(void **state)
+{
+	static void (*const rows[])(void *) = { have_no_room,
+						have_little_room };
+	static const char *const words[] = { "without cache: full",
+					     "not kept: full" };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ended ended;
+		int status;
+
+		begin();
+		write_source("echo said; echo data >\"$2\"");
+		assert_int_equal(mkdir("kiln", 0700), 0);
+		prepare = rows[i];
+		ended = wrap("bin/glslc in -o out");
+		prepare = NULL;
+		status = status_of(&ended);
+		if (status == NO_MOUNTS) {
+			ended_free(&ended);
+			HARNESS_LEAVE_OUT("nothing may be mounted here");
+		}
+		assert_int_equal(status, 0);
+		assert_string_equal(ended.out, "said\n");
+		assert_word(&ended, words[i]);
+		ended_free(&ended);
+		assert_same_file("out", "data\n", 5);
+		assert_int_equal(n_runs(), 1);
+	}
+}
+
+/* ---- Signals ------------------------------------------------------------------- */
+
+/* A shell starts what it does not wait for with SIGINT ignored. */
+static void heed_signals(void *arg)
+{
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+}
+
+struct signal_row {
+	const char *trap;
+	int signal_number, status;
+};
+
+/* S43: as of a program under `kiln run`. */
+static void signals_reach_the_compiler_and_end_as_it_ends(void **state)
+{
+	static const struct signal_row rows[] = {
+		{ "", SIGINT, 1000 + SIGINT },
+		{ "", SIGTERM, 1000 + SIGTERM },
+		{ "trap 'exit 3' TERM\n", SIGTERM, 3 },
+		{ "trap 'echo data >out; exit 0' INT\n", SIGINT, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct spawned spawned;
+		char source[200], setting[300];
+		int up;
+
+		begin();
+		assert_int_equal(mkdir("tmp", 0700), 0);
+		assert_int_equal(mkfifo("up", 0600), 0);
+		assert_int_equal(mkfifo("gate", 0600), 0);
+		snprintf(source, sizeof(source),
+			 "%s: >up\nread line <gate\nexit 9", rows[i].trap);
+		write_source(source);
+		snprintf(setting, sizeof(setting), "TMPDIR=%s/tmp", directory);
+		more = setting;
+		prepare = heed_signals;
+		spawned = start_wrap("bin/glslc in -o out");
+		prepare = NULL;
+		up = open("up", O_RDONLY | O_CLOEXEC);
+		assert_true(up >= 0);
+		assert_int_equal(kill(spawned.pid, rows[i].signal_number), 0);
+		struct ended ended = spawn_finish(&spawned);
+
+		assert_int_equal(status_of(&ended), rows[i].status);
+		ended_free(&ended);
+		close(up);
+		assert_int_equal(rmdir("tmp"), 0); /* nothing is left there */
+	}
+}
+
+/* ---- Outputs -------------------------------------------------------------------- */
+
+static void places_that_are_no_files_are_left_to_the_compiler(void **state)
+{
+	struct stat info;
+
+	begin();
+	write_source("echo data >\"$2\"");
+	write_file("target", "old");
+	assert_int_equal(symlink("target", "out"), 0);
+	for (int i = 0; i < 2; i++)
+		assert_wrap("bin/glslc in -o out",
+			    "not cached: where its output goes", 0);
+	assert_int_equal(lstat("out", &info), 0);
+	assert_true(S_ISLNK(info.st_mode));
+	assert_same_file("target", "data\n", 5);
+	assert_int_equal(symlink("nowhere", "dangling"), 0);
+	assert_wrap("bin/glslc in -o dangling",
+		    "not cached: where its output goes", 0);
+	assert_same_file("nowhere", "data\n", 5);
+	assert_wrap("bin/glslc in -o b", "not cached: where its output goes",
+		    2);
 }
 
 #define SHADER                                                                 \
@@ -625,6 +902,15 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_output_on_a_full_disk_is_not_kept),
 		cmocka_unit_test(of_many_at_once_one_compiles),
 		cmocka_unit_test(folders_that_nobody_has_are_removed),
+		cmocka_unit_test(entries_that_cannot_be_read_are_made_anew),
+		cmocka_unit_test(only_compilers_that_fail_are_failed_builds),
+		cmocka_unit_test(eight_at_once_keep_what_they_make),
+		cmocka_unit_test(
+			a_store_that_is_only_read_answers_and_keeps_nothing),
+		cmocka_unit_test(a_store_without_room_is_as_none),
+		cmocka_unit_test(signals_reach_the_compiler_and_end_as_it_ends),
+		cmocka_unit_test(
+			places_that_are_no_files_are_left_to_the_compiler),
 		cmocka_unit_test(compilers_of_shaders_are_known),
 		cmocka_unit_test(the_compiler_of_intel_is_known),
 		cmocka_unit_test(the_compiler_of_nvidia_is_known),

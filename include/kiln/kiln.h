@@ -480,6 +480,8 @@ enum kiln_build_kind {
 	KILN_BUILD_FAILED = 1,	  /* it will fail again: may be kept */
 	KILN_BUILD_SPURIOUS = 2,  /* each waiter tries once more */
 	KILN_BUILD_RESOURCES = 3, /* out of memory, disk...: never kept */
+	KILN_BUILD_UNCACHED = 4,  /* it went well, and what it made is for this
+				     caller alone: each waiter builds */
 };
 
 /* Where the answer came from. */
@@ -531,7 +533,8 @@ typedef void kiln_build_fn(const struct kiln_key *key, void *arg,
  * Get the blob of a key, building it if need be.  The result (initialised by
  * the caller) is written in both outcomes:
  *   KILN_OK       result->blob is the value, one reference
- *   KILN_E_BUILD  result->kind, code and message say why build() failed
+ *   KILN_E_BUILD  result->kind, code and message say why build() failed, or,
+ *                 by KILN_BUILD_UNCACHED, that there is nothing to hand out
  * Others: NO_MEMORY, INVALID, FORKED; the result is then as it was.
  */
 KILN_API enum kiln_status kiln_get_or_build(struct kiln *kiln,

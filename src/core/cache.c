@@ -731,7 +731,8 @@ static enum kiln_status run_build(struct kiln *kiln, const struct kiln_key *key,
 	if (kiln->remote)
 		ki_remote_note_build(kiln->remote, build_ns);
 	if (out_result->kind != KILN_BUILD_OK) {
-		ki_kiln_count(kiln, KILN_COUNT_BUILD_FAILURES, 1);
+		if (out_result->kind != KILN_BUILD_UNCACHED)
+			ki_kiln_count(kiln, KILN_COUNT_BUILD_FAILURES, 1);
 		kiln_blob_unref(out_result->blob);
 		out_result->blob = NULL;
 		return KILN_E_BUILD;

@@ -250,7 +250,8 @@ static enum kiln_status land(struct ki_flight *flight,
 {
 	enum kiln_status status = KILN_EXISTS;
 
-	if (flight->status >= 0 && flight->result.kind != KILN_BUILD_SPURIOUS) {
+	if (flight->status >= 0 && flight->result.kind != KILN_BUILD_SPURIOUS &&
+	    flight->result.kind != KILN_BUILD_UNCACHED) {
 		copy_result(out_result, &flight->result, KILN_FROM_FLIGHT);
 		status = KILN_OK;
 	}

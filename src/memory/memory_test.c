@@ -1127,6 +1127,7 @@ static void failures_reach_everyone_who_waits(void **state)
 		{ "resources", KILN_BUILD_RESOURCES, KILN_OK, 1, 1 },
 		/* Each of those who waited tries for itself, in turn. */
 		{ "spurious", KILN_BUILD_SPURIOUS, KILN_OK, 8, 8 },
+		{ "uncached", KILN_BUILD_UNCACHED, KILN_OK, 8, 8 },
 		{ "given up", KILN_BUILD_FAILED, KILN_E_NO_MEMORY, 8, 8 },
 	};
 
