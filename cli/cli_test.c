@@ -1145,15 +1145,16 @@ static char *built_layer(void)
 /* What the system's file for layers does here, whatever loader there is. */
 static void doctor_says_what_loaders_make_of_the_layers_file(void **state)
 {
-	char *directory = harness_directory(), *variable, *file, *layer;
-	struct spawn spawn = tool(directory, "doctor", "--json");
+	char *directory, *variable, *file, *layer = built_layer();
+	struct spawn spawn;
 	struct ended ended;
 	json_t *json;
 	FILE *out;
 
-	layer = built_layer();
 	if (!layer)
 		HARNESS_LEAVE_OUT("the layer is not built here");
+	directory = harness_directory();
+	spawn = tool(directory, "doctor", "--json");
 	assert_true(asprintf(&file, "%s/kiln.lay", directory) > 0);
 	assert_true(asprintf(&variable, "OPENCL_LAYER_PATH=%s", directory) > 0);
 	spawn.variables[4] = variable;
