@@ -88,7 +88,7 @@ static const struct row rows[] = {
 	{ "config", { "--json", "--store", "@store" }, ALL, 0, 0, 0 },
 	{ "key", { "--json", "ls" }, LOG, 0, 0, 0 },
 	{ "key", { "--json", "new", "me" }, LOG, 1, 1, 1 },
-	{ "rm", { "--json", ANOTHER }, OWN | NEO | SYCL, 1, 0, 5 },
+	{ "rm", { "--json", ANOTHER, ANOTHER }, OWN | NEO | SYCL, 1, 0, 5 },
 	{ "run", { "--", "/bin/true" }, OWN | NEO | SYCL, 1, 0, 0 },
 	{ "wrap", { "--", "/bin/true" }, OWN | NEO | SYCL, 1, 0, 0 },
 	{ "export", { "--json", A_FILE }, ALL, 1, 1, 1 },

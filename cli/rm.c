@@ -2,6 +2,8 @@
 
 /* kiln rm: remove entries, each named by the beginning of its key. */
 
+#include <stdlib.h>
+
 #include "base/json.h"
 #include "base/text.h"
 #include "entry.h"
@@ -36,28 +38,28 @@ static int remove_entry(struct kiln *kiln, const struct kiln_entry *entry,
 	return KI_EXIT_OK;
 }
 
-/* All of them, or none: a key that names nothing is told before. */
+/* All of them, or none: a key that names nothing is told before.  One that is
+   named twice is removed once. */
 static int remove_all(const struct ki_command *command,
 		      const struct ki_settings *settings, struct kiln *kiln,
 		      struct removed *removed)
 {
-	struct kiln_entry entry;
-	int status = KI_EXIT_OK;
+	struct kiln_entry *entries =
+		calloc((size_t)command->n_arguments, sizeof(*entries));
+	int status = KI_EXIT_OK, n = 0;
 
-	for (int i = 0; i < command->n_arguments && !status; i++) {
-		status = ki_find_entry(kiln, settings, command->arguments[i],
-				       &entry);
-		if (!status)
-			kiln_entry_fini(&entry);
+	if (!entries)
+		return ki_store_failed(KILN_E_NO_MEMORY, "cannot remove");
+	while (n < command->n_arguments && !status) {
+		status = ki_find_entry(kiln, settings, command->arguments[n],
+				       &entries[n]);
+		n += !status;
 	}
-	for (int i = 0; i < command->n_arguments && !status; i++) {
-		status = ki_find_entry(kiln, settings, command->arguments[i],
-				       &entry);
-		if (status)
-			break;
-		status = remove_entry(kiln, &entry, removed);
-		kiln_entry_fini(&entry);
-	}
+	for (int i = 0; i < n && !status; i++)
+		status = remove_entry(kiln, &entries[i], removed);
+	while (n--)
+		kiln_entry_fini(&entries[n]);
+	free(entries);
 	return status;
 }
 
