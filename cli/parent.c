@@ -22,6 +22,12 @@
  * before we have stopped): the stop signal is made pending first, then we look
  * once more whether the program still stands.
  *
+ * Who has stopped cannot see the program go on, or end, when that is continued
+ * or killed by its own process id.  A child of ours, the watcher, looks at both
+ * for as long as we stand, every WATCH_MS, as no event tells a process of another
+ * that is not its child; where only the program runs, it continues us.  It is out
+ * of our process group, so that it is not stopped with it.
+ *
  * A signal sent to the process group by kill(-pgid) reaches the program twice,
  * as nothing tells it from one sent to us alone.
  */
@@ -30,6 +36,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -37,6 +45,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#define WATCH_MS 20
 
 /* As this process was started with them. */
 struct signals {
@@ -151,6 +161,55 @@ static int was_continued(pid_t child)
 	       info.si_pid;
 }
 
+/* Whether it stands; -1: that cannot be seen. */
+static int is_stopped(pid_t process)
+{
+	char path[32], text[512];
+	const char *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)process);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	/* "42 (name) T ": the name may have anything in it. */
+	state = strrchr(text, ')');
+	return state && state[1] ? state[2] == 'T' || state[2] == 't' : -1;
+}
+
+static void watch(pid_t child, pid_t parent)
+{
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (getppid() == parent) {
+		if (!is_stopped(child) && is_stopped(parent) == 1)
+			kill(parent, SIGCONT);
+		poll(NULL, 0, WATCH_MS);
+	}
+	_exit(0);
+}
+
+/* -1: there is none, and we stand until somebody continues us. */
+static pid_t begin_watch(pid_t child)
+{
+	pid_t parent = getpid(), watcher = fork();
+
+	if (!watcher)
+		watch(child, parent);
+	return watcher;
+}
+
+static void end_watch(pid_t watcher)
+{
+	if (watcher < 0)
+		return;
+	kill(watcher, SIGKILL);
+	waitpid(watcher, NULL, 0);
+}
+
 static void stop_with(pid_t child, int signal_number)
 {
 	struct timespec none = { 0, 0 };
@@ -172,17 +231,18 @@ static void stop_with(pid_t child, int signal_number)
 }
 
 /* Whether the program has ended. */
-static int look_after(pid_t child, int *out_wait_status)
+static int look_after(pid_t child, int *out_wait_status, pid_t *out_watcher)
 {
 	int status;
 
 	while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
-		if (WIFSTOPPED(status)) {
-			stop_with(child, WSTOPSIG(status));
-			continue;
+		if (!WIFSTOPPED(status)) {
+			*out_wait_status = status;
+			return 1;
 		}
-		*out_wait_status = status;
-		return 1;
+		*out_watcher = begin_watch(child);
+		stop_with(child, WSTOPSIG(status));
+		end_watch(*out_watcher);
 	}
 	return 0;
 }
@@ -216,7 +276,7 @@ int ki_parent_run(char *const *argv, char *const *environment,
 	struct signals signals;
 	siginfo_t info;
 	sigset_t all;
-	pid_t child = 0;
+	pid_t child = 0, watcher = -1;
 	int err;
 
 	*out_is_exec = 0;
@@ -231,9 +291,10 @@ int ki_parent_run(char *const *argv, char *const *environment,
 		int got = sigwaitinfo(&all, &info);
 
 		if (got == SIGCHLD) {
-			if (look_after(child, out_wait_status))
+			if (look_after(child, out_wait_status, &watcher))
 				return 0;
-		} else if (got > 0 && !is_from_terminal(&info)) {
+		} else if (got > 0 && !is_from_terminal(&info) &&
+			   !(got == SIGCONT && info.si_pid == watcher)) {
 			send_on(child, &info);
 		}
 	}

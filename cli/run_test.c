@@ -441,6 +441,48 @@ static void kiln_stops_and_goes_on_with_the_program(void **state)
 	free(directory);
 }
 
+/* S43: by its own process id, of which only the program hears. */
+static void kiln_goes_on_when_only_the_program_is_continued(void **state)
+{
+	static const int stops[] = { SIGSTOP, SIGTSTP };
+	char *directory = harness_directory();
+	struct spawn spawn = role_under_kiln(directory, "signals", NULL);
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		struct spawned spawned = spawn_start(&spawn);
+		pid_t program = wait_until_ready(&spawned);
+		struct ended ended;
+		int status, round;
+
+		for (round = 0; round < 2; round++) {
+			kill(program, stops[i]);
+			assert_int_equal(
+				waitpid(spawned.pid, &status, WUNTRACED),
+				spawned.pid);
+			assert_true(WIFSTOPPED(status));
+			kill(program, SIGCONT);
+			assert_int_equal(
+				waitpid(spawned.pid, &status, WCONTINUED),
+				spawned.pid);
+			assert_true(WIFCONTINUED(status));
+			expect(&spawned, "18 user 0");
+			/* And it is not told so twice. */
+			kill(spawned.pid, SIGUSR1);
+			expect(&spawned, "10 user 0");
+		}
+		/* Nor does it stand for ever when the program is killed. */
+		kill(program, stops[i]);
+		assert_int_equal(waitpid(spawned.pid, &status, WUNTRACED),
+				 spawned.pid);
+		kill(program, SIGKILL);
+		ended = spawn_finish(&spawned);
+		assert_int_equal(status_of(&ended), 1000 + SIGKILL);
+		ended_free(&ended);
+	}
+	free(directory);
+}
+
 /* ---- What the program is given ---------------------------------------------------- */
 
 static void set_odd_signals(void *arg)
@@ -1026,6 +1068,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(signals_sent_to_kiln_are_sent_on),
 		cmocka_unit_test(signals_of_the_terminal_are_not_sent_twice),
 		cmocka_unit_test(kiln_stops_and_goes_on_with_the_program),
+		cmocka_unit_test(
+			kiln_goes_on_when_only_the_program_is_continued),
 		cmocka_unit_test(the_program_starts_as_without_kiln),
 		cmocka_unit_test(the_program_stays_in_group_and_session),
 		cmocka_unit_test(the_layer_goes_first_and_once),
