@@ -12,8 +12,8 @@
  *		and the same builds one after another, each in a process of
  *		its own; on two processors, PoCL's own cache empty before each
  *	wrap	`kiln wrap -- ocloc` that finds its result, and ocloc alone, which is
- *		what a run has to wait for that does not; glslc the same, without
- *		a bar
+ *		what a run has to wait for that does not; glslc and nvcc the same,
+ *		without a bar
  *
  * A run is from fork() to the end of the child, its output to /dev/null.  Runs are
  * interleaved, and ratios are of one round, of which medians count.  Before that
@@ -476,14 +476,19 @@ static void measure_wrapped(const char *name, char *const *alone, double bar)
 
 static void measure_wrap(void)
 {
+	static const char cuda[] = "/usr/local/cuda/bin/nvcc";
 	char kernel[PATH_BYTES], shader[PATH_BYTES], output[PATH_BYTES];
+	char source[PATH_BYTES];
 	char *ocloc[] = { "ocloc",   "compile", "-q",	    "-file", kernel,
 			  "-device", "tgllp",	"-out_dir", top,     NULL };
 	char *glslc[] = { "glslc", "-O", shader, "-o", output, NULL };
+	char *nvcc[] = { (char *)cuda, "-cubin", "-arch=sm_80", source,
+			 "-o",	       output,	 NULL };
 
 	snprintf(kernel, sizeof(kernel), "%s/kernel.cl", top);
 	snprintf(shader, sizeof(shader), "%s/shader.comp", top);
 	snprintf(output, sizeof(output), "%s/shader.spv", top);
+	snprintf(source, sizeof(source), "%s/kernel.cu", top);
 	write_text(kernel, "__kernel void scale(__global float *x, float f)\n"
 			   "{\n\tx[get_global_id(0)] *= f;\n}\n");
 	write_text(shader,
@@ -491,6 +496,8 @@ static void measure_wrap(void)
 		   "layout(local_size_x = 64) in;\n"
 		   "layout(std430, binding = 0) buffer B { float x[]; };\n"
 		   "void main() { x[gl_GlobalInvocationID.x] *= 2.0; }\n");
+	write_text(source, "__global__ void scale(float *x, float f)\n"
+			   "{\n\tx[threadIdx.x] *= f;\n}\n");
 	if (access("/usr/bin/ocloc", X_OK))
 		fprintf(stderr, "wrap: no ocloc\n");
 	else
@@ -499,6 +506,10 @@ static void measure_wrap(void)
 		fprintf(stderr, "wrap: no glslc\n");
 	else
 		measure_wrapped("glslc", glslc, 0);
+	if (access(cuda, X_OK))
+		fprintf(stderr, "wrap: no nvcc\n");
+	else
+		measure_wrapped("nvcc", nvcc, 0);
 }
 
 int main(int argc, char **argv)

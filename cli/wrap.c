@@ -465,8 +465,11 @@ static int prepare(struct wrap *wrap, const struct ki_command *command,
 		return -1;
 	}
 	wrap->is_merged = ki_wrap_is_merged();
-	if (wrap->is_merged < 0 || getenv("LD_DEBUG") ||
-	    !ki_wrap_is_replaceable(&wrap->command)) {
+	if (getenv("LD_DEBUG") || getenv("LD_DEBUG_OUTPUT")) {
+		tell(wrap, "not cached", "its loader is asked for something");
+		return -1;
+	}
+	if (wrap->is_merged < 0 || !ki_wrap_is_replaceable(&wrap->command)) {
 		tell(wrap, "not cached", "where its output goes");
 		return -1;
 	}

@@ -11,6 +11,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,6 +21,7 @@
 
 #define SYS		(&ki_sys_posix)
 #define NOTES_MAX	((size_t)1 << 16)
+#define DIGESTS_MAX	64
 #define HEADERS_MAX	64
 #define LIBRARY_MAX	((size_t)1 << 30)
 #define CLOCK_COARSE_NS 20000000 /* what a file's time may lag behind */
@@ -201,20 +203,70 @@ int ki_wrap_has_loader(const char *path)
 	return 0;
 }
 
-/* A library without a build-id, which may be long: XXH3 over the mapped file. */
-static int add_library(struct kiln_key *key, int fd, size_t size)
+/*
+ * Digests of large programs without a build-id, by which file that was: a look-up
+ * asks for the state of the same ones with each list, and those of nvcc are 145 MB.
+ * Not of a file that has just been written: it may be written again within a tick.
+ */
+static struct digest {
+	struct ki_file_info info;
+	uint8_t bytes[16];
+} digests[DIGESTS_MAX];
+static size_t n_digests;
+
+static struct digest *find_digest(const struct ki_file_info *info)
+{
+	size_t i;
+
+	for (i = 0; i < n_digests; i++)
+		if (!memcmp(&digests[i].info, info,
+			    offsetof(struct ki_file_info, atime_ns)))
+			return &digests[i];
+	return NULL;
+}
+
+static void note_digest(const struct ki_file_info *info,
+			const uint8_t bytes[16])
+{
+	int64_t now = (int64_t)SYS->realtime_ns(SYS);
+
+	if (n_digests == DIGESTS_MAX || info->ctime_ns + CLOCK_COARSE_NS >= now)
+		return;
+	digests[n_digests].info = *info;
+	memcpy(digests[n_digests++].bytes, bytes, 16);
+}
+
+static int digest_library(int fd, const struct ki_file_info *info,
+			  uint8_t out[16])
+{
+	const struct digest *known = find_digest(info);
+	void *data;
+
+	if (known) {
+		memcpy(out, known->bytes, 16);
+		return 0;
+	}
+	if (!info->size || info->size > LIBRARY_MAX ||
+	    SYS->map(SYS, fd, 0, info->size, 0, &data))
+		return -EINVAL;
+	ki_xxh3_128(data, info->size, out);
+	SYS->unmap(SYS, data, info->size);
+	note_digest(info, out);
+	return 0;
+}
+
+static int add_library(struct kiln_key *key, int fd,
+		       const struct ki_file_info *info)
 {
 	uint8_t digest[16];
-	void *data;
+	int err;
 
 	if (!add_build_id(key, fd))
 		return 0;
-	if (!size || size > LIBRARY_MAX || SYS->map(SYS, fd, 0, size, 0, &data))
-		return -EINVAL;
-	ki_xxh3_128(data, size, digest);
-	SYS->unmap(SYS, data, size);
-	kiln_key_add_local(key, "content", digest, sizeof(digest));
-	return 0;
+	err = digest_library(fd, info, digest);
+	if (!err)
+		kiln_key_add_local(key, "content", digest, sizeof(digest));
+	return err;
 }
 
 static int add_file(struct kiln_key *key, int fd, size_t size)
@@ -259,7 +311,7 @@ static int add_what_is_there(struct kiln_key *key, int fd, const char *path,
 		return -EINVAL;
 	if (!is_library)
 		return add_file(key, fd, info.size);
-	err = add_library(key, fd, info.size);
+	err = add_library(key, fd, &info);
 	return err ? err : add_real_path(key, path);
 }
 

@@ -521,14 +521,55 @@ static void folders_that_nobody_has_are_removed(void **state)
 	assert_int_equal(mkdir("tmp/kiln-wrap-alive0", 0700), 0);
 	fd = open("tmp/kiln-wrap-alive0", O_RDONLY | O_CLOEXEC);
 	assert_int_equal(flock(fd, LOCK_EX), 0);
+	/* By chance; not ours to empty. */
+	assert_int_equal(mkdir("tmp/kiln-wrap-notes0", 0700), 0);
+	write_file("tmp/kiln-wrap-notes0/today", "");
 	assert_int_equal(mkdir("tmp/other", 0700), 0);
 	snprintf(setting, sizeof(setting), "TMPDIR=%s/tmp", directory);
 	more = setting;
 	assert_wrap("bin/glslc in -o out", KEPT, 0);
 	assert_int_equal(rmdir("tmp/kiln-wrap-alive0"), 0);
+	assert_int_equal(unlink("tmp/kiln-wrap-notes0/today"), 0);
+	assert_int_equal(rmdir("tmp/kiln-wrap-notes0"), 0);
 	assert_int_equal(rmdir("tmp/other"), 0);
 	assert_int_equal(rmdir("tmp"), 0);
 	close(fd);
+}
+
+/* gcc takes the value of SUNPRO_DEPENDENCIES for two words then. */
+static void no_blank_is_in_the_folders_name(void **state)
+{
+	char setting[300], *text;
+	size_t size;
+
+	begin();
+	write_source("echo $LD_DEBUG_OUTPUT >\"$2\"");
+	assert_int_equal(mkdir("t mp", 0700), 0);
+	snprintf(setting, sizeof(setting), "TMPDIR=%s/t mp", directory);
+	more = setting;
+	assert_wrap("bin/glslc in -o out", KEPT, 0);
+	text = harness_read("out", &size);
+	assert_non_null(text);
+	assert_int_equal(strncmp(text, "/tmp/kiln-wrap-", 15), 0);
+	free(text);
+}
+
+static void who_asks_the_loader_gets_its_answers(void **state)
+{
+	static const char *const rows[] = { "LD_DEBUG=statistics",
+					    "LD_DEBUG_OUTPUT=trace" };
+
+	for (size_t i = 0; i < 2; i++) {
+		begin();
+		write_source("echo data >\"$2\"");
+		more = rows[i];
+		struct ended ended = wrap("bin/glslc in -o out");
+
+		assert_non_null(
+			strstr(ended.err, "not cached: its loader is asked"));
+		assert_int_equal(status_of(&ended), 0);
+		ended_free(&ended);
+	}
 }
 
 /* ---- Stores that are not as they should be ------------------------------------ */
@@ -902,6 +943,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_output_on_a_full_disk_is_not_kept),
 		cmocka_unit_test(of_many_at_once_one_compiles),
 		cmocka_unit_test(folders_that_nobody_has_are_removed),
+		cmocka_unit_test(no_blank_is_in_the_folders_name),
+		cmocka_unit_test(who_asks_the_loader_gets_its_answers),
 		cmocka_unit_test(entries_that_cannot_be_read_are_made_anew),
 		cmocka_unit_test(only_compilers_that_fail_are_failed_builds),
 		cmocka_unit_test(eight_at_once_keep_what_they_make),

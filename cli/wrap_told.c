@@ -22,6 +22,7 @@
 #define SYS	  (&ki_sys_posix)
 #define PREFIX	  "kiln-wrap-"
 #define TRACE	  "t"
+#define LIST	  "list"
 #define TRACE_MAX ((size_t)16 << 20)
 #define SWEPT_MAX 4096 /* names that are looked at */
 
@@ -42,6 +43,7 @@ static int lock_folder(const char *path)
 	return -1;
 }
 
+/* With what we put there, and nothing else: the name may be chance. */
 static void remove_folder(const char *folder)
 {
 	char path[KI_PATH_MAX];
@@ -50,7 +52,9 @@ static void remove_folder(const char *folder)
 
 	if (!SYS->opendir(SYS, folder, &dir)) {
 		while (SYS->readdir(SYS, dir, &name) > 0)
-			if (!ki_path_join(path, folder, name))
+			if ((!strncmp(name, TRACE ".", strlen(TRACE) + 1) ||
+			     !strcmp(name, LIST)) &&
+			    !ki_path_join(path, folder, name))
 				(void)SYS->unlink(SYS, path);
 		SYS->closedir(SYS, dir);
 	}
@@ -102,7 +106,8 @@ int ki_wrap_told_begin(struct ki_wrap_told *told)
 	const char *top = getenv("TMPDIR");
 
 	told->lock = -1;
-	if (!top || *top != '/')
+	/* gcc would take what is behind a blank for something else. */
+	if (!top || *top != '/' || strpbrk(top, " \t"))
 		top = "/tmp";
 	sweep(top);
 	if (make_folder(top, told))
@@ -111,7 +116,7 @@ int ki_wrap_told_begin(struct ki_wrap_told *told)
 		     "LD_DEBUG_OUTPUT=%s/" TRACE,
 		     told->folder) < (int)sizeof(told->trace) &&
 	    snprintf(told->dependencies, sizeof(told->dependencies),
-		     "SUNPRO_DEPENDENCIES=%s/list",
+		     "SUNPRO_DEPENDENCIES=%s/" LIST,
 		     told->folder) < (int)sizeof(told->dependencies)) {
 		told->list = strchr(told->dependencies, '=') + 1;
 		return 0;
@@ -159,6 +164,25 @@ static void take_libraries(struct trace *trace, const char *text)
 		}
 }
 
+/* Beside the compiler proper gcc looks for a file that changes what it does. */
+static void add_specs(struct trace *trace, const char *compiler)
+{
+	static const char *const files[] = { "specs", "../specs" };
+	char path[KI_PATH_MAX];
+	size_t i;
+
+	for (i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		int n = snprintf(path, sizeof(path), "%.*s/%s",
+				 (int)(strrchr(compiler, '/') - compiler),
+				 compiler, files[i]);
+
+		if (n >= (int)sizeof(path))
+			trace->is_unknown = 1;
+		else
+			ki_wrap_paths_add(trace->paths, path, (size_t)n, 0);
+	}
+}
+
 /* Each says by which name it was started; one of them is the compiler. */
 static void take_programs(struct trace *trace, const char *text)
 {
@@ -180,7 +204,10 @@ static void take_programs(struct trace *trace, const char *text)
 					       name, trace->paths))
 			trace->is_unknown = 1;
 		last = strrchr(name, '/');
-		trace->is_complete |= last && !strcmp(last, "/cc1plus");
+		if (last && !strcmp(last, "/cc1plus")) {
+			trace->is_complete = 1;
+			add_specs(trace, name);
+		}
 	}
 }
 
