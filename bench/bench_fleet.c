@@ -65,9 +65,8 @@ static struct parameter {
 } parameters[] = {
 	{ "server-gbit", "Gbit/s", 25 }, { "node-gbit", "Gbit/s", 10 },
 	{ "round-trip-ms", "ms", 0.5 },	 { "spread-ms", "ms", 100 },
-	{ "open-ms", "ms", 0.15 },	 { "poll-min-ms", "ms", 20 },
-	{ "poll-max-ms", "ms", 50 },	 { "poll-growth", "", 1 },
-	{ "poll-limit-ms", "ms", 1000 },
+	{ "open-ms", "ms", 0.15 },	 { "poll-part", "", 0.125 },
+	{ "poll-min-ms", "ms", 20 },	 { "poll-max-ms", "ms", 1000 },
 };
 enum {
 	SERVER_GBIT,
@@ -75,10 +74,9 @@ enum {
 	ROUND_TRIP_MS,
 	SPREAD_MS,
 	OPEN_MS,
+	POLL_PART,
 	POLL_MIN_MS,
 	POLL_MAX_MS,
-	POLL_GROWTH,
-	POLL_LIMIT_MS,
 	N_PARAMETERS
 };
 
@@ -200,8 +198,7 @@ static struct fleet_setup set_up(const struct scene *scene, unsigned n_nodes)
 		.open_s = parameters[OPEN_MS].value / 1e3,
 		.poll_min_s = parameters[POLL_MIN_MS].value / 1e3,
 		.poll_max_s = parameters[POLL_MAX_MS].value / 1e3,
-		.poll_growth = parameters[POLL_GROWTH].value,
-		.poll_limit_s = parameters[POLL_LIMIT_MS].value / 1e3,
+		.poll_part = parameters[POLL_PART].value,
 	};
 }
 

@@ -54,13 +54,12 @@ struct fleet_setup {
 	uint64_t seed;
 
 	double round_trip_s;
-	double start_spread_s;	       /* nodes start within this */
-	double server_bytes_s;	       /* a shard's network, each direction */
-	double node_bytes_s;	       /* a node's */
-	double open_s;		       /* to verify a value */
-	double poll_min_s, poll_max_s; /* between questions for a lease */
-	double poll_growth;	       /* by which these grow with each */
-	double poll_limit_s;	       /* to what */
+	double start_spread_s; /* nodes start within this */
+	double server_bytes_s; /* a shard's network, each direction */
+	double node_bytes_s;   /* a node's */
+	double open_s;	       /* to verify a value */
+	/* Between questions for a lease: this part of the time waited so far. */
+	double poll_part, poll_min_s, poll_max_s;
 };
 
 struct fleet_outcome {

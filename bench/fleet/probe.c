@@ -20,19 +20,15 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
+#include "servers_test.h"
 
 #define CONNECTIONS   16
 #define BATCH	      8
@@ -40,9 +36,7 @@
 #define MARK	      "NNN" /* in a name: its number */
 #define SMALL	      1024
 #define LARGE	      131072
-#define START_S	      20
 #define NGINX_WORKERS 4
-#define PATH_BYTES    (BENCH_FOLDER_BYTES + 64)
 
 const char *const fleet_request_names[FLEET_REQUESTS] = {
 	[FLEET_MISS] = "get, absent",	   [FLEET_HIT] = "get",
@@ -50,10 +44,9 @@ const char *const fleet_request_names[FLEET_REQUESTS] = {
 	[FLEET_LEASE] = "lease",
 };
 
-struct server {
-	pid_t pid;
+struct probe {
+	struct server *server;
 	clockid_t clock;
-	uint16_t port;
 	int connections[CONNECTIONS];
 	char folder[BENCH_FOLDER_BYTES];
 };
@@ -67,87 +60,49 @@ struct exchange {
 	size_t marks[BATCH]; /* where MARK is in each of them */
 };
 
-/* ---- A process ------------------------------------------------------------- */
+/* ---- A server -------------------------------------------------------------- */
 
-/* One that nobody had a moment ago. */
-static uint16_t free_port(void)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET };
-	socklen_t size = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) ||
-	    getsockname(fd, (struct sockaddr *)&address, &size))
-		bench_fail("no port on loopback: %s", strerror(errno));
-	close(fd);
-	return ntohs(address.sin_port);
-}
-
-static pid_t spawn(char *const *arguments)
-{
-	pid_t pid = fork();
-
-	if (pid < 0)
-		bench_fail("fork: %s", strerror(errno));
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (freopen("/dev/null", "w", stdout))
-		execvp(arguments[0], arguments);
-	_exit(127);
-}
-
-static int connect_to(uint16_t port)
+static int connect_to(unsigned port)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET,
-				       .sin_port = htons(port) };
+				       .sin_port = htons((uint16_t)port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (fd < 0)
-		bench_fail("no socket: %s", strerror(errno));
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address))) {
-		close(fd);
-		return -1;
-	}
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		bench_fail("port %u: %s", port, strerror(errno));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	return fd;
 }
 
-/* 0, or -1 if it ended: it is not installed, or does not like its arguments. */
-static int wait_for(struct server *server)
+/* -1: it is not installed. */
+static int begin(struct probe *probe, struct server *server)
 {
-	const uint64_t deadline = bench_now_ns() + START_S * 1000000000ull;
-	int fd;
-
-	while ((fd = connect_to(server->port)) < 0) {
-		if (waitpid(server->pid, NULL, WNOHANG) == server->pid)
-			return -1;
-		if (bench_now_ns() > deadline)
-			bench_fail("a server did not start in %d s", START_S);
-		(void)poll(NULL, 0, 5);
+	probe->server = server;
+	if (!server) {
+		bench_remove_tree(probe->folder);
+		return -1;
 	}
-	close(fd);
 	for (int i = 0; i < CONNECTIONS; i++)
-		server->connections[i] = connect_to(server->port);
-	return clock_getcpuclockid(server->pid, &server->clock) ? -1 : 0;
+		probe->connections[i] = connect_to(server_port(server));
+	if (clock_getcpuclockid(server_process(server), &probe->clock))
+		bench_fail("a server has no clock");
+	return 0;
 }
 
-static void end(struct server *server)
+static void end(struct probe *probe)
 {
 	for (int i = 0; i < CONNECTIONS; i++)
-		close(server->connections[i]);
-	kill(server->pid, SIGKILL);
-	waitpid(server->pid, NULL, 0);
-	bench_remove_tree(server->folder);
+		close(probe->connections[i]);
+	server_stop(probe->server);
+	bench_remove_tree(probe->folder);
 }
 
-static double cpu_ns(const struct server *server)
+static double cpu_ns(const struct probe *probe)
 {
 	struct timespec now;
 
-	if (clock_gettime(server->clock, &now))
+	if (clock_gettime(probe->clock, &now))
 		bench_fail("a server has ended");
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
@@ -232,7 +187,7 @@ static size_t http_answer(int fd, const struct exchange *exchange,
 }
 
 /* Processor time for each request. */
-static double measure(const struct server *server, struct exchange *exchange,
+static double measure(const struct probe *probe, struct exchange *exchange,
 		      unsigned n_rounds)
 {
 	double begun_ns = 0;
@@ -241,17 +196,17 @@ static double measure(const struct server *server, struct exchange *exchange,
 	/* The first rounds warm it up. */
 	for (unsigned i = 0; i < n_rounds + n_rounds / 4; i++) {
 		if (i == n_rounds / 4)
-			begun_ns = cpu_ns(server);
+			begun_ns = cpu_ns(probe);
 		for (int j = 0; j < CONNECTIONS; j++) {
 			set_numbers(exchange, number++);
-			send_all(server->connections[j], exchange->bytes,
+			send_all(probe->connections[j], exchange->bytes,
 				 exchange->size);
 		}
 		for (int j = 0; j < CONNECTIONS; j++)
-			receive(server->connections[j],
+			receive(probe->connections[j],
 				exchange->answer_size * exchange->n_requests);
 	}
-	return (cpu_ns(server) - begun_ns) /
+	return (cpu_ns(probe) - begun_ns) /
 	       ((double)n_rounds * CONNECTIONS * exchange->n_requests);
 }
 
@@ -302,10 +257,10 @@ static struct exchange redis_exchange(const char *const *words, size_t n_words,
 		sizeof((const char *const[]){ __VA_ARGS__ }) /                 \
 			sizeof(const char *)
 
-static double redis_ns(const struct server *server, struct exchange exchange,
+static double redis_ns(const struct probe *probe, struct exchange exchange,
 		       unsigned n_rounds)
 {
-	double ns = measure(server, &exchange, n_rounds);
+	double ns = measure(probe, &exchange, n_rounds);
 
 	free(exchange.bytes);
 	return ns;
@@ -328,36 +283,25 @@ static size_t bulk_size(size_t size)
 int fleet_probe_redis(struct fleet_engine *out_engine, int is_quick)
 {
 	const unsigned n = is_quick ? 16 : 100, many = is_quick ? 20 : 1000;
-	struct server server = { .pid = 0 };
+	struct probe probe;
 	double put[2], get[2], batch[2];
-	char port[8];
-	char *arguments[] = {
-		"redis-server", "--port", port,		  "--bind", "127.0.0.1",
-		"--save",	"",	  "--appendonly", "no",	    "--dir",
-		server.folder,	NULL
-	};
 
-	server.port = free_port();
-	snprintf(port, sizeof(port), "%u", server.port);
-	bench_make_folder(server.folder, 1 << 20);
-	server.pid = spawn(arguments);
-	if (wait_for(&server)) {
-		bench_remove_tree(server.folder);
+	bench_make_folder(probe.folder, 1 << 20);
+	if (begin(&probe, server_redis(probe.folder, NULL)))
 		return -1;
-	}
 	*out_engine = (struct fleet_engine){ .name = "redis", .n_workers = 1 };
 	for (int i = 0; i < 2; i++) {
 		const size_t size = i ? LARGE : SMALL;
 		const unsigned rounds = i ? n : many;
 
 		put[i] = redis_ns(
-			&server, redis_exchange(WORDS("SET", NAME), size, 5, 1),
+			&probe, redis_exchange(WORDS("SET", NAME), size, 5, 1),
 			rounds);
-		get[i] = redis_ns(&server,
+		get[i] = redis_ns(&probe,
 				  redis_exchange(WORDS("GET", NAME), 0,
 						 bulk_size(size), 1),
 				  rounds);
-		batch[i] = redis_ns(&server,
+		batch[i] = redis_ns(&probe,
 				    redis_exchange(WORDS("GET", NAME), 0,
 						   bulk_size(size), BATCH),
 				    rounds / 8 + 1);
@@ -366,14 +310,14 @@ int fleet_probe_redis(struct fleet_engine *out_engine, int is_quick)
 	set_line(out_engine, FLEET_HIT, get[0], get[1]);
 	set_line(out_engine, FLEET_BATCH, batch[0], batch[1]);
 	out_engine->request_ns[FLEET_MISS] = redis_ns(
-		&server, redis_exchange(WORDS("GET", NO_NAME), 0, 5, 1), many);
+		&probe, redis_exchange(WORDS("GET", NO_NAME), 0, 5, 1), many);
 	/* Another has it: what those who wait are told. */
 	out_engine->request_ns[FLEET_LEASE] = redis_ns(
-		&server,
+		&probe,
 		redis_exchange(WORDS("SET", NAME, "token", "NX", "PX", "10000"),
 			       0, 5, 1),
 		many);
-	end(&server);
+	end(&probe);
 	return 0;
 }
 
@@ -399,87 +343,55 @@ static struct exchange http_exchange(const char *method, const char *name,
 	return exchange;
 }
 
-static double http_ns(const struct server *server, struct exchange exchange,
+static double http_ns(const struct probe *probe, struct exchange exchange,
 		      const char *expected, unsigned n_rounds)
 {
 	double ns;
 
 	set_numbers(&exchange, 0);
 	exchange.answer_size =
-		http_answer(server->connections[0], &exchange, expected);
-	ns = measure(server, &exchange, n_rounds);
+		http_answer(probe->connections[0], &exchange, expected);
+	ns = measure(probe, &exchange, n_rounds);
 	free(exchange.bytes);
 	return ns;
 }
 
 /* The first put makes a file, and is answered otherwise than those that replace
    it. */
-static double put_ns(const struct server *server, const char *name, size_t size,
+static double put_ns(const struct probe *probe, const char *name, size_t size,
 		     unsigned n_rounds)
 {
 	struct exchange first = http_exchange("PUT", name, size);
 
 	for (unsigned i = 0; i < NAMES; i++) {
 		set_numbers(&first, i);
-		http_answer(server->connections[0], &first, " 201 ");
+		http_answer(probe->connections[0], &first, " 201 ");
 	}
 	free(first.bytes);
-	return http_ns(server, http_exchange("PUT", name, size), " 204 ",
+	return http_ns(probe, http_exchange("PUT", name, size), " 204 ",
 		       n_rounds);
-}
-
-static void write_nginx_settings(const struct server *server, char *path)
-{
-	char files[PATH_BYTES];
-	FILE *file;
-
-	snprintf(files, sizeof(files), "%s/files", server->folder);
-	snprintf(path, PATH_BYTES, "%s/nginx.conf", server->folder);
-	file = fopen(path, "w");
-	if (!file || mkdir(files, 0777))
-		bench_fail("%s: %s", path, strerror(errno));
-	fprintf(file,
-		"daemon off;\nmaster_process off;\npid %s/pid;\n"
-		"error_log /dev/null;\nevents { worker_connections 256; }\n"
-		"http {\n\taccess_log off;\n\tkeepalive_requests 100000000;\n"
-		"\tclient_body_temp_path %s/body;\n"
-		"\tproxy_temp_path %s/proxy;\n\tfastcgi_temp_path %s/fcgi;\n"
-		"\tuwsgi_temp_path %s/uwsgi;\n\tscgi_temp_path %s/scgi;\n"
-		"\tsendfile on;\n\ttcp_nopush on;\n"
-		"\tserver {\n\t\tlisten 127.0.0.1:%u;\n\t\troot %s;\n"
-		"\t\tclient_max_body_size 0;\n\t\tlocation / {\n"
-		"\t\t\tdav_methods PUT;\n\t\t\tcreate_full_put_path on;\n"
-		"\t\t}\n\t}\n}\n",
-		server->folder, server->folder, server->folder, server->folder,
-		server->folder, server->folder, server->port, files);
-	if (fclose(file))
-		bench_fail("%s: %s", path, strerror(errno));
 }
 
 int fleet_probe_nginx(struct fleet_engine *out_engine, int is_quick)
 {
 	const unsigned n = is_quick ? 16 : 100, many = is_quick ? 20 : 1000;
 	static const char *const names[] = { "small/" MARK, "large/" MARK };
-	struct server server = { .pid = 0 };
+	const struct server_nginx_options options = {
+		.extra_location = "create_full_put_path on;"
+	};
+	struct probe probe;
 	double put[2], get[2];
-	char path[PATH_BYTES];
-	char *arguments[] = { "nginx", "-c", path, NULL };
 
-	server.port = free_port();
-	bench_make_folder(server.folder, (uint64_t)2 * NAMES * LARGE);
-	write_nginx_settings(&server, path);
-	server.pid = spawn(arguments);
-	if (wait_for(&server)) {
-		bench_remove_tree(server.folder);
+	bench_make_folder(probe.folder, (uint64_t)2 * NAMES * LARGE);
+	if (begin(&probe, server_nginx(probe.folder, &options)))
 		return -1;
-	}
 	*out_engine = (struct fleet_engine){ .name = "nginx",
 					     .n_workers = NGINX_WORKERS };
 	for (int i = 0; i < 2; i++) {
 		const unsigned rounds = i ? n : many;
 
-		put[i] = put_ns(&server, names[i], i ? LARGE : SMALL, rounds);
-		get[i] = http_ns(&server, http_exchange("GET", names[i], 0),
+		put[i] = put_ns(&probe, names[i], i ? LARGE : SMALL, rounds);
+		get[i] = http_ns(&probe, http_exchange("GET", names[i], 0),
 				 " 200 ", rounds);
 	}
 	set_line(out_engine, FLEET_PUT, put[0], put[1]);
@@ -487,7 +399,7 @@ int fleet_probe_nginx(struct fleet_engine *out_engine, int is_quick)
 	/* Each is a request of its own over HTTP. */
 	set_line(out_engine, FLEET_BATCH, get[0], get[1]);
 	out_engine->request_ns[FLEET_MISS] = http_ns(
-		&server, http_exchange("GET", "none/" MARK, 0), " 404 ", many);
-	end(&server);
+		&probe, http_exchange("GET", "none/" MARK, 0), " 404 ", many);
+	end(&probe);
 	return 0;
 }

@@ -107,7 +107,6 @@ struct node {
 	uint32_t step, offset; /* its order of kernels */
 	uint64_t asked_ns, deadline_ns, lease_deadline_ns, wasted_ns;
 	uint64_t in_ns, out_ns, done_ns;
-	double poll_s;
 	uint32_t n_builds;
 	uint16_t builds[BUCKETS];
 	uint8_t asked_again, has_lease, is_waiting, is_slow;
@@ -416,7 +415,6 @@ static void want_build(struct fleet *fleet, uint32_t n)
 		return;
 	}
 	node->question++;
-	node->poll_s = 0;
 	node->lease_deadline_ns = fleet->now_ns + LEASE_WAIT_NS;
 	ask_for_lease(fleet, n);
 }
@@ -444,26 +442,34 @@ static void lease(struct fleet *fleet, uint32_t n)
 		push(fleet, at_ns, n, answer);
 }
 
-static void wait_for_lease(struct fleet *fleet, uint32_t n)
+/* The longer it has waited, the longer it takes until it asks again. */
+static uint64_t poll_ns(const struct fleet *fleet, uint32_t n)
 {
 	const struct fleet_setup *setup = fleet->setup;
+	const uint64_t begun_ns =
+		fleet->nodes[n].lease_deadline_ns - LEASE_WAIT_NS;
+	double s = (double)(fleet->now_ns - begun_ns) / S * setup->poll_part;
+
+	if (s < setup->poll_min_s)
+		s = setup->poll_min_s;
+	if (s > setup->poll_max_s)
+		s = setup->poll_max_s;
+	return (uint64_t)(s * S *
+			  (0.75 + 0.5 * chance(setup, 4, n, fleet->now_ns)));
+}
+
+static void wait_for_lease(struct fleet *fleet, uint32_t n)
+{
 	struct node *node = &fleet->nodes[n];
-	double s = chance(setup, 4, n, fleet->now_ns);
+	const uint64_t at_ns = fleet->now_ns + poll_ns(fleet, n);
 
 	note_answer(breaker_of(fleet, n, kernel_at(fleet, node, node->index)));
-	if (node->poll_s == 0)
-		node->poll_s = 1;
-	s = (setup->poll_min_s + s * (setup->poll_max_s - setup->poll_min_s)) *
-	    node->poll_s;
-	node->poll_s *= setup->poll_growth;
-	if (node->poll_s * setup->poll_max_s > setup->poll_limit_s)
-		node->poll_s = setup->poll_limit_s / setup->poll_max_s;
-	if (fleet->now_ns + (uint64_t)(s * S) >= node->lease_deadline_ns) {
+	if (at_ns >= node->lease_deadline_ns) {
 		build(fleet, n, 0);
 		return;
 	}
-	node->asked_ns = fleet->now_ns + (uint64_t)(s * S);
-	push(fleet, node->asked_ns + half_trip_ns(fleet), n, LEASE);
+	node->asked_ns = at_ns;
+	push(fleet, at_ns + half_trip_ns(fleet), n, LEASE);
 }
 
 /* ---- Gets ------------------------------------------------------------------ */
