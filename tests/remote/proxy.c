@@ -395,30 +395,21 @@ static void add_zeros(struct link *link)
 
 /* ---- The loop -------------------------------------------------------------- */
 
-static void set_listening(const struct address *own)
+/* The port stays ours while nobody listens there. */
+static void set_listening(void)
 {
-	int on = 1;
-
-	if (script.fault == PROXY_REFUSE) {
-		if (listener >= 0)
-			close(listener);
-		listener = -1;
-		while (n_links)
-			drop_link(0, 1);
+	if (script.fault != PROXY_REFUSE) {
+		if (listen(listener, 128))
+			fail("proxy: listen");
 		return;
 	}
-	if (listener >= 0)
-		return;
-	listener =
-		socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (listener < 0 ||
-	    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-	    bind(listener, &own->as.any, own->size) || listen(listener, 128))
-		fail("proxy: listen");
+	(void)shutdown(listener, SHUT_RDWR);
+	while (n_links)
+		drop_link(0, 1);
 }
 
 /* -1: the owner has gone. */
-static int hear_owner(int control, const struct address *own)
+static int hear_owner(int control)
 {
 	struct proxy_script next;
 	ssize_t n = recv(control, &next, sizeof(next), 0);
@@ -428,7 +419,7 @@ static int hear_owner(int control, const struct address *own)
 	if (n == sizeof(next)) {
 		script = next;
 		times_left = script.times;
-		set_listening(own);
+		set_listening();
 	}
 	return send(control, &counts, sizeof(counts), MSG_NOSIGNAL) < 0 ? -1
 									: 0;
@@ -478,7 +469,9 @@ static void wait_for_anything(struct pollfd *fds, int control)
 	struct timespec left;
 
 	fds[0] = (struct pollfd){ .fd = control, .events = POLLIN };
-	fds[1] = (struct pollfd){ .fd = listener, .events = POLLIN };
+	fds[1] = (struct pollfd){ .fd = script.fault == PROXY_REFUSE ? -1
+								     : listener,
+				  .events = POLLIN };
 	for (size_t i = 0; i < n_links; i++) {
 		struct link *link = &links[i];
 
@@ -495,7 +488,7 @@ static void wait_for_anything(struct pollfd *fds, int control)
 		fail("proxy: ppoll");
 }
 
-static void serve(int control, const struct address *own)
+static void serve(int control)
 {
 	static struct pollfd fds[2 + 2 * LINKS_MAX];
 
@@ -505,14 +498,27 @@ static void serve(int control, const struct address *own)
 			if (turn_link(&links[i], fds[2 + 2 * i].revents,
 				      fds[3 + 2 * i].revents))
 				drop_link(i, links[i].fault == PROXY_RESET);
-		if (listener >= 0 && fds[1].revents)
+		if (fds[1].revents)
 			accept_client();
-		if (fds[0].revents && hear_owner(control, own))
+		if (fds[0].revents && hear_owner(control))
 			_exit(0);
 	}
 }
 
 /* ---- For the owner --------------------------------------------------------- */
+
+static int bind_somewhere(struct address *inout_own)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int on = 1;
+
+	if (fd < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+	    bind(fd, &inout_own->as.any, inout_own->size) ||
+	    getsockname(fd, &inout_own->as.any, &inout_own->size))
+		fail("proxy: bind");
+	return fd;
+}
 
 static struct proxy *open_before(const struct address *server)
 {
@@ -525,11 +531,11 @@ static struct proxy *open_before(const struct address *server)
 		fail("proxy: socketpair");
 	own.as.in.sin_family = AF_INET;
 	own.as.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	listener =
-		socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (listener < 0 || bind(listener, &own.as.any, own.size) ||
-	    listen(listener, 128) ||
-	    getsockname(listener, &own.as.any, &own.size))
+	/* A port that was chosen for us goes when we do not listen; one that we
+	   have named stays. */
+	close(bind_somewhere(&own));
+	listener = bind_somewhere(&own);
+	if (listen(listener, 128))
 		fail("proxy: listen");
 	proxy->port = ntohs(own.as.in.sin_port);
 	proxy->pid = fork();
@@ -539,7 +545,7 @@ static struct proxy *open_before(const struct address *server)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(ends[0]);
 		server_address = *server;
-		serve(ends[1], &own);
+		serve(ends[1]);
 	}
 	close(ends[1]);
 	close(listener);
