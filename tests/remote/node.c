@@ -116,7 +116,7 @@ const char *node_directory(const struct node *node)
 	return node->directory;
 }
 
-static void enter(const struct node *node)
+void node_enter(const struct node *node)
 {
 	for (size_t i = 0; i < node->n; i++)
 		if (node->values[i])
@@ -136,7 +136,7 @@ static pid_t begin(struct node *node, node_program *program, unsigned index,
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	enter(node);
+	node_enter(node);
 	/* Not exit(): what the test has to do at its end is the test's. */
 	_exit(program(index, arg));
 }
@@ -208,7 +208,7 @@ int node_tool(struct node *node, const char *const *arguments, char **out_text)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
-		enter(node);
+		node_enter(node);
 		dup2(ends[1], STDOUT_FILENO);
 		dup2(ends[1], STDERR_FILENO);
 		execv(kiln_program, (char **)(uintptr_t)words);
@@ -376,6 +376,22 @@ struct kiln *node_open_kiln(uint32_t flags)
 	(void)kiln_open(&options, &kiln);
 	kiln_config_free(config);
 	return kiln;
+}
+
+int node_drain_here(void)
+{
+	char message[512] = "";
+	struct kiln_config *config;
+	struct kiln_options options;
+	enum kiln_status status;
+
+	if (kiln_config_load(&config, message, sizeof(message)))
+		return 1;
+	kiln_options_init(&options);
+	kiln_config_options(config, &options);
+	status = kiln_remote_drain(&options, HARNESS_HANG_S * 1000);
+	kiln_config_free(config);
+	return status != KILN_OK;
 }
 
 struct kiln_key *node_key(unsigned n)

@@ -58,6 +58,9 @@ unsigned node_run_many(struct node *node, unsigned n, node_program *program,
 pid_t node_start(struct node *node, node_program *program, void *arg);
 int node_end(pid_t program);
 
+/* Take on its environment. */
+void node_enter(const struct node *node);
+
 /* A tool with arguments, NULL at the end; what it says is in *out_text unless that
    is NULL. */
 int node_tool(struct node *node, const char *const *arguments, char **out_text);
@@ -68,6 +71,7 @@ void *node_shared(size_t size);
 /* ---- In a program ---------------------------------------------------------- */
 
 int node_start_helper_here(void); /* 0: it is there */
+int node_drain_here(void);	  /* 0: all is uploaded */
 
 /* As the settings say; NULL: it does not open. */
 struct kiln *node_open_kiln(uint32_t flags);
