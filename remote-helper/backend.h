@@ -78,7 +78,8 @@ struct backend_ops {
 	void (*release)(struct backend *backend, const char *name,
 			const char *token, uint32_t timeout_ms, done_fn *done,
 			void *arg);
-	/* Outstanding requests are called back with IO first.  Not from `done`. */
+	/* Outstanding requests are called back with IO first, and may ask for
+	   nothing then.  Not from `done`. */
 	void (*close)(struct backend *backend);
 };
 

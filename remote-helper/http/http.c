@@ -4,7 +4,8 @@
  * A put that is to make no second asks for it with If-None-Match, but only of a
  * server that is known to refuse: many overlook it and would answer 201.  With the
  * first such put two more go out, of an object called PROBE, both with the
- * condition: the second must be refused.  Until that is known, puts replace.
+ * condition: the second must be refused.  Until that is known, puts replace.  The
+ * name is one that no key has, of the form that some servers insist on.
  */
 
 #include "remote-helper/http/http.h"
@@ -17,7 +18,9 @@
 
 #include "remote-helper/http/web.h"
 
-#define PROBE		 "kiln-probe"
+#define ZEROS		 "0000000000000000"
+#define PROBE		 ZEROS ZEROS ZEROS ZEROS
+#define PROBE_BODY	 "kiln-probe"
 #define PROBES		 2
 #define PROBE_TIMEOUT_MS 5000
 #define SMALL_ANSWER_MAX ((uint64_t)64 << 10)
@@ -123,9 +126,10 @@ static void on_probed(void *arg, const struct outcome *outcome)
 	http->n_probes++;
 	if (outcome->status == KILN_EXISTS)
 		http->conditional = HEEDED;
-	else if (outcome->status != KILN_OK)
+	else if (outcome->status == KILN_E_IO ||
+		 outcome->status == KILN_E_TIMEOUT)
 		http->conditional = UNKNOWN; /* asked again with the next */
-	else if (http->n_probes == PROBES)
+	else if (outcome->status != KILN_OK || http->n_probes == PROBES)
 		http->conditional = OVERLOOKED;
 	else
 		probe(http);
@@ -134,8 +138,8 @@ static void on_probed(void *arg, const struct outcome *outcome)
 static void probe(struct http *http)
 {
 	struct web_ask ask = { .method = WEB_PUT,
-			       .body = PROBE,
-			       .body_size = strlen(PROBE),
+			       .body = PROBE_BODY,
+			       .body_size = strlen(PROBE_BODY),
 			       .body_max = SMALL_ANSWER_MAX,
 			       .only_new = 1,
 			       .timeout_ms = PROBE_TIMEOUT_MS,

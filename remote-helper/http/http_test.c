@@ -15,6 +15,7 @@
 
 #define GETS		200
 #define CONNECTIONS_MAX 8
+#define CONDITION	"If-None-Match: *"
 #define SAYS(text)	text, sizeof(text) - 1
 #define OK_ABC		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
 #define EMPTY(status)	"HTTP/1.1 " status "\r\nContent-Length: 0\r\n\r\n"
@@ -269,6 +270,57 @@ static void a_put_makes_no_second_where_the_server_can_tell(void **state)
 	outcome = asking_get(&asking, "second");
 	asking_expect(&outcome, KILN_OK, "c", 1);
 	asking_close(&asking);
+}
+
+static unsigned count(const char *text, const char *word)
+{
+	unsigned n = 0;
+
+	while ((text = strstr(text, word))) {
+		text++;
+		n++;
+	}
+	return n;
+}
+
+static void a_server_is_probed_once(void **state)
+{
+	static const struct {
+		const char *bytes;
+		enum kiln_status status;
+		unsigned n_probes;
+	} rows[] = {
+		{ EMPTY("201 Made"), KILN_OK, 2 },
+		{ EMPTY("400 Not such a name"), KILN_E_UNSUPPORTED, 1 },
+		{ EMPTY("403 Not you"), KILN_E_OWNER, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct asking asking;
+		struct bad_server *bad;
+		struct outcome outcome;
+		char url[64];
+
+		asking_init(&asking);
+		bad = bad_server_new(asking.loop, rows[i].bytes,
+				     strlen(rows[i].bytes), BAD_KEEP);
+		(void)snprintf(url, sizeof(url), "http://127.0.0.1:%u",
+			       bad_server_port(bad));
+		asking_open(&asking, directory, url, NULL, NULL);
+		for (unsigned n = 0;
+		     n < 10 ||
+		     count(bad_server_asked(bad), CONDITION) < rows[i].n_probes;
+		     n++) {
+			outcome = asking_put(&asking, "x", "x", 1, 0, 1);
+			asking_expect(&outcome, rows[i].status, NULL, 0);
+		}
+		assert_int_equal(
+			count(bad_server_asked(bad), "If-None-Match: *"),
+			rows[i].n_probes);
+		asking_close_backend(&asking);
+		bad_server_free(bad);
+		asking_close(&asking);
+	}
 }
 
 /* ---- Ranges ------------------------------------------------------------- */
@@ -720,6 +772,7 @@ int main(void)
 		cmocka_unit_test(many_are_had_at_once),
 		cmocka_unit_test(
 			a_put_makes_no_second_where_the_server_can_tell),
+		cmocka_unit_test(a_server_is_probed_once),
 		cmocka_unit_test(a_part_is_had_as_long_as_nothing_changes),
 		cmocka_unit_test(a_part_that_is_another_is_refused),
 		cmocka_unit_test(certificates_are_looked_at),

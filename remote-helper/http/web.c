@@ -235,6 +235,11 @@ static enum kiln_status check_range(struct transfer *transfer,
 
 /* ---- Asking ------------------------------------------------------------- */
 
+static int is_over_tls(const struct transfer *transfer)
+{
+	return !strncmp(transfer->ask.url, "https:", 6);
+}
+
 static int add_header(struct transfer *transfer, const char *text)
 {
 	struct curl_slist *grown = curl_slist_append(transfer->headers, text);
@@ -269,7 +274,7 @@ static int add_payload_hash(struct transfer *transfer)
 	char text[32 + 2 * sizeof(hash) + 1] = "x-amz-content-sha256: ";
 	size_t size = strlen(text);
 
-	if (!strncmp(transfer->ask.url, "https:", 6)) {
+	if (is_over_tls(transfer)) {
 		memcpy(text + size, "UNSIGNED-PAYLOAD", 17);
 	} else {
 		(void)crypto_hash_sha256(hash, transfer->ask.body,
@@ -394,10 +399,13 @@ static void set_limits(CURL *easy, const struct transfer *transfer)
 	SET(CURLOPT_PATH_AS_IS, 1L);
 }
 
-static void set_transport(CURL *easy, const struct web *web)
+static void set_transport(CURL *easy, const struct transfer *transfer)
 {
+	const struct web *web = transfer->web;
+
 	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-	SET(CURLOPT_PIPEWAIT, 1L);
+	/* Others wait to see whether the first connection takes them, too. */
+	SET(CURLOPT_PIPEWAIT, (long)is_over_tls(transfer));
 	SET(CURLOPT_BUFFERSIZE, BUFFER_BYTES);
 	SET(CURLOPT_TCP_KEEPALIVE, 1L);
 	SET(CURLOPT_HTTP_CONTENT_DECODING, 0L);
@@ -423,7 +431,7 @@ static enum kiln_status set_options(struct transfer *transfer)
 
 	if (add_headers(transfer))
 		return KILN_E_NO_MEMORY;
-	set_transport(easy, transfer->web);
+	set_transport(easy, transfer);
 	set_limits(easy, transfer);
 	set_method(easy, transfer);
 	set_callbacks(easy, transfer);
