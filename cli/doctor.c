@@ -247,6 +247,33 @@ static void check_store(struct ki_doctor *doctor, const char *path,
 		ki_doctor_room(doctor, path, status ? NULL : &info);
 }
 
+/* The store is a pack: as programs will have it. */
+static void check_pack_store(struct ki_doctor *doctor)
+{
+	struct kiln_options options;
+	enum kiln_status status;
+	struct kiln *kiln;
+
+	kiln_options_init(&options);
+	kiln_config_options(doctor->config, &options);
+	status = kiln_open(&options, &kiln);
+	if (!status) {
+		status = kiln_store_status(kiln);
+		kiln_close(kiln);
+	}
+	if (status)
+		ki_doctor_say(doctor, "store", KI_DOCTOR_BAD,
+			      "see what 'kiln verify pack:FILE' says of it, or "
+			      "set KILN_STORE to a directory",
+			      "%s cannot be used: %s (%s)", options.store_url,
+			      ki_status_words(status),
+			      kiln_status_name(status));
+	else
+		ki_doctor_say(doctor, "store", KI_DOCTOR_FINE, NULL,
+			      "%s: what it has is found, nothing new is kept",
+			      options.store_url);
+}
+
 static void check_shared(struct ki_doctor *doctor)
 {
 	if (kiln_config_number(doctor->config, KILN_SET_SHARED) &&
@@ -278,6 +305,10 @@ static void check_directory(struct ki_doctor *doctor)
 				      : "set KILN_DIR to a directory of your "
 					"own",
 			      "%s", why);
+		return;
+	}
+	if (store && !strncmp(store, "pack:", 5)) {
+		check_pack_store(doctor);
 		return;
 	}
 	err = ki_sys_posix.lstat(&ki_sys_posix, path, &info);

@@ -826,6 +826,55 @@ static void the_verbs_that_look_know_packs(void **state)
 	free(directory);
 }
 
+/* What it says of the store. */
+static char *doctor_on_store(const char *url)
+{
+	struct spawn spawn = { .program = program,
+			       .arguments = { "doctor", "--json" } };
+	char variable[700], *said = NULL;
+	struct ended ended;
+	json_t *json, *check;
+	size_t i;
+
+	snprintf(variable, sizeof(variable), "KILN_STORE=%s", url);
+	spawn.variables[0] = variable;
+	spawn.variables[1] = "XDG_CONFIG_HOME=/nowhere";
+	ended = spawn_run(&spawn);
+	json = json_loads(ended.out, 0, NULL);
+	assert_non_null(json);
+	json_array_foreach(json_object_get(json, "checks"), i, check)
+	{
+		const char *name =
+			json_string_value(json_object_get(check, "name"));
+
+		assert_string_not_equal(name, "directory");
+		if (!strcmp(name, "store"))
+			said = strdup(json_string_value(
+				json_object_get(check, "result")));
+	}
+	json_decref(json);
+	ended_free(&ended);
+	assert_non_null(said);
+	return said;
+}
+
+static void doctor_knows_a_pack_for_a_store(void **state)
+{
+	char *directory = filled(), *pack = exported(directory), *url, *said;
+
+	assert_true(asprintf(&url, "pack:%s", pack) > 0);
+	said = doctor_on_store(url);
+	assert_string_equal(said, "ok");
+	free(said);
+	assert_int_equal(chmod(pack, 0666), 0);
+	said = doctor_on_store(url);
+	assert_string_equal(said, "bad");
+	free(said);
+	free(url);
+	free(pack);
+	free(directory);
+}
+
 static void a_pack_is_never_changed(void **state)
 {
 	static const char *const verbs[][3] = {
@@ -911,6 +960,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			run_takes_no_unsigned_pack_where_a_key_is_trusted),
 		cmocka_unit_test(the_verbs_that_look_know_packs),
+		cmocka_unit_test(doctor_knows_a_pack_for_a_store),
 		cmocka_unit_test(a_pack_is_never_changed),
 		cmocka_unit_test(verify_finds_damage_in_a_pack),
 	};
