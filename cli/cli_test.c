@@ -252,33 +252,6 @@ static void letters_may_stand_together(void **state)
 	free(directory);
 }
 
-static void every_verb_has_a_help(void **state)
-{
-	static const char *const verbs[] = {
-		"extract", "run",    "wait",   "ls",	"show", "why",
-		"stats",   "verify", "gc",     "clear", "rm",	"doctor",
-		"config",  "export", "import", "key"
-	};
-	char *directory = harness_directory();
-	struct ended all = ask(directory, "--help", NULL);
-	size_t i;
-
-	assert_int_equal(status_of(&all), 0);
-	for (i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
-		struct ended ended = ask(directory, verbs[i], "--help");
-
-		assert_int_equal(status_of(&ended), 0);
-		assert_non_null(strstr(ended.out, "usage: kiln "));
-		assert_non_null(strstr(ended.out, "--help"));
-		assert_true(longest_line(ended.out) < 80);
-		assert_non_null(strstr(all.out, verbs[i]));
-		ended_free(&ended);
-	}
-	assert_true(longest_line(all.out) < 80);
-	ended_free(&all);
-	free(directory);
-}
-
 static void the_version_is_told(void **state)
 {
 	struct ended ended = ask("/", "--version", NULL);
@@ -1202,7 +1175,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(usage_errors_have_status_2_and_one_line),
 		cmocka_unit_test(errors_name_the_thing_and_the_remedy),
 		cmocka_unit_test(letters_may_stand_together),
-		cmocka_unit_test(every_verb_has_a_help),
 		cmocka_unit_test(the_version_is_told),
 		cmocka_unit_test(every_setting_is_documented),
 		cmocka_unit_test(ls_shows_entries_and_hides_bookkeeping),

@@ -119,6 +119,37 @@ static void every_verb_has_a_row(void **state)
 	}
 }
 
+static struct ended ask_help(const char *verb)
+{
+	const struct spawn spawn = { .program = program,
+				     .arguments = { verb ? verb : "--help",
+						    verb ? "--help" : NULL } };
+	struct ended ended = spawn_run(&spawn);
+
+	assert_int_equal(status_of(&ended), 0);
+	assert_string_equal(ended.err, "");
+	for (const char *line = ended.out; *line;
+	     line += strcspn(line, "\n") + 1)
+		assert_true(strcspn(line, "\n") < 80);
+	return ended;
+}
+
+static void every_verb_has_a_help(void **state)
+{
+	struct ended all = ask_help(NULL);
+
+	for (const struct ki_verb *verb = ki_verbs; verb->name; verb++) {
+		struct ended ended = ask_help(verb->name);
+
+		assert_memory_equal(ended.out, "usage: kiln ", 12);
+		assert_non_null(strstr(ended.out, verb->summary));
+		assert_non_null(strstr(ended.out, "--help"));
+		assert_non_null(strstr(all.out, verb->summary));
+		ended_free(&ended);
+	}
+	ended_free(&all);
+}
+
 /* ---- Stores ------------------------------------------------------------------ */
 
 #define BOUND	  ((uint64_t)4 << 20)
@@ -621,6 +652,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_verb_has_a_row),
+		cmocka_unit_test(every_verb_has_a_help),
 		cmocka_unit_test(
 			a_full_disk_is_no_hindrance_to_looking_and_removing),
 		cmocka_unit_test(where_nobody_writes_there_is_looking),

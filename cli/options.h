@@ -87,11 +87,11 @@
 	X(RETRY, "retry", 0, NULL,                                             \
 	  "also what crashed or took too long before")                         \
 	X(AT_ONCE, "at-once", 'j', "N",                                        \
-	  "build so many at once; else as many as there are processors")       \
+	  "so many builds at once; else one for each processor")               \
 	X(TIME_LIMIT, "time-limit", 0, "SECONDS",                              \
 	  "give up a build after so long")                                     \
 	X(MEMORY_LIMIT, "memory-limit", 0, "SIZE",                             \
-	  "of all builds together (2G); else half of the machine's")
+	  "for all builds together; else half of the machine's")
 
 enum ki_option {
 #define KI_OPTION_ENUM(id, name, letter, argument, help) KI_OPTION_##id,
