@@ -619,6 +619,7 @@ int ki_verb_doctor(const struct ki_command *command)
 		check_shared(doctor);
 		check_directory(doctor);
 		check_packs(doctor);
+		ki_doctor_remote(doctor);
 		check_jobs(doctor);
 	}
 	check_opencl(doctor);

@@ -45,4 +45,7 @@ void ki_doctor_room(struct ki_doctor *doctor, const char *path,
 /* Level Zero: the proxy driver, the loader, the driver, and a small program. */
 void ki_doctor_levelzero(struct ki_doctor *doctor);
 
+/* The servers, each tried end to end by the helper. */
+void ki_doctor_remote(struct ki_doctor *doctor);
+
 #endif /* KI_CLI_DOCTOR_H */

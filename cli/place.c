@@ -13,6 +13,8 @@ static const char *const levelzero[] = { "../" KI_LEVELZERO_BUILT,
 					 KI_LEVELZERO_INSTALLED, NULL };
 static const char *const workers[] = { "../worker/kiln-worker",
 				       KI_WORKER_INSTALLED, NULL };
+static const char *const remotes[] = { "../remote-helper/kiln-remote",
+				       KI_REMOTE_FROM_PROGRAM, NULL };
 
 /* Without "..", so that a name once in OPENCL_LAYERS is known again. */
 static void tidy(char *path)
@@ -67,4 +69,9 @@ int ki_place_levelzero(char out[KI_PATH_MAX])
 int ki_place_worker(char out[KI_PATH_MAX])
 {
 	return find(workers, out);
+}
+
+int ki_place_remote(char out[KI_PATH_MAX])
+{
+	return find(remotes, out);
 }

@@ -13,5 +13,6 @@
 int ki_place_layer(char out[KI_PATH_MAX]);
 int ki_place_levelzero(char out[KI_PATH_MAX]);
 int ki_place_worker(char out[KI_PATH_MAX]);
+int ki_place_remote(char out[KI_PATH_MAX]);
 
 #endif /* KI_CLI_PLACE_H */

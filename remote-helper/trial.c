@@ -218,20 +218,29 @@ static void judge(struct candidate *candidate, const struct outcome *outcome)
 	record(candidate, status, why);
 }
 
+/* A server that only refuses to be written to is still asked. */
+static int is_worth_more(const struct candidate *candidate)
+{
+	enum kiln_status status = candidate->results[candidate->step].status;
+
+	return !status || (candidate->step == STEP_PUT && status != KILN_E_IO &&
+			   status != KILN_E_TIMEOUT && status != KILN_E_FORMAT);
+}
+
 static void done(void *arg, const struct outcome *outcome)
 {
 	struct candidate *candidate = arg;
-	int failed;
+	int goes_on;
 
 	judge(candidate, outcome);
 	free(outcome->body);
-	failed = candidate->results[candidate->step].status &&
-		 candidate->step != STEP_PUT;
+	goes_on = is_worth_more(candidate) &&
+		  !candidate->trial->sources->is_closing;
 	candidate->step++;
-	if (failed || candidate->trial->sources->is_closing)
-		finish(candidate);
-	else
+	if (goes_on)
 		go_on(candidate);
+	else
+		finish(candidate);
 }
 
 /* Whether a step makes sense for what came before. */
