@@ -228,6 +228,41 @@ static void a_name_that_is_too_long_is_no_file(void **state)
 	ki_wrap_paths_fini(&paths);
 }
 
+static void digest_of(const char *path, uint8_t out[KILN_DIGEST_BYTES])
+{
+	struct ki_wrap_paths paths = { 0 };
+	struct kiln_key *key = kiln_key_new();
+
+	ki_wrap_paths_add(&paths, path, strlen(path), 1);
+	assert_int_equal(ki_wrap_add_states(key, &paths), 0);
+	assert_int_equal(kiln_key_finish(key), 0);
+	memcpy(out, kiln_key_digest(key), KILN_DIGEST_BYTES);
+	kiln_key_free(key);
+	ki_wrap_paths_fini(&paths);
+}
+
+/* S06: its size is the same, and its times may be. */
+static void a_program_that_changes_within_a_tick_is_another(void **state)
+{
+	uint8_t one[KILN_DIGEST_BYTES], other[KILN_DIGEST_BYTES];
+	size_t size = 600000, i;
+	char *bytes = calloc(1, size);
+
+	assert_non_null(bytes);
+	harness_write("library", bytes, size);
+	digest_of("library", one);
+	digest_of("library", other);
+	assert_memory_equal(one, other, sizeof(one));
+	for (i = 0; i < 20; i++) {
+		bytes[size - 1]++;
+		harness_write("library", bytes, size);
+		digest_of("library", other);
+		assert_memory_not_equal(one, other, sizeof(one));
+		memcpy(one, other, sizeof(one));
+	}
+	free(bytes);
+}
+
 /* S06 */
 static void whatever_may_come_before_an_include_counts(void **state)
 {
@@ -338,6 +373,8 @@ int main(void)
 		cmocka_unit_test(a_plan_with_other_programs_is_none),
 		cmocka_unit_test(folders_that_are_not_there_count),
 		cmocka_unit_test(a_name_that_is_too_long_is_no_file),
+		cmocka_unit_test(
+			a_program_that_changes_within_a_tick_is_another),
 		cmocka_unit_test(whatever_may_come_before_an_include_counts),
 		cmocka_unit_test(a_computed_name_is_that_of_any_file),
 		cmocka_unit_test(lists_that_lack_something_are_none),
