@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <kiln/inspect.h>
+#include <kiln/remote.h>
 
 #include "jobs.h"
 #include "layers.h"
@@ -166,6 +167,21 @@ static int use_store(struct kiln_config *config, const char *url)
 	return -1;
 }
 
+/* Programs find it by their settings, and do without it if it cannot be had. */
+static void start_remote(const struct kiln_options *options)
+{
+	char program[KI_PATH_MAX], why[1024] = "out of memory";
+	enum kiln_status status = KILN_E_INVALID;
+
+	if (!options->remote)
+		return;
+	status = kiln_remote_start(options,
+				   ki_place_remote(program) ? NULL : program,
+				   why, sizeof(why));
+	if (status)
+		ki_complain("running without remote: kiln-remote: %s", why);
+}
+
 /* Whether the settings let anything be cached; fills the plan. */
 static int is_caching(struct kiln_config *config, enum kiln_status status,
 		      const char *message, const struct ki_command *command,
@@ -186,6 +202,7 @@ static int is_caching(struct kiln_config *config, enum kiln_status status,
 	kiln_options_init(&options);
 	kiln_config_options(config, &options);
 	plan->store_url = options.store_url;
+	start_remote(&options);
 	ki_packs_set(command, config);
 	(void)ki_levelzero_set(config);
 	if (options.store_url)

@@ -101,8 +101,8 @@ static inline void build_text(const struct kiln_key *key, void *arg,
 static inline const char *outcome(struct kiln *kiln, unsigned number,
 				  struct work *work, char out[128])
 {
-	static const char *const sources[] = { "memory", "store", "build",
-					       "flight", "failure" };
+	static const char *const sources[] = { "memory", "store",   "build",
+					       "flight", "failure", "remote" };
 	struct kiln_key *key = key_of(number);
 	struct kiln_build_result result;
 	enum kiln_status status;

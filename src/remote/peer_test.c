@@ -246,9 +246,18 @@ static int answer_get(struct peer *peer, int fd, uint64_t id,
 static int answer_lease(struct peer *peer, int fd, uint64_t id,
 			const uint8_t *body)
 {
+	const uint32_t wait_ms = ki_get_u32(body + KI_REMOTE_NAME_BYTES);
 	int16_t status = KILN_E_TIMEOUT;
+	struct timespec end;
 
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_nsec += wait_ms % 1000 * 1000000;
+	end.tv_sec += wait_ms / 1000 + end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&peer->mutex);
+	while (peer->lease_fd >= 0 && !find_locked(peer, body) &&
+	       !pthread_cond_timedwait(&peer->changed, &peer->mutex, &end))
+		;
 	if (find_locked(peer, body)) {
 		status = KILN_EXISTS;
 	} else if (peer->lease_fd < 0) {

@@ -29,11 +29,11 @@
 #define NS_OF_MS ((uint64_t)1000000)
 /* What a helper that lives may take besides: it answers from memory. */
 #define GRACE_NS       (5 * NS_OF_MS)
-#define LEASE_GRACE_NS (500 * NS_OF_MS)
+#define LEASE_GRACE_NS (200 * NS_OF_MS)
+#define LEASE_SLICE_MS 1000u
 #define NO_HELPER_NS   ((uint64_t)1000000000)
 #define LEVELS_MAX     8
 #define ALL_LEVELS     UINT32_MAX
-#define LEASE_MS_MAX   ((uint32_t)24 * 3600 * 1000)
 
 enum told { NO_HELPER = 1, UNSIGNED = 2, UNTRUSTING = 4, STRANGE = 8 };
 
@@ -490,8 +490,9 @@ static enum kiln_status remote_remove(struct kiln_tier *tier,
 
 /* ---- Leases ----------------------------------------------------------------- */
 
+/* One question, which whoever lives answers soon, however long the wait in all. */
 static enum kiln_status ask_lease(struct ki_remote *remote, const uint8_t *name,
-				  uint32_t timeout_ms)
+				  uint32_t wait_ms)
 {
 	uint8_t body[KI_FRAME_LEASE_BYTES];
 	const struct ki_request request = { .type = KI_FRAME_LEASE,
@@ -502,26 +503,48 @@ static enum kiln_status ask_lease(struct ki_remote *remote, const uint8_t *name,
 	enum kiln_status status;
 
 	memcpy(body, name, KI_REMOTE_NAME_BYTES);
-	ki_put_u32(body + KI_REMOTE_NAME_BYTES, timeout_ms);
-	status = ki_connection_ask(remote->connection, &request,
-				   now_of(remote) + timeout_ms * NS_OF_MS +
-					   LEASE_GRACE_NS,
-				   &answer);
-	if (status) {
-		note(remote, status);
-		return status == KILN_E_TIMEOUT ? status : KILN_E_UNSUPPORTED;
+	ki_put_u32(body + KI_REMOTE_NAME_BYTES, wait_ms);
+	status = ki_connection_ask(
+		remote->connection, &request,
+		now_of(remote) + wait_ms * NS_OF_MS + LEASE_GRACE_NS, &answer);
+	if (!status) {
+		free(answer.body);
+		if (answer.type != KI_FRAME_LEASED)
+			status = KILN_E_FORMAT;
 	}
-	free(answer.body);
-	if (answer.type != KI_FRAME_LEASED) {
-		note(remote, KILN_E_FORMAT);
-		return KILN_E_UNSUPPORTED;
-	}
-	if (answer.status == KILN_E_UNSUPPORTED)
-		count(remote, KILN_COUNT_REMOTE_NO_LEASES, 1);
-	return (enum kiln_status)answer.status;
+	note(remote, status);
+	return status ? KILN_E_UNSUPPORTED : (enum kiln_status)answer.status;
 }
 
-/* A lease lives as long as its connection, which a guest has none of. */
+/* At first whether it is free; then slice by slice, so that a helper that has
+   stopped is noticed. */
+static enum kiln_status wait_for_lease(struct ki_remote *remote,
+				       const uint8_t *name, uint32_t timeout_ms)
+{
+	const uint64_t end = now_of(remote) + timeout_ms * NS_OF_MS;
+	enum kiln_status status = ask_lease(remote, name, 0);
+	uint64_t now = now_of(remote);
+
+	while (status == KILN_E_TIMEOUT && now < end) {
+		const uint64_t start = now;
+		const uint64_t left_ms = (end - now + NS_OF_MS - 1) / NS_OF_MS;
+		const uint32_t wait_ms = left_ms < LEASE_SLICE_MS
+						 ? (uint32_t)left_ms
+						 : LEASE_SLICE_MS;
+
+		status = ask_lease(remote, name, wait_ms);
+		now = now_of(remote);
+		/* It does not wait: no more do we. */
+		if (now - start < wait_ms * NS_OF_MS / 2)
+			break;
+	}
+	if (status == KILN_E_UNSUPPORTED)
+		count(remote, KILN_COUNT_REMOTE_NO_LEASES, 1);
+	return status;
+}
+
+/* A lease lives as long as its connection, which a guest has none of; and who gave
+   no answer just now need not be asked for one. */
 static enum kiln_status remote_lock(struct kiln_tier *tier,
 				    const struct kiln_key *key,
 				    uint32_t timeout_ms,
@@ -531,7 +554,7 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 	struct kiln_tier_lock *lock;
 	enum kiln_status status;
 
-	if (!is_asked(remote, key))
+	if (!is_asked(remote, key) || atomic_load(&remote->patience.n_faults))
 		return KILN_E_UNSUPPORTED;
 	if (remote->options.is_guest || !can(remote, KI_REMOTE_CAN_LEASE)) {
 		count(remote, KILN_COUNT_REMOTE_NO_LEASES, 1);
@@ -542,9 +565,7 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 		return KILN_E_NO_MEMORY;
 	name_of(remote, key, lock->name);
 	ki_connection_begin(remote->connection);
-	status = ask_lease(remote, lock->name,
-			   timeout_ms < LEASE_MS_MAX ? timeout_ms
-						     : LEASE_MS_MAX);
+	status = wait_for_lease(remote, lock->name, timeout_ms);
 	ki_connection_finish(remote->connection);
 	if (status)
 		free(lock);

@@ -106,16 +106,19 @@ static _Noreturn void fork_again(struct launch *launch)
 	_exit(0);
 }
 
-/* What the child has to say: its error, or nothing, when it has become another. */
+/* What the child has to say: its error, or nothing, when it has become another.
+   To the end: then it is gone, and what it held is free. */
 static int hear(int fd)
 {
-	int err = 0;
+	int err = 0, said;
 	ssize_t n;
 
 	do {
-		n = read(fd, &err, sizeof(err));
-	} while (n < 0 && errno == EINTR);
-	return n == (ssize_t)sizeof(err) ? err : 0;
+		n = read(fd, &said, sizeof(said));
+		if (n == (ssize_t)sizeof(said))
+			err = said;
+	} while (n > 0 || (n < 0 && errno == EINTR));
+	return err;
 }
 
 /* A program may wait for any child: then it has had this one already. */
