@@ -402,7 +402,10 @@ struct kiln_options {
 					   come to, exactly; beyond that a put is
 					   FULL; 0: no quota */
 	enum kiln_memory_order memory_order;
-	const char *packs; /* paths from the root, a comma between, at most 16:
+	const char
+		*packs; /* paths from the root, or URLs (http, https, s3) that
+			      are read in parts through kiln-remote and must
+			      be signed; a comma between, at most 16:
 			      packs (<kiln/pack.h>) that are asked after the
 			      store and before `tiers`, and never written; one
 			      that cannot be used is logged and left out; not

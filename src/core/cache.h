@@ -128,6 +128,8 @@ enum kiln_status ki_store_pack_open(const struct ki_store_options *options,
 				    struct kiln_tier **out_tier);
 /* NULL, or what is wrong with a list of packs, as half a sentence. */
 const char *ki_packs_fault(const char *list);
+/* Whether one of them lies on a server. */
+int ki_packs_have_url(const char *list);
 /* 0 without memory.  Packs that cannot be used are logged. */
 int ki_kiln_open_packs(struct kiln *kiln, const struct kiln_options *options);
 /* Also in a forked child. */

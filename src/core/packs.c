@@ -16,6 +16,8 @@
 
 #include <kiln/pack.h>
 
+#include "remote/range.h"
+
 /* The options of a kiln or of a store, as a pack's. */
 static enum kiln_status open_pack(const char *path, uint32_t flags,
 				  struct kiln_pack_options *options,
@@ -47,6 +49,61 @@ enum kiln_status ki_store_pack_open(const struct ki_store_options *options,
 	return open_pack(options->directory, options->flags, &pack, out_tier);
 }
 
+/* ---- On servers -------------------------------------------------------------- */
+
+static int is_url(const char *path)
+{
+	return !strncmp(path, "http://", 7) || !strncmp(path, "https://", 8) ||
+	       !strncmp(path, "s3://", 5);
+}
+
+static int64_t device_bytes(void *context)
+{
+	return (int64_t)ki_range_bytes(context);
+}
+
+static ssize_t device_read(uint64_t offset, void *buffer, size_t count,
+			   void *context)
+{
+	return ki_range_read(context, offset, buffer, count);
+}
+
+static void device_release(void *context)
+{
+	ki_range_close(context);
+}
+
+/* Through the helper of these options.  The URL stays as long as the pack. */
+static enum kiln_status open_url(const char *url,
+				 const struct kiln_options *options,
+				 const struct kiln_pack_options *pack,
+				 struct kiln_tier **out_tier)
+{
+	struct kiln_pack_device device;
+	char socket[KI_PATH_MAX];
+	struct ki_range *range;
+	enum kiln_status status = ki_kiln_socket(options, socket);
+
+	if (!status)
+		status = ki_range_open(&ki_sys_posix, socket, url,
+				       !!(options->flags & KILN_OPEN_GUEST),
+				       &range);
+	if (status)
+		return status;
+	kiln_pack_device_init(&device);
+	device.flags = KILN_PACK_REMOTE;
+	device.n_calls = KI_RANGE_CALLS;
+	device.bytes = device_bytes;
+	device.read = device_read;
+	device.release = device_release;
+	device.context = range;
+	device.name = url;
+	status = kiln_pack_open_device(&device, pack, out_tier);
+	if (status)
+		ki_range_close(range);
+	return status;
+}
+
 /* ---- The list --------------------------------------------------------------- */
 
 /* The next path of a list, and its size; NULL behind the last.  A path may be
@@ -68,9 +125,15 @@ const char *ki_packs_fault(const char *list)
 	size_t size, n = 0;
 
 	while ((path = next_path(&list, &size)) != NULL) {
-		if (*path != '/' || size < 2 || size >= KI_PATH_MAX)
+		if (is_url(path) && memchr(path, '@', size))
+			return "has a user or a password in a URL, where "
+			       "everybody sees it; write it into the file that "
+			       "KILN_REMOTE_CREDENTIALS names";
+		if ((*path != '/' && !is_url(path)) || size < 2 ||
+		    size >= KI_PATH_MAX)
 			return "is not a list of packs; use paths from the "
-			       "root, with a comma between";
+			       "root, http://, https:// or s3://, with a comma "
+			       "between";
 		if (++n > KI_PACKS_MAX)
 			return "are more than 16 packs";
 	}
@@ -96,9 +159,30 @@ static int open_one(struct kiln *kiln, const struct kiln_options *options,
 	if (!given->path)
 		return 0;
 	kiln->n_packs++;
-	given->status =
-		open_pack(given->path, options->flags, &pack, &given->tier);
+	if (!is_url(given->path)) {
+		given->status = open_pack(given->path, options->flags, &pack,
+					  &given->tier);
+		return 1;
+	}
+	given->status = open_url(given->path, options, &pack, &given->tier);
+	if (given->status)
+		ki_kiln_log(kiln, KILN_LOG_WARNING,
+			    "%s: the pack is not used: %s", given->path,
+			    given->status == KILN_E_UNSUPPORTED
+				    ? "there is no kiln-remote to ask"
+				    : kiln_status_name(given->status));
 	return 1;
+}
+
+int ki_packs_have_url(const char *list)
+{
+	const char *path;
+	size_t size;
+
+	while ((path = next_path(&list, &size)) != NULL)
+		if (is_url(path))
+			return 1;
+	return 0;
 }
 
 int ki_kiln_open_packs(struct kiln *kiln, const struct kiln_options *options)

@@ -46,7 +46,9 @@ static enum kiln_status find_socket(const struct kiln_options *options,
 {
 	enum kiln_status status;
 
-	if (!options || !options->remote || ki_remote_fault(options->remote) ||
+	if (!options ||
+	    (!options->remote && !ki_packs_have_url(options->packs)) ||
+	    (options->remote && ki_remote_fault(options->remote)) ||
 	    ki_remote_trust_fault(options->remote_trust))
 		return fail(why, why_size, KILN_E_INVALID,
 			    "there is no remote that can be", 0);
