@@ -18,6 +18,7 @@
 #include "jobs.h"
 #include "out.h"
 #include "prometheus.h"
+#include "stats_remote.h"
 #include "store.h"
 #include "verbs.h"
 #include "what.h"
@@ -109,6 +110,7 @@ static void print_json(struct ki_bytes *out, const struct picture *picture)
 	ki_json_number(&json, "applications_since",
 		       picture->counters->history_since);
 	json_programs(&json, picture->counters);
+	ki_stats_remote_json(&json, &picture->settings->options);
 	ki_json_end(&json);
 }
 
@@ -220,7 +222,10 @@ static void print_counters(struct ki_bytes *out, const uint64_t *total)
 	for (i = 0; i < KILN_N_COUNTERS; i++) {
 		if (!total[i] || is_said_above(i))
 			continue;
-		if (i == KILN_COUNT_BYTES_READ || i == KILN_COUNT_BYTES_WRITTEN)
+		if (i == KILN_COUNT_REMOTE_WAIT_NS)
+			duration(out, "waited for the remote", total[i]);
+		else if (i == KILN_COUNT_BYTES_READ ||
+			 i == KILN_COUNT_BYTES_WRITTEN)
 			line(out, kiln_counter_words(i),
 			     ki_format_size(total[i], text, sizeof(text)));
 		else
@@ -321,6 +326,7 @@ static void print_text(struct ki_bytes *out, const struct picture *picture)
 		print_use(out, picture->counters->total);
 	print_size(out, picture);
 	print_counters(out, picture->counters->total);
+	ki_stats_remote(out, &picture->settings->options);
 }
 
 /* ---- The verb ---------------------------------------------------------------- */

@@ -197,6 +197,7 @@ static int open_with(struct ki_settings *settings, unsigned flags,
 	options.flags |= flags;
 	options.memory_bytes_max = 1; /* nothing is asked for twice */
 	options.packs = NULL;	      /* the store alone is meant */
+	options.remote = NULL;
 	status = kiln_open(&options, out_kiln);
 	if (status)
 		return ki_store_failed(status, options.store_url);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "stats_remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <kiln/remote.h>
+
+#include "base/json_read.h"
+#include "out.h"
+
+#define TELL_MS	   500
+#define TEXT_BYTES 512
+
+/* From malloc(), or NULL: it does not run, or does not answer. */
+static char *ask(const struct kiln_options *options)
+{
+	char *told;
+
+	return kiln_remote_tell(options, KILN_REMOTE_STATE, TELL_MS, &told)
+		       ? NULL
+		       : told;
+}
+
+static uint64_t number_in(const struct ki_json_value *object, const char *part,
+			  const char *name)
+{
+	struct ki_json_value inner = *object;
+	struct ki_json_value member;
+
+	if (part)
+		inner = ki_json_member(object, part);
+	member = ki_json_member(&inner, name);
+	return ki_json_number_of(&member);
+}
+
+static const char *text_in(const struct ki_json_value *object, const char *part,
+			   const char *name, char out[TEXT_BYTES])
+{
+	struct ki_json_value inner = *object;
+	struct ki_json_value member;
+
+	if (part)
+		inner = ki_json_member(object, part);
+	member = ki_json_member(&inner, name);
+	return ki_json_text_of(&member, out, TEXT_BYTES);
+}
+
+static void line(struct ki_bytes *out, const char *words, const char *value)
+{
+	ki_bytes_printf(out, "%-26s", words);
+	ki_out_safe(out, value, 0);
+	ki_bytes_add_u8(out, '\n');
+}
+
+static void print_source(struct ki_bytes *out,
+			 const struct ki_json_value *source)
+{
+	char url[TEXT_BYTES], state[TEXT_BYTES], text[3 * TEXT_BYTES];
+
+	snprintf(text, sizeof(text),
+		 "%s: %llu of %llu found, %llu put, %llu faults%s%s",
+		 text_in(source, NULL, "url", url),
+		 (unsigned long long)number_in(source, NULL, "hits"),
+		 (unsigned long long)number_in(source, NULL, "gets"),
+		 (unsigned long long)number_in(source, NULL, "puts"),
+		 (unsigned long long)(number_in(source, NULL, "timeouts") +
+				      number_in(source, NULL, "io") +
+				      number_in(source, NULL, "wrong") +
+				      number_in(source, NULL, "credentials")),
+		 strcmp(text_in(source, "reads", "state", state), "closed")
+			 ? ", breaker "
+			 : "",
+		 strcmp(state, "closed") ? state : "");
+	line(out, "remote server", text);
+}
+
+static void print_told(struct ki_bytes *out, const struct ki_json_value *told)
+{
+	struct ki_json_value sources = ki_json_member(told, "sources"), source;
+	char text[TEXT_BYTES];
+
+	snprintf(text, sizeof(text),
+		 "process %llu: %llu uploads done, %llu waiting, %llu dropped",
+		 (unsigned long long)number_in(told, NULL, "pid"),
+		 (unsigned long long)number_in(told, "uploads", "done"),
+		 (unsigned long long)number_in(told, "uploads", "waiting"),
+		 (unsigned long long)(number_in(told, "uploads",
+						"dropped_full") +
+				      number_in(told, "uploads",
+						"dropped_unsigned") +
+				      number_in(told, "uploads",
+						"dropped_large") +
+				      number_in(told, "uploads",
+						"dropped_fault") +
+				      number_in(told, "uploads",
+						"dropped_bad")));
+	line(out, "remote helper", text);
+	for (source = ki_json_first(&sources); source.size;
+	     source = ki_json_after(&sources, &source))
+		print_source(out, &source);
+}
+
+void ki_stats_remote(struct ki_bytes *out, const struct kiln_options *options)
+{
+	struct ki_json_value told;
+	char *text;
+
+	if (!options->remote)
+		return;
+	text = ask(options);
+	if (text && ki_json_parse(text, strlen(text), &told))
+		print_told(out, &told);
+	else
+		line(out, "remote helper",
+		     "does not run; kiln run starts it when it is needed");
+	free(text);
+}
+
+void ki_stats_remote_json(struct ki_json *json,
+			  const struct kiln_options *options)
+{
+	struct ki_json_value told;
+	char *text;
+
+	if (!options->remote) {
+		ki_json_null(json, "remote");
+		return;
+	}
+	text = ask(options);
+	ki_json_object(json, "remote");
+	if (text && ki_json_parse(text, strlen(text), &told)) {
+		ki_json_bool(json, "running", 1);
+		ki_json_ready(json, "helper", text);
+	} else {
+		ki_json_bool(json, "running", 0);
+	}
+	ki_json_end(json);
+	free(text);
+}
