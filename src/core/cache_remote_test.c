@@ -56,7 +56,7 @@ static int begin(void **state)
 			abort();
 	assert_int_equal(ki_kiln_socket(&options, scene.socket), KILN_OK);
 	scene.peer = peer_new(scene.socket);
-	ki_patience_forget();
+	ki_patience_forget(100);
 	return 0;
 }
 
@@ -342,6 +342,7 @@ static void a_helper_in_any_mood_costs_no_more_than_time(void **state)
 	struct kiln *kiln;
 	unsigned number = 100;
 
+	ki_patience_forget(1);
 	for (enum peer_manner manner = 0; manner < PEER_N_MANNERS; manner++) {
 		peer_behave(scene.peer, manner);
 		kiln = open_on(0, 0);

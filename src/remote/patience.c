@@ -12,6 +12,7 @@
 
 /* Of the process, whatever remotes it has. */
 static _Atomic uint64_t spent_ns;
+static _Atomic uint64_t factor_for_tests = 1;
 
 void ki_patience_init(struct ki_patience *patience)
 {
@@ -67,7 +68,7 @@ uint64_t ki_patience_wait_ns(const struct ki_patience *patience)
 	const uint64_t wait =
 		atomic_load_explicit(&patience->wait_ns, memory_order_relaxed);
 
-	return wait < left ? wait : left;
+	return ki_patience_scaled(wait < left ? wait : left);
 }
 
 void ki_patience_spend(uint64_t ns)
@@ -75,9 +76,16 @@ void ki_patience_spend(uint64_t ns)
 	atomic_fetch_add_explicit(&spent_ns, ns, memory_order_relaxed);
 }
 
-void ki_patience_forget(void)
+void ki_patience_forget(uint64_t factor)
 {
 	atomic_store(&spent_ns, 0);
+	atomic_store(&factor_for_tests, factor);
+}
+
+uint64_t ki_patience_scaled(uint64_t ns)
+{
+	return ns *
+	       atomic_load_explicit(&factor_for_tests, memory_order_relaxed);
 }
 
 void ki_patience_note_answer(struct ki_patience *patience)

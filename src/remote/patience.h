@@ -54,8 +54,11 @@ uint64_t ki_patience_wait_ns(const struct ki_patience *patience);
 
 /* A wait that brought nothing. */
 void ki_patience_spend(uint64_t ns);
-/* For tests: as at the start of a process. */
-void ki_patience_forget(void);
+/* For tests: as at the start of a process, and so many times as patient: there are
+   machines that have other things to do. */
+void ki_patience_forget(uint64_t factor);
+/* A time by that factor. */
+uint64_t ki_patience_scaled(uint64_t ns);
 
 /* An answer, whatever it was; no answer, or none that can be. */
 void ki_patience_note_answer(struct ki_patience *patience);

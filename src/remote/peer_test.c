@@ -477,16 +477,29 @@ struct peer *peer_new(const char *path)
 	return peer;
 }
 
+void peer_settle(struct peer *peer)
+{
+	pthread_mutex_lock(&peer->mutex);
+	while (peer->n_gone < peer->n_guests)
+		pthread_cond_wait(&peer->changed, &peer->mutex);
+	for (; peer->n_guests; peer->n_guests--) {
+		struct guest *guest = &peer->guests[peer->n_guests - 1];
+
+		pthread_join(guest->thread, NULL);
+		close(guest->fd);
+	}
+	peer->n_gone = 0;
+	pthread_mutex_unlock(&peer->mutex);
+}
+
 void peer_free(struct peer *peer)
 {
 	shutdown(peer->listen_fd, SHUT_RDWR);
 	pthread_join(peer->thread, NULL);
 	close(peer->listen_fd);
-	for (unsigned i = 0; i < peer->n_guests; i++) {
+	for (unsigned i = 0; i < peer->n_guests; i++)
 		shutdown(peer->guests[i].fd, SHUT_RDWR);
-		pthread_join(peer->guests[i].thread, NULL);
-		close(peer->guests[i].fd);
-	}
+	peer_settle(peer);
 	unlink(peer->path);
 	peer_drop_all(peer);
 	pthread_mutex_destroy(&peer->mutex);

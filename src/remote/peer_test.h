@@ -57,6 +57,8 @@ void peer_seal(struct peer *peer, const struct ki_item_seal *how);
 unsigned peer_count(struct peer *peer, enum ki_frame_type type);
 unsigned peer_connections(struct peer *peer);
 unsigned peer_connected(struct peer *peer);
+/* Wait until nobody is connected, and close what they leave. */
+void peer_settle(struct peer *peer);
 /* Wait until it was sent that many of them. */
 void peer_await(struct peer *peer, enum ki_frame_type type, unsigned n);
 

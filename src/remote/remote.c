@@ -30,6 +30,7 @@
 /* What a helper that lives may take besides: it answers from memory. */
 #define GRACE_NS       (5 * NS_OF_MS)
 #define LEASE_GRACE_NS (200 * NS_OF_MS)
+#define LEASE_FIRST_MS 50u /* also of who may not wait */
 #define LEASE_SLICE_MS 1000u
 #define NO_HELPER_NS   ((uint64_t)1000000000)
 #define LEVELS_MAX     8
@@ -269,7 +270,8 @@ static enum kiln_status ask(struct ki_remote *remote, const struct look *look,
 	ki_put_u32(body + KI_REMOTE_NAME_BYTES, (uint32_t)(left / NS_OF_MS));
 	ki_put_u32(body + KI_REMOTE_NAME_BYTES + 4, first);
 	status = ki_connection_ask(remote->connection, &request,
-				   now + left + GRACE_NS, out_answer);
+				   now + left + ki_patience_scaled(GRACE_NS),
+				   out_answer);
 	if (!status && out_answer->type != KI_FRAME_ITEM &&
 	    out_answer->type != KI_FRAME_MISS) {
 		free(out_answer->body);
@@ -504,9 +506,10 @@ static enum kiln_status ask_lease(struct ki_remote *remote, const uint8_t *name,
 
 	memcpy(body, name, KI_REMOTE_NAME_BYTES);
 	ki_put_u32(body + KI_REMOTE_NAME_BYTES, wait_ms);
-	status = ki_connection_ask(
-		remote->connection, &request,
-		now_of(remote) + wait_ms * NS_OF_MS + LEASE_GRACE_NS, &answer);
+	status = ki_connection_ask(remote->connection, &request,
+				   now_of(remote) + wait_ms * NS_OF_MS +
+					   ki_patience_scaled(LEASE_GRACE_NS),
+				   &answer);
 	if (!status) {
 		free(answer.body);
 		if (answer.type != KI_FRAME_LEASED)
@@ -516,27 +519,26 @@ static enum kiln_status ask_lease(struct ki_remote *remote, const uint8_t *name,
 	return status ? KILN_E_UNSUPPORTED : (enum kiln_status)answer.status;
 }
 
-/* At first whether it is free; then slice by slice, so that a helper that has
-   stopped is noticed. */
+/* In slices, so that a helper that has stopped is noticed; the first is short. */
 static enum kiln_status wait_for_lease(struct ki_remote *remote,
 				       const uint8_t *name, uint32_t timeout_ms)
 {
 	const uint64_t end = now_of(remote) + timeout_ms * NS_OF_MS;
-	enum kiln_status status = ask_lease(remote, name, 0);
-	uint64_t now = now_of(remote);
+	uint32_t slice_ms = LEASE_FIRST_MS;
+	enum kiln_status status;
+	uint64_t now, start;
 
-	while (status == KILN_E_TIMEOUT && now < end) {
-		const uint64_t start = now;
-		const uint64_t left_ms = (end - now + NS_OF_MS - 1) / NS_OF_MS;
-		const uint32_t wait_ms = left_ms < LEASE_SLICE_MS
-						 ? (uint32_t)left_ms
-						 : LEASE_SLICE_MS;
-
-		status = ask_lease(remote, name, wait_ms);
+	for (;;) {
+		start = now_of(remote);
+		status = ask_lease(remote, name, slice_ms);
 		now = now_of(remote);
-		/* It does not wait: no more do we. */
-		if (now - start < wait_ms * NS_OF_MS / 2)
+		/* One that does not wait is not waited for either. */
+		if (status != KILN_E_TIMEOUT || now >= end ||
+		    now - start < slice_ms * NS_OF_MS / 2)
 			break;
+		slice_ms = end - now < LEASE_SLICE_MS * NS_OF_MS
+				   ? (uint32_t)((end - now) / NS_OF_MS) + 1
+				   : LEASE_SLICE_MS;
 	}
 	if (status == KILN_E_UNSUPPORTED)
 		count(remote, KILN_COUNT_REMOTE_NO_LEASES, 1);

@@ -196,6 +196,41 @@ FORWARD(file_system,
 FORWARD(random, (const struct ki_sys *sys, void *data, size_t size),
 	(real, data, size))
 
+FORWARD(connect,
+	(const struct ki_sys *sys, const char *path, uint32_t *out_uid),
+	(real, path, out_uid))
+FORWARD(listen, (const struct ki_sys *sys, const char *path), (real, path))
+FORWARD(wait,
+	(const struct ki_sys *sys, int fd, int for_room, uint64_t deadline_ns),
+	(real, fd, for_room, deadline_ns))
+FORWARD(sealed_memory,
+	(const struct ki_sys *sys, const struct ki_piece *pieces, int n_pieces),
+	(real, pieces, n_pieces))
+
+static ssize_t fault_send(const struct ki_sys *sys, int fd, const void *data,
+			  size_t size, int fd_along)
+{
+	int err = strike_call(sys, "send");
+
+	if (err)
+		return err;
+	if (size > 1 && is_short(sys, "send"))
+		size = 1;
+	return real->send(real, fd, data, size, fd_along);
+}
+
+static ssize_t fault_recv(const struct ki_sys *sys, int fd, void *data,
+			  size_t size)
+{
+	int err = strike_call(sys, "recv");
+
+	if (err)
+		return err;
+	if (size > 1 && is_short(sys, "recv"))
+		size = 1;
+	return real->recv(real, fd, data, size);
+}
+
 /* ---- Allocations ------------------------------------------------------------- */
 
 /* What is allocated and not freed, in all threads. */
@@ -306,6 +341,12 @@ void fault_begin(struct fault *fault, int err)
 	INTERPOSE(&fault->sys, fault, set_access_time);
 	INTERPOSE(&fault->sys, fault, file_system);
 	INTERPOSE(&fault->sys, fault, random);
+	INTERPOSE(&fault->sys, fault, connect);
+	INTERPOSE(&fault->sys, fault, listen);
+	INTERPOSE(&fault->sys, fault, send);
+	INTERPOSE(&fault->sys, fault, recv);
+	INTERPOSE(&fault->sys, fault, wait);
+	INTERPOSE(&fault->sys, fault, sealed_memory);
 }
 
 int fault_next(struct fault *fault)
