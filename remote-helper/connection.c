@@ -133,14 +133,15 @@ static void check_stall(void *arg)
 	connection->stall = NULL;
 	if (ki_list_is_empty(&connection->parcels))
 		return;
-	if (ms >= CONNECTION_STALL_MS) {
+	if (ms >= connection->helper->stall_ms) {
 		connection->helper->n_cut_off++;
 		connection_close(connection);
 		return;
 	}
-	connection->stall = loop_after(connection->helper->loop,
-				       (uint32_t)(CONNECTION_STALL_MS - ms),
-				       check_stall, connection);
+	connection->stall =
+		loop_after(connection->helper->loop,
+			   (uint32_t)(connection->helper->stall_ms - ms),
+			   check_stall, connection);
 }
 
 static void queue(struct connection *connection, struct parcel *parcel)
@@ -151,8 +152,8 @@ static void queue(struct connection *connection, struct parcel *parcel)
 	if (!connection->stall) {
 		connection->progress_ns = loop_now_ns(connection->helper->loop);
 		connection->stall = loop_after(connection->helper->loop,
-					       CONNECTION_STALL_MS, check_stall,
-					       connection);
+					       connection->helper->stall_ms,
+					       check_stall, connection);
 	}
 	listen_for(connection);
 }
@@ -498,8 +499,9 @@ struct connection *connection_new(struct helper *helper, int fd)
 	connection->progress_ns = loop_now_ns(helper->loop);
 	connection->watched =
 		loop_watch(helper->loop, fd, LOOP_IN, on_event, connection);
-	connection->stall = loop_after(helper->loop, CONNECTION_STALL_MS,
-				       check_greeting, connection);
+	connection->stall =
+		loop_after(helper->loop, connection->helper->stall_ms,
+			   check_greeting, connection);
 	if (!connection->watched || !connection->stall ||
 	    !make_room(connection, IN_BYTES_FIRST)) {
 		loop_unwatch(connection->watched);

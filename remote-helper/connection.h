@@ -8,7 +8,7 @@
  * What a program can make large is bounded: a body by its frame's rules, requests
  * that wait for answers and answers that wait to be read by the limits below.  Who
  * has reached one is not read from until there is room again; who reads nothing
- * for CONNECTION_STALL_MS while answers wait is cut off, and so is who breaks a
+ * for helper->stall_ms while answers wait is cut off, and so is who breaks a
  * rule of the protocol.
  *
  * Ends       A connection ends in connection_close(), from any callback; memory goes
@@ -23,8 +23,7 @@
 
 #define CONNECTION_PENDING_MAX	   1024	      /* requests without an answer */
 #define CONNECTION_OUT_BYTES_MAX   (1u << 20) /* beyond: no more requests */
-#define CONNECTION_STALL_MS	   10000
-#define CONNECTION_DESCRIPTORS_MAX 16 /* that came before their PUT */
+#define CONNECTION_DESCRIPTORS_MAX 16	      /* that came before their PUT */
 
 struct helper;
 struct item;

@@ -99,9 +99,19 @@ static void emptied(void *arg)
 	consider_idle(helper);
 }
 
+static void stop(void *arg)
+{
+	loop_stop(arg);
+}
+
+/* Others need not wait until the leases run out. */
 static void drained(struct drain *drain, enum kiln_status status)
 {
-	loop_stop(ki_container(drain, struct helper, last_drain)->loop);
+	struct helper *helper = ki_container(drain, struct helper, last_drain);
+
+	if (!leases_release_all(&helper->leases) ||
+	    !loop_after(helper->loop, LEASE_ANSWER_MS, stop, helper->loop))
+		loop_stop(helper->loop);
 }
 
 /* The name goes at once, so that the next helper need not wait for us. */
@@ -242,6 +252,7 @@ enum kiln_status helper_begin(struct helper *helper, struct loop *loop,
 	*helper = (struct helper){ .loop = loop,
 				   .place = options->place,
 				   .idle_ms = options->idle_ms,
+				   .stall_ms = HELPER_STALL_MS,
 				   .started_ns = loop_now_ns(loop) };
 	ki_list_init(&helper->connections);
 	ki_list_init(&helper->drains);

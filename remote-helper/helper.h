@@ -33,6 +33,7 @@ struct loop_timer;
 
 #define HELPER_CONNECTIONS_MAX 4096
 #define HELPER_DRAIN_MS	       2000
+#define HELPER_STALL_MS	       10000
 
 /* What it is told at the beginning. */
 struct helper_options {
@@ -57,6 +58,7 @@ struct helper {
 	struct loop *loop;
 	struct place *place;
 	uint32_t idle_ms;
+	uint32_t stall_ms; /* who reads nothing for so long is cut off */
 
 	/* Who is connected. */
 	struct ki_list connections;

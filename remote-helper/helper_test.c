@@ -17,7 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 #include "client_test.h"
+#include "helper.h"
+#include "loop.h"
 #include "process_test.h"
 #include "sys/sys.h"
 
@@ -187,6 +191,91 @@ static void a_thousand_programs_are_served_at_once(void **state)
 		(void)close(fds[i]);
 	}
 	assert_int_equal(process_stop(pid), 0);
+}
+
+/* ---- Who does not read ---------------------------------------------------- */
+
+static enum kiln_status open_nothing(struct loop *loop, const char *url,
+				     const char *ca_file,
+				     const struct credentials *credentials,
+				     struct backend **out_backend, char *why,
+				     size_t why_size)
+{
+	return KILN_E_UNSUPPORTED;
+}
+
+/* A helper in a child that is as impatient as a test. */
+static pid_t serve_impatiently(uint32_t stall_ms)
+{
+	struct place place;
+	struct helper_options options = { .place = &place,
+					  .idle_ms = 60000,
+					  .memory_bytes_max = 1 << 20,
+					  .open = open_nothing };
+	struct helper helper;
+	struct loop *loop;
+	char why[512];
+	pid_t pid;
+
+	assert_int_equal(place_take(&place, path, why, sizeof(why)), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid) {
+		(void)close(place.listen_fd);
+		(void)close(place.lock_fd);
+		return pid;
+	}
+	loop = loop_new();
+	if (helper_begin(&helper, loop, &options, why, sizeof(why)))
+		_exit(1);
+	helper.stall_ms = stall_ms;
+	_exit(loop_run(loop) != 0);
+}
+
+static void tell_much(int fd, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		client_send(fd, KI_FRAME_TELL, i, "\0\0\0", 4);
+}
+
+static void who_reads_no_answers_is_cut_off_and_others_are_served(void **state)
+{
+	enum { N = 4000 };
+	pid_t pid = serve_impatiently(200);
+	int mute = client_open(path), other = client_open(path);
+
+	tell_much(mute, N);
+	for (int i = 0; i < 50; i++) {
+		json_t *told = client_tell(other, 0);
+
+		json_decref(told);
+	}
+	process_wait_ms(600);
+	assert_true(client_is_cut_off(mute));
+	(void)close(mute);
+	json_decref(client_tell(other, 0));
+	(void)close(other);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	(void)process_end(pid);
+}
+
+/* All of them, in order, though no more than some are taken at a time. */
+static void who_asks_much_and_reads_late_has_all_its_answers(void **state)
+{
+	enum { N = 800 }; /* more than the helper takes, less than blocks us */
+	pid_t pid = serve_impatiently(60000);
+	int fd = client_open(path);
+
+	tell_much(fd, N);
+	process_wait_ms(100);
+	for (unsigned i = 0; i < N; i++) {
+		struct answer answer = client_expect(fd, KI_FRAME_TOLD, i);
+
+		free(answer.body);
+	}
+	(void)close(fd);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	(void)process_end(pid);
 }
 
 /* ---- Its place ----------------------------------------------------------- */
@@ -410,6 +499,8 @@ int main(int argc, char **argv)
 		ROW(versions_that_do_not_meet_part_after_the_answer),
 		ROW(a_connection_may_end_at_any_byte),
 		ROW(a_thousand_programs_are_served_at_once),
+		ROW(who_reads_no_answers_is_cut_off_and_others_are_served),
+		ROW(who_asks_much_and_reads_late_has_all_its_answers),
 		ROW(told_to_end_it_leaves_no_name),
 		ROW(there_is_one_helper_to_a_socket),
 		ROW(one_that_was_killed_is_followed_by_the_next),

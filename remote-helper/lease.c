@@ -256,6 +256,30 @@ void lease_give_back(struct lease *lease)
 	let_go(lease);
 }
 
+static void forget(void *arg, const struct outcome *outcome)
+{
+}
+
+/* But for those that are being asked about: they run out. */
+unsigned leases_release_all(struct leases *leases)
+{
+	struct name_link *link = NULL;
+	unsigned n = 0;
+
+	while ((link = names_after(&leases->names, link))) {
+		struct lease *lease = ki_container(link, struct lease, by_name);
+
+		if (lease->state != HELD || lease->is_lost || lease->ask.source)
+			continue;
+		loop_cancel(lease->timer);
+		lease->timer = NULL;
+		lease->is_lost = 1; /* to us */
+		ask(lease, ASK_RELEASE, forget);
+		n++;
+	}
+	return n;
+}
+
 void leases_uploaded(struct leases *leases,
 		     const uint8_t name[KI_REMOTE_NAME_BYTES])
 {

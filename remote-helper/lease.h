@@ -77,6 +77,8 @@ void lease_waiter_leave(struct lease_waiter *waiter);
 const uint8_t *lease_name(const struct lease *lease);
 /* By its holder, once.  If its item is being uploaded, once that is done. */
 void lease_give_back(struct lease *lease);
+/* Give all back at the servers, whoever holds them; how many there are. */
+unsigned leases_release_all(struct leases *leases);
 /* An item of that name is there now, or never will be. */
 void leases_uploaded(struct leases *leases,
 		     const uint8_t name[KI_REMOTE_NAME_BYTES]);

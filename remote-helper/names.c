@@ -93,10 +93,20 @@ void names_remove(struct names *names, struct name_link *link)
 	names->n--;
 }
 
-struct name_link *names_any(const struct names *names)
+struct name_link *names_after(const struct names *names,
+			      const struct name_link *link)
 {
-	for (size_t i = 0; names->n && i < names->n_buckets; i++)
+	size_t i = link ? bucket_of(names, link->name) + 1 : 0;
+
+	if (link && link->next)
+		return link->next;
+	for (; names->n && i < names->n_buckets; i++)
 		if (names->buckets[i])
 			return names->buckets[i];
 	return NULL;
+}
+
+struct name_link *names_any(const struct names *names)
+{
+	return names_after(names, NULL);
 }

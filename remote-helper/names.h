@@ -40,6 +40,10 @@ void names_remove(struct names *names, struct name_link *link);
 
 /* Any; NULL: it is empty. */
 struct name_link *names_any(const struct names *names);
+/* One after the other, as long as nothing is added or removed; after NULL the
+   first, after the last NULL. */
+struct name_link *names_after(const struct names *names,
+			      const struct name_link *link);
 
 /* As servers are asked for it. */
 #define NAME_TEXT_BYTES (2 * KI_REMOTE_NAME_BYTES + 1)

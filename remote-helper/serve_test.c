@@ -312,6 +312,152 @@ static void prefetched_items_wait_in_memory(void **state)
 	assert_int_equal(process_stop(pid), 0);
 }
 
+/* The second Redis is far: what is found there comes to the first. */
+static void a_good_item_comes_nearer(void **state)
+{
+	struct entry entry = entry_new(5, 2000);
+	struct server *far = redis ? server_redis(directory, NULL) : NULL;
+	char words[128];
+	pid_t pid;
+	int fd;
+
+	if (!redis || !far)
+		HARNESS_LEAVE_OUT("no redis-server");
+	snprintf(words, sizeof(words), "#read-only %s", server_url(far));
+	pid = serve(words);
+	fd = client_open(path);
+	client_put(fd, &entry, 0); /* to the far one alone */
+	client_drain(fd);
+	(void)close(fd);
+	assert_int_equal(process_stop(pid), 0);
+
+	snprintf(words, sizeof(words), " %s", server_url(far));
+	pid = serve(words);
+	fd = client_open(path);
+	assert_int_equal(client_fetch(fd, &entry, 5000, NULL), KILN_OK);
+	client_verdict(fd, entry.name, 1, 1);
+	while (!counted(fd, "uploads", "filled"))
+		process_wait_ms(2);
+	(void)close(fd);
+	assert_int_equal(process_stop(pid), 0);
+
+	pid = serve("");
+	fd = client_open(path);
+	assert_int_equal(client_fetch(fd, &entry, 5000, NULL), KILN_OK);
+	(void)close(fd);
+	assert_int_equal(process_stop(pid), 0);
+	server_stop(far);
+	entry_fini(&entry);
+}
+
+static void a_lease_ends_with_the_helper_that_is_told_to_end(void **state)
+{
+	uint8_t name[KI_REMOTE_NAME_BYTES];
+	pid_t pid;
+	int fd;
+
+	if (!redis)
+		HARNESS_LEAVE_OUT("no redis-server");
+	client_name(name, 3);
+	for (int i = 0; i < 3; i++) {
+		pid = serve("");
+		fd = client_open(path);
+		assert_int_equal(lease(fd, name, 100), KILN_OK);
+		assert_int_equal(process_stop(pid), 0);
+		(void)close(fd);
+	}
+}
+
+/* ---- Packs by URL --------------------------------------------------------- */
+
+static enum kiln_status open_pack(int fd, const char *url, uint64_t *out_handle,
+				  uint64_t *out_size)
+{
+	struct answer answer;
+
+	client_send(fd, KI_FRAME_OPEN, 21, url, strlen(url));
+	answer = client_expect(fd, KI_FRAME_OPENED, 21);
+	*out_handle = ki_get_u64(answer.body);
+	*out_size = ki_get_u64(answer.body + 8);
+	free(answer.body);
+	return (enum kiln_status)answer.frame.status;
+}
+
+static struct answer range(int fd, uint64_t handle, uint64_t offset,
+			   uint32_t size)
+{
+	uint8_t body[KI_FRAME_RANGE_BYTES] = { 0 };
+
+	ki_put_u64(body, handle);
+	ki_put_u64(body + 8, offset);
+	ki_put_u32(body + 16, size);
+	client_send(fd, KI_FRAME_RANGE, 22, body, sizeof(body));
+	return client_expect(fd, KI_FRAME_RANGED, 22);
+}
+
+static enum kiln_status range_status(int fd, uint64_t handle, uint64_t offset,
+				     uint32_t size)
+{
+	struct answer answer = range(fd, handle, offset, size);
+
+	free(answer.body);
+	return (enum kiln_status)answer.frame.status;
+}
+
+static void a_pack_on_a_server_is_read_in_parts(void **state)
+{
+	enum { SIZE = 300000 };
+	static uint8_t bytes[SIZE];
+	struct server_nginx_options options = { 0 };
+	struct server *nginx = server_nginx(directory, &options);
+	char url[256], *file, *folder;
+	uint64_t handle, size, other;
+	struct answer answer;
+	pid_t pid;
+	int fd;
+
+	if (!nginx || !redis)
+		HARNESS_LEAVE_OUT("no nginx, or no redis-server");
+	for (size_t i = 0; i < SIZE; i++)
+		bytes[i] = (uint8_t)(i * 7 >> 3);
+	folder = harness_path(directory, "www");
+	file = harness_path(folder, "a.pack");
+	harness_write(file, bytes, SIZE);
+	pid = serve("");
+	fd = client_open(path);
+	snprintf(url, sizeof(url), "%sa.pack", server_url(nginx));
+	assert_int_equal(open_pack(fd, url, &handle, &size), KILN_OK);
+	assert_int_equal(size, SIZE);
+	answer = range(fd, handle, 1234, 100000);
+	assert_int_equal(answer.frame.status, KILN_OK);
+	assert_int_equal(answer.frame.size, 100000);
+	assert_memory_equal(answer.body, bytes + 1234, 100000);
+	free(answer.body);
+	assert_int_not_equal(range_status(fd, handle, SIZE - 5, 6), KILN_OK);
+	assert_int_equal(range_status(fd, handle + 1, 0, 6), KILN_E_INVALID);
+	assert_int_equal(range_status(fd, handle, 0, UINT32_MAX),
+			 KILN_E_TOO_LARGE);
+	/* Another file in its place is another pack. */
+	bytes[0] ^= 1;
+	assert_int_equal(unlink(file), 0);
+	harness_write(file, bytes, SIZE - 1);
+	assert_int_equal(range_status(fd, handle, 0, 6), KILN_E_IO);
+	assert_int_equal(open_pack(fd, url, &other, &size), KILN_OK);
+	assert_int_equal(size, SIZE - 1);
+	assert_int_equal(range_status(fd, other, 0, 6), KILN_OK);
+	snprintf(url, sizeof(url), "%snone.pack", server_url(nginx));
+	assert_int_equal(open_pack(fd, url, &other, &size), KILN_MISS);
+	assert_int_equal(open_pack(fd, "gopher://x/y", &other, &size),
+			 KILN_E_INVALID);
+	assert_int_equal(open_pack(fd, server_url(redis), &other, &size),
+			 KILN_E_UNSUPPORTED);
+	(void)close(fd);
+	assert_int_equal(process_stop(pid), 0);
+	server_stop(nginx);
+	free(file);
+	free(folder);
+}
+
 static void every_source_is_tried_end_to_end(void **state)
 {
 	json_t *told, *source;
@@ -345,6 +491,9 @@ int main(int argc, char **argv)
 		ROW(one_machine_builds_and_the_others_wait),
 		ROW(a_holder_that_dies_makes_room_for_the_next),
 		ROW(prefetched_items_wait_in_memory),
+		ROW(a_good_item_comes_nearer),
+		ROW(a_lease_ends_with_the_helper_that_is_told_to_end),
+		ROW(a_pack_on_a_server_is_read_in_parts),
 		ROW(every_source_is_tried_end_to_end),
 	};
 #undef ROW
