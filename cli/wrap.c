@@ -433,7 +433,7 @@ static int answer(struct wrap *wrap)
 
 /* ---- The verb ----------------------------------------------------------------- */
 
-static int open_kiln(struct wrap *wrap, struct kiln_config *config)
+static enum kiln_status open_kiln(struct wrap *wrap, struct kiln_config *config)
 {
 	struct kiln_options options;
 	enum kiln_status status;
@@ -443,11 +443,17 @@ static int open_kiln(struct wrap *wrap, struct kiln_config *config)
 	options.flags |= KILN_OPEN_NO_MEMORY;
 	options.application = wrap->command.compiler;
 	status = kiln_open(&options, &wrap->kiln);
-	if (!status)
-		status = kiln_store_status(wrap->kiln);
-	if (status)
-		tell(wrap, "without cache", ki_status_words(status));
-	return status ? -1 : 0;
+	return status ? status : kiln_store_status(wrap->kiln);
+}
+
+/* It is counted, too, if there is a store. */
+static int refuse(struct wrap *wrap, struct kiln_config *config,
+		  const char *why)
+{
+	tell(wrap, "not cached", why);
+	if (!open_kiln(wrap, config))
+		kiln_count(wrap->kiln, KILN_COUNT_MISS_UNSUPPORTED, 1);
+	return -1;
 }
 
 /* Whether caching is on and this is something to be cached. */
@@ -455,30 +461,32 @@ static int prepare(struct wrap *wrap, const struct ki_command *command,
 		   struct kiln_config *config)
 {
 	const char *url = command->values[KI_OPTION_STORE], *why;
+	enum kiln_status status;
 
 	if (kiln_config_number(config, KILN_SET_DISABLE))
 		return -1;
 	if (url && ki_store_use(config, url))
 		return -1;
-	if (ki_wrap_parse(&wrap->command, command->arguments, &why)) {
-		tell(wrap, "not cached", why);
-		return -1;
-	}
 	wrap->is_merged = ki_wrap_is_merged();
-	if (getenv("LD_DEBUG") || getenv("LD_DEBUG_OUTPUT")) {
-		tell(wrap, "not cached", "its loader is asked for something");
+	if (wrap->is_merged < 0) {
+		/* A file of the store would take its place. */
+		tell(wrap, "not cached", "a standard stream is closed");
 		return -1;
 	}
-	if (wrap->is_merged < 0 || !ki_wrap_is_replaceable(&wrap->command)) {
-		tell(wrap, "not cached", "where its output goes");
-		return -1;
-	}
+	if (ki_wrap_parse(&wrap->command, command->arguments, &why))
+		return refuse(wrap, config, why);
+	if (getenv("LD_DEBUG") || getenv("LD_DEBUG_OUTPUT"))
+		return refuse(wrap, config,
+			      "its loader is asked for something");
+	if (!ki_wrap_is_replaceable(&wrap->command))
+		return refuse(wrap, config, "where its output goes");
 	wrap->key = command_key(wrap);
-	if (!wrap->key) {
-		tell(wrap, "not cached", "an input cannot be read");
-		return -1;
-	}
-	return open_kiln(wrap, config);
+	if (!wrap->key)
+		return refuse(wrap, config, "an input cannot be read");
+	status = open_kiln(wrap, config);
+	if (status)
+		tell(wrap, "without cache", ki_status_words(status));
+	return status ? -1 : 0;
 }
 
 static int become(char **argv)

@@ -186,7 +186,7 @@ static enum kiln_counter add_places(const char *source, const char *header,
 				    struct ki_wrap_paths *paths,
 				    int *out_is_known)
 {
-	static const char *const folders[] = { "f", "s", "/nowhere" };
+	static const char *const folders[] = { "f", "s", "gone" };
 	struct ki_wrap_driver driver = { .n_lists = 1 };
 	struct ki_wrap_command mine = command();
 	enum kiln_counter why;
@@ -281,7 +281,7 @@ static void whatever_may_come_before_an_include_counts(void **state)
 	assert_has(&paths, "f/x.h");
 	assert_has(&paths, "x.h");
 	/* Of what has no folder, that. */
-	assert_has(&paths, "/nowhere");
+	assert_has(&paths, "gone");
 	assert_has(&paths, "f/sub");
 	assert_has(&paths, "sub");
 	/* What was asked for in vain, from the source and from the header. */

@@ -30,6 +30,7 @@
 static char *program;
 static char *directory;		   /* where we are */
 static const char *more;	   /* a setting */
+static int closed;		   /* bit n: descriptor n */
 static void (*prepare)(void *arg); /* is called in kiln's place */
 
 /* ---- Files ------------------------------------------------------------------- */
@@ -120,6 +121,7 @@ static struct spawned start_wrap(const char *command)
 	struct spawn spawn = { .program = program,
 			       .variables = { setting, more,
 					      "XDG_CONFIG_HOME=/nowhere" },
+			       .closed = closed,
 			       .before = prepare };
 	char line[500];
 
@@ -627,7 +629,7 @@ static void entries_that_cannot_be_read_are_made_anew(void **state)
 	assert_int_equal(n_runs(), 3);
 }
 
-static int n_failures(void)
+static int count_of(const char *name)
 {
 	struct spawn spawn = { .program = program,
 			       .arguments = { "stats", "--json" } };
@@ -639,9 +641,9 @@ static int n_failures(void)
 	snprintf(setting, sizeof(setting), "KILN_DIR=%s/kiln", directory);
 	spawn.variables[0] = setting;
 	ended = spawn_run(&spawn);
-	number = strstr(ended.out, "\"build_failures\":");
+	number = strstr(ended.out, name);
 	assert_non_null(number);
-	n = atoi(number + strlen("\"build_failures\":"));
+	n = atoi(number + strlen(name) + strlen("\":"));
 	ended_free(&ended);
 	return n;
 }
@@ -652,16 +654,49 @@ static void only_compilers_that_fail_are_failed_builds(void **state)
 	write_source("echo data >\"$2\"\n#include FILE");
 	assert_wrap("bin/glslc in -o out",
 		    "not kept: what it includes is not known", 0);
-	assert_int_equal(n_failures(), 0);
+	assert_int_equal(count_of("build_failures"), 0);
 	write_source("exit 7");
 	assert_wrap("bin/glslc in -o out",
 		    "not kept: it failed for a reason that may pass", 7);
-	assert_int_equal(n_failures(), 1);
+	assert_int_equal(count_of("build_failures"), 1);
 	write_source("echo 'in:1: error: no'; exit 1");
 	assert_wrap("bin/glslc in -o out", KEPT, 1);
-	assert_int_equal(n_failures(), 2);
+	assert_int_equal(count_of("build_failures"), 2);
 	assert_wrap("bin/glslc in -o out", STORE, 1);
-	assert_int_equal(n_failures(), 2);
+	assert_int_equal(count_of("build_failures"), 2);
+}
+
+static void what_is_not_cached_is_counted(void **state)
+{
+	begin();
+	write_source("echo data >\"$2\"");
+	assert_wrap("bin/glslc in -o out --unknown",
+		    "not cached: an argument is not understood", 0);
+	assert_int_equal(count_of("miss_unsupported"), 1);
+	assert_wrap("bin/glslc in -o /dev/null",
+		    "not cached: where its output goes", 0);
+	assert_int_equal(count_of("miss_unsupported"), 2);
+	assert_wrap("bin/glslc in -o out", KEPT, 0);
+	assert_int_equal(count_of("miss_unsupported"), 2);
+}
+
+/* Nothing of ours gets the number of a stream that is closed. */
+static void closed_streams_stay_closed(void **state)
+{
+	for (int fd = 1; fd <= 2; fd++) {
+		struct ended ended;
+
+		begin();
+		write_source("echo data >\"$2\"; [ ! -e /proc/self/fd/$3 ]");
+		closed = 1 << fd;
+		ended = wrap(fd == 1 ? "bin/glslc in -o out 1"
+				     : "bin/glslc in -o out 2");
+		closed = 0;
+		assert_int_equal(status_of(&ended), 0);
+		ended_free(&ended);
+		assert_same_file("out", "data\n", 5);
+		assert_int_equal(access("kiln", F_OK), -1);
+	}
 }
 
 #define WRITERS 8
@@ -947,6 +982,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_asks_the_loader_gets_its_answers),
 		cmocka_unit_test(entries_that_cannot_be_read_are_made_anew),
 		cmocka_unit_test(only_compilers_that_fail_are_failed_builds),
+		cmocka_unit_test(what_is_not_cached_is_counted),
+		cmocka_unit_test(closed_streams_stay_closed),
 		cmocka_unit_test(eight_at_once_keep_what_they_make),
 		cmocka_unit_test(
 			a_store_that_is_only_read_answers_and_keeps_nothing),
