@@ -958,7 +958,7 @@ static void a_sycl_store_obeys_the_variables_of_sycl(void **state)
 		char message[256] = "";
 		const struct ki_config_sources sources = {
 			.environment = rows[i].environment,
-			.system_file = "/nowhere",
+			.system_file = "/nowhere/kiln.conf",
 			.is_looking = rows[i].looks,
 		};
 
