@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <kiln/pack.h>
 #include <kiln/remote.h>
 
 #include "core/cache_test.h"
@@ -306,6 +307,82 @@ static void only_signed_entries_are_used_by_default(void **state)
 	kiln_key_free(key);
 }
 
+/* ---- Packs ------------------------------------------------------------------- */
+
+#define N_PACKED 50
+
+static char *write_pack(const char *secret)
+{
+	char *path = harness_path(scene.directory, "a.pack");
+	const char *const secrets[] = { secret };
+	struct kiln_pack_writer_options options;
+	struct kiln_pack_writer *writer;
+
+	kiln_pack_writer_options_init(&options);
+	options.signing_keys = secrets;
+	options.n_signing_keys = secret != NULL;
+	options.flags = KILN_PACK_REPLACE;
+	assert_int_equal(kiln_pack_create(path, &options, &writer), KILN_OK);
+	for (unsigned i = 0; i < N_PACKED; i++) {
+		struct kiln_key *key = key_of(i);
+
+		assert_int_equal(
+			kiln_pack_add(writer, key, NULL, 0, "packed", 7),
+			KILN_OK);
+		kiln_key_free(key);
+	}
+	assert_int_equal(kiln_pack_finish(writer, NULL), KILN_OK);
+	return path;
+}
+
+/* A stranger's: it counts with a signature, and is not sent to the remote. */
+static void a_pack_on_a_server_is_used_if_it_is_signed(void **state)
+{
+	struct ki_sign_secret secret;
+	uint8_t seed[KI_SIGN_SEED_BYTES] = { 1 };
+	char public_text[KI_SIGN_TEXT_BYTES], secret_text[KI_SIGN_TEXT_BYTES];
+	const char *const keys[] = { public_text };
+	struct work work = { .text = "one" };
+
+	assert_int_equal(ki_sign_secret_new("ci", seed, &secret), KILN_OK);
+	ki_sign_public_print(&secret.public, public_text);
+	ki_sign_secret_print(&secret, secret_text);
+	for (unsigned i = 0; i < 4; i++) {
+		const int is_signed = i < 2;
+		struct kiln_options options = options_of(i % 3);
+		char *path = write_pack(is_signed ? secret_text : NULL), *bytes;
+		enum kiln_status status = KILN_OK;
+		struct kiln *kiln;
+		size_t size;
+
+		bytes = harness_read(path, &size);
+		peer_serve(scene.peer, bytes, size);
+		options.packs = "https://server/a.pack";
+		options.flags = i % 2 ? KILN_OPEN_GUEST : 0;
+		options.trusted_keys = keys;
+		options.n_trusted_keys = 1;
+		assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+		assert_string_equal(kiln_pack_given(kiln, 0, &status),
+				    options.packs);
+		if (is_signed) {
+			assert_int_equal(status, KILN_OK);
+			for (unsigned n = 0; n < N_PACKED; n++)
+				assert_outcome(kiln, n, &work,
+					       "packed from store");
+			assert_int_equal(counter(kiln, KILN_COUNT_HITS_PACK),
+					 N_PACKED);
+		} else {
+			assert_int_equal(status, KILN_E_OWNER);
+		}
+		kiln_close(kiln);
+		peer_serve(scene.peer, NULL, 0);
+		free(bytes);
+		free(path);
+	}
+	assert_int_equal(n_frames(KI_FRAME_PUT), 0);
+	assert_int_equal(work.n_builds, 0);
+}
+
 /* ---- Leases ------------------------------------------------------------------ */
 
 static int ask_on_a_machine(unsigned index, void *arg)
@@ -512,6 +589,7 @@ int main(void)
 		TEST(what_is_removed_is_refused_there),
 		TEST(a_remote_that_takes_nothing_is_given_nothing),
 		TEST(only_signed_entries_are_used_by_default),
+		TEST(a_pack_on_a_server_is_used_if_it_is_signed),
 		TEST(machines_that_ask_together_build_once),
 		TEST(a_helper_in_any_mood_costs_no_more_than_time),
 		TEST(closing_waits_for_no_upload),

@@ -48,6 +48,8 @@ struct peer {
 	struct item items[ITEMS_MAX];
 	size_t n_items;
 	unsigned n_frames[TYPES];
+	const uint8_t *file;
+	size_t file_size;
 	unsigned put_flags, n_ahead;
 	int verdict;
 	uint32_t wait_ms;
@@ -233,7 +235,6 @@ static int answer_get(struct peer *peer, int fd, uint64_t id,
 		ki_bytes_add(&copy, item->bytes.data, item->bytes.size);
 	if (is_there && peer->manner == PEER_CUT_ITEM)
 		copy.size -= 7;
-	peer->wait_ms = ki_get_u32(body + 32);
 	pthread_mutex_unlock(&peer->mutex);
 	if (is_there)
 		is_good = answer_item(fd, id, &copy, copy.size);
@@ -267,6 +268,42 @@ static int answer_lease(struct peer *peer, int fd, uint64_t id,
 	}
 	pthread_mutex_unlock(&peer->mutex);
 	return answer(fd, KI_FRAME_LEASED, id, status, NULL, 0);
+}
+
+/* Handles are good on their own connection. */
+#define HANDLES 1000u
+
+static int answer_open(struct peer *peer, int fd, uint64_t id)
+{
+	uint8_t body[KI_FRAME_OPENED_BYTES];
+	int16_t status;
+
+	pthread_mutex_lock(&peer->mutex);
+	status = peer->file ? KILN_OK : KILN_MISS;
+	ki_put_u64(body, (uint64_t)fd * HANDLES +
+				 peer->n_frames[KI_FRAME_OPEN] % HANDLES);
+	ki_put_u64(body + 8, peer->file_size);
+	pthread_mutex_unlock(&peer->mutex);
+	return answer(fd, KI_FRAME_OPENED, id, status, body, sizeof(body));
+}
+
+static int answer_range(struct peer *peer, int fd, uint64_t id,
+			const uint8_t *body)
+{
+	const uint64_t offset = ki_get_u64(body + 8);
+	const uint32_t size = ki_get_u32(body + 16);
+	int is_good;
+
+	if (ki_get_u64(body) / HANDLES != (uint64_t)fd)
+		return answer(fd, KI_FRAME_RANGED, id, KILN_E_INVALID, NULL, 0);
+	pthread_mutex_lock(&peer->mutex);
+	if (offset > peer->file_size || size > peer->file_size - offset)
+		is_good = answer(fd, KI_FRAME_RANGED, id, KILN_E_IO, NULL, 0);
+	else
+		is_good = answer(fd, KI_FRAME_RANGED, id, KILN_OK,
+				 peer->file + offset, size);
+	pthread_mutex_unlock(&peer->mutex);
+	return is_good;
 }
 
 /* ---- Manners ---------------------------------------------------------------- */
@@ -342,12 +379,32 @@ static int misbehave(struct peer *peer, enum peer_manner manner, int fd,
 	}
 }
 
+static void note(struct peer *peer, int fd, const struct ki_frame *frame,
+		 const uint8_t *body)
+{
+	pthread_mutex_lock(&peer->mutex);
+	if (frame->type == KI_FRAME_UNLEASE && peer->lease_fd == fd)
+		peer->lease_fd = -1;
+	if (frame->type == KI_FRAME_VERDICT)
+		peer->verdict = (int)ki_get_u32(body + 36);
+	if (frame->type == KI_FRAME_PREFETCH)
+		peer->n_ahead += frame->size / KI_REMOTE_NAME_BYTES;
+	if (frame->type == KI_FRAME_GET)
+		peer->wait_ms = ki_get_u32(body + 32);
+	peer->n_frames[frame->type]++;
+	pthread_cond_broadcast(&peer->changed);
+	pthread_mutex_unlock(&peer->mutex);
+}
+
+/* What is answered is noted before the answer, what is kept when it is. */
 static int serve_frame(struct peer *peer, enum peer_manner manner, int fd,
 		       const struct ki_frame *frame, const uint8_t *body,
 		       int along)
 {
 	int is_good = 1;
 
+	if (frame->type != KI_FRAME_PUT)
+		note(peer, fd, frame, body);
 	switch (frame->type) {
 	case KI_FRAME_HELLO:
 		/* A guest may be gone already: what it said still counts. */
@@ -367,22 +424,20 @@ static int serve_frame(struct peer *peer, enum peer_manner manner, int fd,
 		is_good = answer(fd, KI_FRAME_TOLD, frame->id, 0,
 				 "{\"helper\":{}}", 13);
 		break;
+	case KI_FRAME_OPEN:
+		is_good = answer_open(peer, fd, frame->id);
+		break;
+	case KI_FRAME_RANGE:
+		is_good = answer_range(peer, fd, frame->id, body);
+		break;
 	case KI_FRAME_DRAIN:
 		is_good = answer(fd, KI_FRAME_DRAINED, frame->id, 0, NULL, 0);
 		break;
 	default:
 		break;
 	}
-	pthread_mutex_lock(&peer->mutex);
-	if (frame->type == KI_FRAME_UNLEASE && peer->lease_fd == fd)
-		peer->lease_fd = -1;
-	if (frame->type == KI_FRAME_VERDICT)
-		peer->verdict = (int)ki_get_u32(body + 36);
-	if (frame->type == KI_FRAME_PREFETCH)
-		peer->n_ahead += frame->size / KI_REMOTE_NAME_BYTES;
-	peer->n_frames[frame->type]++;
-	pthread_cond_broadcast(&peer->changed);
-	pthread_mutex_unlock(&peer->mutex);
+	if (frame->type == KI_FRAME_PUT)
+		note(peer, fd, frame, body);
 	return is_good;
 }
 
@@ -614,5 +669,21 @@ void peer_drop_all(struct peer *peer)
 	pthread_mutex_lock(&peer->mutex);
 	while (peer->n_items)
 		ki_bytes_fini(&peer->items[--peer->n_items].bytes);
+	pthread_mutex_unlock(&peer->mutex);
+}
+
+void peer_serve(struct peer *peer, const void *data, size_t size)
+{
+	pthread_mutex_lock(&peer->mutex);
+	peer->file = data;
+	peer->file_size = size;
+	pthread_mutex_unlock(&peer->mutex);
+}
+
+void peer_hang_up(struct peer *peer)
+{
+	pthread_mutex_lock(&peer->mutex);
+	for (unsigned i = 0; i < peer->n_guests; i++)
+		shutdown(peer->guests[i].fd, SHUT_RDWR);
 	pthread_mutex_unlock(&peer->mutex);
 }

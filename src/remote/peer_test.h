@@ -67,6 +67,10 @@ void peer_add(struct peer *peer, const struct kiln_key *key, uint64_t version,
 	      const void *value, size_t size, const struct ki_item_seal *how);
 int peer_has(struct peer *peer, const struct kiln_key *key, uint64_t version);
 void peer_drop_all(struct peer *peer);
+/* A file that it serves under every URL; borrowed.  NULL: there is none. */
+void peer_serve(struct peer *peer, const void *data, size_t size);
+/* Leave everybody. */
+void peer_hang_up(struct peer *peer);
 /* The flags of the last PUT, the level and outcome of the last VERDICT. */
 unsigned peer_put_flags(struct peer *peer);
 int peer_verdict(struct peer *peer);

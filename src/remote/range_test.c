@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "harness/harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/peer_test.h"
+#include "remote/range.h"
+
+#define FILE_BYTES 100000
+
+static uint8_t file[FILE_BYTES];
+
+static int fill(void **state)
+{
+	for (size_t i = 0; i < FILE_BYTES; i++)
+		file[i] = (uint8_t)(i * 31 + i / 256);
+	return 0;
+}
+
+static struct ki_range *open_at(struct peer *peer, int is_guest)
+{
+	struct ki_range *range;
+
+	assert_int_equal(ki_range_open(&ki_sys_posix, peer_path(peer),
+				       "http://server/file", is_guest, &range),
+			 KILN_OK);
+	return range;
+}
+
+static void assert_part(struct ki_range *range, uint64_t offset, size_t count)
+{
+	uint8_t *part = malloc(count + 1);
+
+	assert_non_null(part);
+	assert_int_equal(ki_range_read(range, offset, part, count),
+			 (ssize_t)count);
+	assert_memory_equal(part, file + offset, count);
+	free(part);
+}
+
+static void parts_of_a_file_come_as_they_are(void **state)
+{
+	static const struct {
+		uint64_t offset;
+		size_t count;
+	} rows[] = {
+		{ 0, 1 },	{ 0, FILE_BYTES }, { FILE_BYTES - 1, 1 },
+		{ 4095, 8193 }, { FILE_BYTES, 0 },
+	};
+	struct peer *peer = peer_new(NULL);
+	uint8_t byte;
+
+	peer_serve(peer, file, FILE_BYTES);
+	for (int is_guest = 0; is_guest < 2; is_guest++) {
+		struct ki_range *range = open_at(peer, is_guest);
+
+		assert_int_equal(ki_range_bytes(range), FILE_BYTES);
+		for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+			assert_part(range, rows[i].offset, rows[i].count);
+		assert_int_equal(ki_range_read(range, FILE_BYTES, &byte, 1),
+				 -1);
+		assert_int_equal(ki_range_read(range, UINT64_MAX, &byte, 1),
+				 -1);
+		assert_part(range, 7, 7);
+		ki_range_close(range);
+	}
+	peer_free(peer);
+}
+
+static void a_connection_that_breaks_is_made_again(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_range *range;
+
+	peer_serve(peer, file, FILE_BYTES);
+	range = open_at(peer, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_part(range, 100 * i, 1000);
+		peer_hang_up(peer);
+		peer_settle(peer);
+	}
+	assert_part(range, 5, 5);
+	ki_range_close(range);
+	peer_free(peer);
+}
+
+static void a_file_that_changes_fails(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_range *range;
+	uint8_t byte;
+
+	peer_serve(peer, file, FILE_BYTES);
+	range = open_at(peer, 1);
+	assert_part(range, 0, 10);
+	peer_serve(peer, file, FILE_BYTES - 1);
+	assert_int_equal(ki_range_read(range, 0, &byte, 1), -1);
+	ki_range_close(range);
+	peer_free(peer);
+}
+
+static void what_is_not_there_is_said(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_range *range;
+
+	assert_int_equal(ki_range_open(&ki_sys_posix, peer_path(peer),
+				       "http://server/file", 0, &range),
+			 KILN_MISS);
+	assert_int_equal(ki_range_open(&ki_sys_posix, "/nowhere/socket",
+				       "http://server/file", 0, &range),
+			 KILN_E_UNSUPPORTED);
+	peer_free(peer);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(parts_of_a_file_come_as_they_are),
+		cmocka_unit_test(a_connection_that_breaks_is_made_again),
+		cmocka_unit_test(a_file_that_changes_fails),
+		cmocka_unit_test(what_is_not_there_is_said),
+	};
+
+	return cmocka_run_group_tests(tests, fill, NULL);
+}
