@@ -54,26 +54,46 @@ static void line(struct ki_bytes *out, const char *words, const char *value)
 	ki_bytes_add_u8(out, '\n');
 }
 
+static uint64_t faults_of(const struct ki_json_value *source)
+{
+	static const char *const kinds[] = { "timeouts", "io", "wrong",
+					     "credentials" };
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		n += number_in(source, NULL, kinds[i]);
+	return n;
+}
+
 static void print_source(struct ki_bytes *out,
 			 const struct ki_json_value *source)
 {
 	char url[TEXT_BYTES], state[TEXT_BYTES], text[3 * TEXT_BYTES];
+	int is_closed;
 
+	(void)text_in(source, NULL, "url", url);
+	is_closed = !strcmp(text_in(source, "reads", "state", state), "closed");
 	snprintf(text, sizeof(text),
-		 "%s: %llu of %llu found, %llu put, %llu faults%s%s",
-		 text_in(source, NULL, "url", url),
+		 "%s: %llu of %llu found, %llu put, %llu faults%s%s", url,
 		 (unsigned long long)number_in(source, NULL, "hits"),
 		 (unsigned long long)number_in(source, NULL, "gets"),
 		 (unsigned long long)number_in(source, NULL, "puts"),
-		 (unsigned long long)(number_in(source, NULL, "timeouts") +
-				      number_in(source, NULL, "io") +
-				      number_in(source, NULL, "wrong") +
-				      number_in(source, NULL, "credentials")),
-		 strcmp(text_in(source, "reads", "state", state), "closed")
-			 ? ", breaker "
-			 : "",
-		 strcmp(state, "closed") ? state : "");
+		 (unsigned long long)faults_of(source),
+		 is_closed ? "" : ", breaker ", is_closed ? "" : state);
 	line(out, "remote server", text);
+}
+
+static uint64_t dropped_of(const struct ki_json_value *told)
+{
+	static const char *const kinds[] = {
+		"dropped_full",	 "dropped_unsigned", "dropped_large",
+		"dropped_fault", "dropped_bad",
+	};
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		n += number_in(told, "uploads", kinds[i]);
+	return n;
 }
 
 static void print_told(struct ki_bytes *out, const struct ki_json_value *told)
@@ -86,16 +106,7 @@ static void print_told(struct ki_bytes *out, const struct ki_json_value *told)
 		 (unsigned long long)number_in(told, NULL, "pid"),
 		 (unsigned long long)number_in(told, "uploads", "done"),
 		 (unsigned long long)number_in(told, "uploads", "waiting"),
-		 (unsigned long long)(number_in(told, "uploads",
-						"dropped_full") +
-				      number_in(told, "uploads",
-						"dropped_unsigned") +
-				      number_in(told, "uploads",
-						"dropped_large") +
-				      number_in(told, "uploads",
-						"dropped_fault") +
-				      number_in(told, "uploads",
-						"dropped_bad")));
+		 (unsigned long long)dropped_of(told));
 	line(out, "remote helper", text);
 	for (source = ki_json_first(&sources); source.size;
 	     source = ki_json_after(&sources, &source))
