@@ -37,7 +37,7 @@ static void killed_at_any_moment(void **state)
 	world_fill(writer, 2000, 200);
 	node_start_helper(node);
 	*world_run = (struct world_run){ .first = 1800,
-					 .n = 600,
+					 .n = 400,
 					 .build_ns = 200000 };
 	program = node_start(node, world_program, NULL);
 	for (int i = 0; i < 12; i++) {

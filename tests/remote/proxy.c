@@ -79,6 +79,8 @@ static struct link links[LINKS_MAX];
 static size_t n_links;
 static int listener = -1;
 
+static void fail(const char *what) __attribute__((noreturn));
+
 static void fail(const char *what)
 {
 	perror(what);
