@@ -383,6 +383,9 @@ static void a_program_of_another_time_is_not_served(void **state)
 
 static void clocks_that_jump(void **state)
 {
+#ifdef __SANITIZE_ADDRESS__
+	HARNESS_LEAVE_OUT("its runtime wants to be first");
+#else
 	struct node *writer = world_node("transport");
 	struct node *node = world_node("transport");
 
@@ -396,6 +399,7 @@ static void clocks_that_jump(void **state)
 	assert_int_equal(world_run->n_remote, 30);
 	node_free(node);
 	node_free(writer);
+#endif
 }
 
 /* ---- Exit ------------------------------------------------------------------- */

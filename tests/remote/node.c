@@ -37,12 +37,15 @@ struct node {
 	size_t n;
 };
 
-static const char *kiln_program, *helper_program;
+static char *kiln_program, *helper_program; /* while the process lives */
 
 void node_programs(const char *kiln, const char *kiln_remote)
 {
-	kiln_program = kiln;
-	helper_program = kiln_remote;
+	/* They are started from elsewhere. */
+	kiln_program = realpath(kiln, NULL);
+	helper_program = realpath(kiln_remote, NULL);
+	if (!kiln_program || !helper_program)
+		abort();
 }
 
 /* ---- A machine -------------------------------------------------------------- */

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-DOCUMENT, KILN, USER = sys.argv[1:4]
+DOCUMENT, KILN, USER = map(os.path.abspath, sys.argv[1:4])
 S3RVER = os.environ.get("KILN_TEST_S3RVER", "")
 HANG_S = 60
 started = []
