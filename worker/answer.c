@@ -5,11 +5,14 @@
  *
  *	"kilnmade" verdict:u32 then four times size:u64 bytes
  *	(text, key record, metadata, value)
+ *
+ * A rebuild's child answers twice, and its last word may be the shorter one.
  */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "worker.h"
 
@@ -60,6 +63,8 @@ int ki_answer_write(int fd, const struct ki_answer *answer)
 	if (!err)
 		err = write_piece(fd, answer->value, answer->value_size,
 				  &offset);
+	if (!err && ftruncate(fd, (off_t)offset))
+		err = -errno;
 	if (!err)
 		err = ki_pwrite_all(sys, fd, header, sizeof(header), 0);
 	return err;

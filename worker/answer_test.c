@@ -56,6 +56,27 @@ static void an_answer_arrives_as_it_was_given(void **state)
 	close(fd);
 }
 
+/* A rebuild's child says what it builds, and then how that ended. */
+static void the_last_of_two_answers_counts_however_short(void **state)
+{
+	struct ki_answer refused = { .verdict = KI_VERDICT_BUILD,
+				     .text = "-11",
+				     .record = made.record,
+				     .record_size = made.record_size };
+	struct ki_answer answer;
+	void *bytes;
+	int fd = written(&made);
+
+	assert_int_equal(ki_answer_write(fd, &refused), 0);
+	assert_int_equal(ki_answer_read(fd, &answer, &bytes), 0);
+	assert_int_equal(answer.verdict, KI_VERDICT_BUILD);
+	assert_string_equal(answer.text, "-11");
+	assert_int_equal(answer.record_size, made.record_size);
+	assert_int_equal(answer.value_size, 0);
+	free(bytes);
+	close(fd);
+}
+
 /* What a child left that died while it wrote. */
 static void half_an_answer_is_none(void **state)
 {
@@ -101,6 +122,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_answer_arrives_as_it_was_given),
+		cmocka_unit_test(the_last_of_two_answers_counts_however_short),
 		cmocka_unit_test(half_an_answer_is_none),
 		cmocka_unit_test(no_byte_of_an_answer_leads_out_of_it),
 	};
