@@ -33,6 +33,7 @@
 #include "front/opencl/key.h"
 #include "front/opencl/produce.h"
 #include "loader.h"
+#include "plan.h"
 #include "worker.h"
 
 /* How like a device must be to the entry's, by its fields of the key. */
@@ -544,14 +545,36 @@ static int is_driver_of_job(struct make *make)
 		       make->job->driver);
 }
 
+static int has_includes(const struct ki_cl_job *job)
+{
+	struct kiln_field field;
+	size_t position = 0;
+
+	while (!kiln_record_next(job->record, job->record_size, &position,
+				 &field))
+		if (ki_field_begins(&field, "include "))
+			return 1;
+	return 0;
+}
+
+/* What includes nothing is the same from anywhere: the key does not have the
+   directory, and is computed here all the same. */
+static int enter_directory(struct make *make)
+{
+	const struct ki_cl_job *job = make->job;
+
+	if (!chdir(job->directory) || (!has_includes(job) && !chdir("/")))
+		return 1;
+	return give_up(make, KI_VERDICT_DIRECTORY, job->directory);
+}
+
 static int make_job(struct make *make)
 {
 	cl_platform_id platforms[64];
 	cl_uint n_platforms = 0, i;
 
-	if (chdir(make->job->directory))
-		return give_up(make, KI_VERDICT_DIRECTORY,
-			       make->job->directory);
+	if (!enter_directory(make))
+		return 0;
 	if (!load(make))
 		return 0;
 	if (make->calls.clGetPlatformIDs(64, platforms, &n_platforms))

@@ -375,6 +375,23 @@ static void what_is_made_tells_what_the_entry_told(void **state)
 	place_fini(&place);
 }
 
+/* Programs run in temporary folders, too. */
+static void what_includes_nothing_needs_no_directory(void **state)
+{
+	struct made made = { .directory = "/nowhere/at/all" };
+	struct running running;
+	struct kiln_key *key;
+	struct place place;
+
+	place_init(&place);
+	key = put_old(&place, &made);
+	assert_int_equal(rebuild_with(&place, &running, NULL), 0);
+	assert_has(&running, "\nend 1 0 0 0\n");
+	assert_true(is_made(&place, key));
+	kiln_key_free(key);
+	place_fini(&place);
+}
+
 static void jobs_are_made_first(void **state)
 {
 	struct made made = { .options = "-DX=7" };
@@ -452,8 +469,10 @@ static void what_cannot_be_made_again_is_told_and_costs_no_other(void **state)
 		  " source its source is not kept\n",
 		  "\nend 1 0 1 0\n",
 		  0 },
-		{ "its directory is gone",
-		  { .options = "-DX=2", .directory = "/nowhere/at/all" },
+		{ "its directory is gone, and files were looked for there",
+		  { .source = "#include \"a.h\"\nkernel void includes() {}",
+		    .options = "-DX=2",
+		    .directory = "/nowhere/at/all" },
 		  " directory /nowhere/at/all\n",
 		  "\nend 1 1 0 0\n",
 		  1 },
@@ -834,6 +853,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_another_driver_made_is_made_again_once),
 		cmocka_unit_test(what_is_made_tells_what_the_entry_told),
+		cmocka_unit_test(what_includes_nothing_needs_no_directory),
 		cmocka_unit_test(jobs_are_made_first),
 		cmocka_unit_test(only_the_devices_that_are_named),
 		cmocka_unit_test(
