@@ -12,7 +12,9 @@
  *
  * Only the child is idle.  The worker itself waits nearly always; when it
  * publishes it holds the store's lock for a moment, and must not be kept from
- * the processor then.
+ * the processor then.  A rebuild's children are nice instead: on a busy machine
+ * an idle one gets nothing for minutes, while a person waits for it and its time
+ * runs out.
  *
  * The memory limit is on data (RLIMIT_DATA), not on addresses: drivers and
  * LLVM reserve far more addresses than they touch.  A child that is stopped
@@ -44,6 +46,8 @@
 /* linux/ioprio.h is not in every libc. */
 #define IOPRIO_WHO_PROCESS 1
 #define IOPRIO_IDLE	   (3 << 13)
+#define IOPRIO_LAST	   (2 << 13 | 7) /* of those that are not idle */
+#define POLITE		   10		 /* niceness, also of the autogroup */
 
 /*
  * Of the worker's own environment: what a driver needs to work at all.  The
@@ -138,13 +142,18 @@ static void write_word(const char *path, const char *word)
 	(void)close(fd);
 }
 
-static void get_out_of_the_way(void)
+static void get_out_of_the_way(int is_awaited)
 {
 	struct sched_param none = { 0 };
 
-	(void)sched_setscheduler(0, SCHED_IDLE, &none);
-	(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE);
-	write_word("/proc/self/autogroup", "19");
+	if (is_awaited) {
+		(void)!nice(POLITE);
+	} else {
+		(void)sched_setscheduler(0, SCHED_IDLE, &none);
+	}
+	(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0,
+		      is_awaited ? IOPRIO_LAST : IOPRIO_IDLE);
+	write_word("/proc/self/autogroup", is_awaited ? "10" : "19");
 	write_word("/proc/self/oom_score_adj", "1000");
 }
 
@@ -196,7 +205,7 @@ static void become(const struct ki_try *try, int answer_fd, pid_t parent,
 	signal(SIGPIPE, SIG_DFL);
 	(void)sigprocmask(SIG_SETMASK, &waiter->old_mask, NULL);
 	connect_descriptors(answer_fd, try->path ? -1 : try->item_fd);
-	get_out_of_the_way();
+	get_out_of_the_way(try->is_awaited);
 	set_limits(try->memory_bytes_max);
 	(void)execve("/proc/self/exe", arguments, environment);
 	_exit(NOT_STARTED);

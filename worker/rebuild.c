@@ -311,6 +311,7 @@ static int begin_child(struct rebuild *rebuild, struct slot *slot)
 		.job = &slot->job,
 		.time_limit_ns = ki_worker_time_limit(worker, &slot->job),
 		.memory_bytes_max = rebuild->child_bytes_max,
+		.is_awaited = 1,
 	};
 	int err = try.item_fd;
 

@@ -7,10 +7,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -644,6 +646,56 @@ static unsigned n_children(pid_t pid)
 	return n;
 }
 
+static pid_t child_of(pid_t pid)
+{
+	char path[64], *text;
+	pid_t child;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	text = harness_read(path, NULL);
+	child = (pid_t)atoi(text);
+	free(text);
+	return child;
+}
+
+/* What has a person waiting for it gets its turn on a busy machine, too. */
+static void a_child_is_nice_but_not_idle(void **state)
+{
+	struct made slow = {
+		.environment = { "KILN_TEST_ICD_BUILD_MS=600000", NULL },
+	};
+	char *calls_path, variable[4300];
+	struct running running;
+	struct place place;
+	uint64_t until_ns;
+	int niceness;
+	pid_t child;
+
+	place_init(&place);
+	calls_path = harness_path(place.directory, "calls");
+	snprintf(variable, sizeof(variable), "KILN_TEST_ICD_CALLS=%s",
+		 calls_path);
+	slow.environment[1] = variable;
+	kiln_key_free(put_old(&place, &slow));
+	start(&place, &running, NULL);
+	until_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix) +
+		   (uint64_t)HANG_S * 1000000000;
+	while (access(calls_path, F_OK)) {
+		assert_true(ki_sys_posix.monotonic_ns(&ki_sys_posix) <
+			    until_ns);
+		sched_yield();
+	}
+	child = child_of(running.pid);
+	niceness = getpriority(PRIO_PROCESS, 0) + 10;
+	assert_int_equal(sched_getscheduler(child), sched_getscheduler(0));
+	assert_int_equal(getpriority(PRIO_PROCESS, (id_t)child),
+			 niceness < 19 ? niceness : 19);
+	assert_int_equal(kill(running.pid, SIGTERM), 0);
+	assert_true(WIFSIGNALED(finish(&running)));
+	free(calls_path);
+	place_fini(&place);
+}
+
 static void interrupted_it_ends_at_once_and_can_go_on(void **state)
 {
 	static const char *const more[] = { "--at-once", "2", NULL };
@@ -861,6 +913,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_ends_badly_is_remembered),
 		cmocka_unit_test(
 			one_that_ends_well_after_all_is_denied_no_more),
+		cmocka_unit_test(a_child_is_nice_but_not_idle),
 		cmocka_unit_test(interrupted_it_ends_at_once_and_can_go_on),
 		cmocka_unit_test(
 			no_more_at_once_than_asked_for_or_than_memory_is_for),

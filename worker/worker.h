@@ -138,6 +138,7 @@ struct ki_try {
 	const struct ki_cl_job *job;
 	uint64_t time_limit_ns;
 	uint64_t memory_bytes_max; /* 0: none */
+	int is_awaited;		   /* by a person: nice, not idle */
 };
 
 enum ki_try_end {
