@@ -28,15 +28,13 @@ static int by_last_use(const void *a, const void *b)
 	return 0;
 }
 
-size_t ki_evict_choose(struct ki_evictable *entries, size_t n,
-		       uint64_t bytes_max, int64_t used_before_ns)
+/* How many from the front must go. */
+static size_t n_to_go(const struct ki_evictable *entries, size_t n,
+		      uint64_t bytes_max, int64_t used_before_ns)
 {
 	uint64_t bytes = 0;
 	size_t i;
 
-	if (!n)
-		return 0;
-	qsort(entries, n, sizeof(*entries), by_last_use);
 	for (i = 0; i < n; i++)
 		bytes += entries[i].bytes;
 	for (i = 0; i < n; i++) {
@@ -45,4 +43,109 @@ size_t ki_evict_choose(struct ki_evictable *entries, size_t n,
 		bytes -= entries[i].bytes;
 	}
 	return i;
+}
+
+size_t ki_evict_choose(struct ki_evictable *entries, size_t n,
+		       uint64_t bytes_max, int64_t used_before_ns)
+{
+	if (n)
+		qsort(entries, n, sizeof(*entries), by_last_use);
+	return n_to_go(entries, n, bytes_max, used_before_ns);
+}
+
+/* ---- By cost --------------------------------------------------------------- */
+
+#define IDLE_LEAST 16.0 /* a part of the longest */
+
+static int log_of(uint64_t n)
+{
+	return n ? 63 - __builtin_clzll(n) : 0;
+}
+
+/* Of the nanoseconds for a byte, in 1024ths. */
+static int rate_of(const struct ki_evictable *entry)
+{
+	const uint64_t ns = entry->build_ns < KI_EVICT_BUILD_NS_MAX
+				    ? entry->build_ns
+				    : KI_EVICT_BUILD_NS_MAX;
+
+	return log_of(ns * 1024 / (entry->bytes ? entry->bytes : 1));
+}
+
+static int mean_rate(const struct ki_evictable *entries, size_t n)
+{
+	int64_t sum = 0, n_known = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (entries[i].build_ns) {
+			sum += rate_of(&entries[i]);
+			n_known++;
+		}
+	return n_known ? (int)((sum + n_known / 2) / n_known) : 0;
+}
+
+/* Doublings above or below the mean. */
+static int steps_of(const struct ki_evictable *entry, int mean)
+{
+	const int steps = entry->build_ns ? rate_of(entry) - mean : 0;
+
+	if (steps > KI_EVICT_STEPS)
+		return KI_EVICT_STEPS;
+	return steps < -KI_EVICT_STEPS ? -KI_EVICT_STEPS : steps;
+}
+
+/* Since it was used, in ns. */
+static double idle_of(const struct ki_evictable *entry, int64_t now_ns)
+{
+	return entry->used_ns < now_ns ? (double)now_ns - (double)entry->used_ns
+				       : 0;
+}
+
+static double longest_idle(const struct ki_evictable *entries, size_t n,
+			   int64_t now_ns)
+{
+	double longest = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (entries[i].used_ns != KI_EVICT_FIRST &&
+		    idle_of(&entries[i], now_ns) > longest)
+			longest = idle_of(&entries[i], now_ns);
+	return longest;
+}
+
+static int by_weight(const void *a, const void *b)
+{
+	const struct ki_evictable *x = a, *y = b;
+
+	if ((x->used_ns == KI_EVICT_FIRST) != (y->used_ns == KI_EVICT_FIRST))
+		return x->used_ns == KI_EVICT_FIRST ? -1 : 1;
+	if (x->weight > y->weight || x->weight < y->weight)
+		return x->weight > y->weight ? -1 : 1;
+	return by_last_use(a, b);
+}
+
+void ki_evict_order_by_cost(struct ki_evictable *entries, size_t n,
+			    int64_t now_ns)
+{
+	const double more = longest_idle(entries, n, now_ns) / IDLE_LEAST;
+	const int mean = mean_rate(entries, n);
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		const int steps = KI_EVICT_STEPS - steps_of(&entries[i], mean);
+		const double idle = idle_of(&entries[i], now_ns) + more;
+
+		entries[i].weight = idle * idle * (double)(1 << steps);
+	}
+	if (n)
+		qsort(entries, n, sizeof(*entries), by_weight);
+}
+
+size_t ki_evict_choose_by_cost(struct ki_evictable *entries, size_t n,
+			       uint64_t bytes_max, int64_t now_ns)
+{
+	ki_evict_order_by_cost(entries, n, now_ns);
+	return n_to_go(entries, n, bytes_max, INT64_MIN);
 }

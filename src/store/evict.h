@@ -2,7 +2,7 @@
 #ifndef KI_STORE_EVICT_H
 #define KI_STORE_EVICT_H
 
-/* Choosing what goes: a pure function, whatever the format. */
+/* Choosing what goes: pure functions, whatever the format. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,10 +15,15 @@
    or what cannot be. */
 uint64_t ki_evict_build_ns(const void *metadata, size_t metadata_size);
 
+/* Last use of what goes before all that was ever used. */
+#define KI_EVICT_FIRST INT64_MIN
+
 struct ki_evictable {
-	uint64_t bytes;	 /* that its end sets free */
-	int64_t used_ns; /* last use; any clock, one for all */
-	uint64_t id;	 /* the caller's; breaks ties, lower first */
+	uint64_t bytes;	   /* that its end sets free */
+	int64_t used_ns;   /* last use; any clock, one for all */
+	uint64_t build_ns; /* by cost alone; 0: nobody knows */
+	uint64_t id;	   /* the caller's; breaks ties, lower first */
+	double weight;	   /* of ki_evict_order_by_cost() */
 };
 
 /*
@@ -28,5 +33,26 @@ struct ki_evictable {
  */
 size_t ki_evict_choose(struct ki_evictable *entries, size_t n,
 		       uint64_t bytes_max, int64_t used_before_ns);
+/*
+ * Sort into the order in which entries go by cost; `now_ns` by the clock of their
+ * last use.
+ *
+ * An entry weighs the square of the time since it was used, in parts of what its
+ * build took for each byte: what is four times as dear to build, byte by byte,
+ * stays twice as long.  To the time a 16th of the longest is added, or of what was
+ * used just now the cheapest would go, however often it is used.
+ *
+ * Dear and cheap is what is above and below the mean of all, of logarithms, by at
+ * most KI_EVICT_STEPS doublings; an entry of which nobody knows is neither, and
+ * among such the order is that of last use.  So nothing stays for ever, and a
+ * clock that was set costs choices and no more: what was used later than now was
+ * used now.
+ */
+#define KI_EVICT_STEPS 3
+void ki_evict_order_by_cost(struct ki_evictable *entries, size_t n,
+			    int64_t now_ns);
+/* And how many from the front must go. */
+size_t ki_evict_choose_by_cost(struct ki_evictable *entries, size_t n,
+			       uint64_t bytes_max, int64_t now_ns);
 
 #endif /* KI_STORE_EVICT_H */

@@ -49,6 +49,7 @@ struct ki_records_settings {
 	uint64_t generation; /* another one after each wipe; 0: none known */
 	uint64_t bytes_max;  /* as a tool has set it; UINT64_MAX: nobody has */
 	uint64_t user_version;
+	int by_cost; /* evictions go by it */
 };
 
 /* Bytes of a key record that are not kept with it, in order. */
@@ -144,6 +145,11 @@ enum kiln_status ki_records_by_name(struct ki_records *records,
 enum kiln_status ki_records_by_file(struct ki_records *records,
 				    const char *name, uint64_t inode,
 				    struct ki_record_found *out_found);
+
+/* What the build of this file took, as its record says; 0: it does not, or there is
+   none. */
+uint64_t ki_records_build_ns(struct ki_records *records, const char *name,
+			     uint64_t inode);
 
 /* The first living one with a serial above *serial, which is moved on.
    KILN_OK, KILN_END, IO, NO_MEMORY.  The blobs may be NULL; a key record has

@@ -25,6 +25,10 @@
  * Every process has a plan of its own; the level they aim at is one.  A file
  * used since it was looked at is passed over.
  *
+ * By cost (the settings of kiln.records say so), what is looked at is put into the
+ * order of store/evict.h.  The build times are in kiln.records: of files that the
+ * driver wrote nobody knows them, and these go by last use.
+ *
  * Last use is the time of last access, which hits set by themselves (entry.c):
  * the mount may write it late or never.  Equal ones go by modification, then by
  * name.
@@ -36,6 +40,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "store/evict.h"
 
 #define HOUR_NS	    ((int64_t)3600 * 1000000000)
 #define SECOND_NS   ((int64_t)1000000000)
@@ -239,6 +244,8 @@ static void choose_next(struct ki_neo *neo, struct ki_neo_plan *plan)
 /* Look at as many more, in no order; what is gone is left out. */
 static void look_at(struct ki_neo *neo, struct ki_neo_plan *plan, size_t n)
 {
+	plan->by_cost = ki_records_settings(neo->records).by_cost;
+	plan->now_ns = (int64_t)neo->sys->realtime_ns(neo->sys);
 	while (n-- && plan->n_known < plan->n) {
 		struct ki_neo_file *file;
 		struct ki_file_info info;
@@ -259,6 +266,9 @@ static void look_at(struct ki_neo *neo, struct ki_neo_plan *plan, size_t n)
 		file->inode = info.inode;
 		file->atime_ns = info.atime_ns;
 		file->mtime_ns = info.mtime_ns;
+		if (plan->by_cost)
+			file->build_ns = ki_records_build_ns(
+				neo->records, name_of(plan, file), info.inode);
 		plan->n_known++;
 		plan->is_sorted = 0;
 	}
@@ -293,11 +303,43 @@ static int by_last_use(const void *a, const void *b, void *names)
 	return order;
 }
 
+/* From last use to cost; without memory it stays as it is. */
+static void order_by_cost(struct ki_neo_file *files, size_t n, int64_t now_ns)
+{
+	struct ki_evictable *entries = calloc(n, sizeof(*entries));
+	struct ki_neo_file *before = calloc(n, sizeof(*before));
+
+	while (n && files[n - 1].is_uncounted)
+		n--;
+	if (entries && before && n) {
+		memcpy(before, files, n * sizeof(*files));
+		for (size_t i = 0; i < n; i++)
+			entries[i] = (struct ki_evictable){
+				.bytes = files[i].size,
+				.used_ns = files[i].is_leftover
+						   ? KI_EVICT_FIRST
+						   : files[i].atime_ns,
+				.build_ns = files[i].build_ns,
+				.id = i,
+			};
+		ki_evict_order_by_cost(entries, n, now_ns);
+		for (size_t i = 0; i < n; i++)
+			files[i] = before[entries[i].id];
+	}
+	free(entries);
+	free(before);
+}
+
 static void sort(struct ki_neo_plan *plan)
 {
-	if (!plan->is_sorted && plan->n_known > plan->next)
-		qsort_r(plan->files + plan->next, plan->n_known - plan->next,
-			sizeof(*plan->files), by_last_use, plan->names.data);
+	struct ki_neo_file *files = plan->files + plan->next;
+	const size_t n = plan->n_known - plan->next;
+
+	if (!plan->is_sorted && n)
+		qsort_r(files, n, sizeof(*files), by_last_use,
+			plan->names.data);
+	if (!plan->is_sorted && n && plan->by_cost)
+		order_by_cost(files, n, plan->now_ns);
 	plan->is_sorted = 1;
 }
 

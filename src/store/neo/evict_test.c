@@ -58,6 +58,45 @@ static void a_drivers_entries_take_their_turn(void **state)
 	free(directory);
 }
 
+#define N_PLANTED 8
+
+static int hours_of(int i)
+{
+	return 50 + i * 3 % N_PLANTED;
+}
+
+/* Nobody knows what these took. */
+static void by_cost_too_a_drivers_entries_go_by_last_use(void **state)
+{
+	char *directory = harness_directory(), *paths[N_PLANTED];
+	struct kiln_tier *tier = open_at(directory, 100000);
+	int n_left = 0, i, j;
+	char name[32];
+
+	(void)state;
+	for (i = 0; i < N_PLANTED; i++) {
+		snprintf(name, sizeof(name), "%d123456789abcdef.cl_cache", i);
+		paths[i] = plant(directory, name, 6000, hours_of(i));
+	}
+	assert_int_equal(tier->ops->set_eviction(tier, KILN_EVICT_BY_COST),
+			 KILN_OK);
+	assert_int_equal(put(tier, 0, 6000), KILN_OK);
+	set_use_of(tier, 0, 60);
+	assert_int_equal(put(tier, 1, 60000), KILN_OK);
+	assert_int_equal(get(tier, 0), KILN_MISS);
+	for (i = 0; i < N_PLANTED; i++) {
+		n_left += exists(paths[i]);
+		for (j = 0; j < N_PLANTED; j++)
+			if (exists(paths[i]) && hours_of(j) < hours_of(i))
+				assert_true(exists(paths[j]));
+	}
+	assert_in_range(n_left, 1, N_PLANTED - 1);
+	tier->ops->close(tier);
+	for (i = 0; i < N_PLANTED; i++)
+		free(paths[i]);
+	free(directory);
+}
+
 /* A directory that is large for the steps that are set. */
 static void a_large_directory_is_evicted_in_steps(void **state)
 {
@@ -352,6 +391,7 @@ int main(void)
 		cmocka_unit_test(
 			the_least_recently_used_go_in_order_until_a_third_is_free),
 		cmocka_unit_test(a_drivers_entries_take_their_turn),
+		cmocka_unit_test(by_cost_too_a_drivers_entries_go_by_last_use),
 		cmocka_unit_test(a_large_directory_is_evicted_in_steps),
 		cmocka_unit_test(a_large_directory_is_not_read),
 		cmocka_unit_test(a_driver_in_a_large_directory_is_seen),

@@ -329,6 +329,7 @@ static const struct kiln_tier_ops neo_ops = {
 	.verify = ki_neo_verify,
 	.gc = ki_neo_gc,
 	.set_limit = ki_neo_set_limit,
+	.set_eviction = ki_neo_set_eviction,
 	.info = ki_neo_info,
 	.lock = neo_lock,
 	.unlock = neo_unlock,

@@ -40,8 +40,9 @@ struct ki_neo_file {
 	uint64_t inode;
 	int64_t atime_ns;
 	int64_t mtime_ns;
-	int is_leftover;  /* of the flat layout, in a tree: goes first */
-	int is_uncounted; /* stays; listings have these only */
+	uint64_t build_ns; /* by cost; 0: nobody knows */
+	int is_leftover;   /* of the flat layout, in a tree: goes first */
+	int is_uncounted;  /* stays; listings have these only */
 };
 
 /*
@@ -61,6 +62,8 @@ struct ki_neo_plan {
 	int err; /* why some could not be looked at: they are left out */
 	int is_by_records;
 	int is_doubtful; /* the records name files that are not there */
+	int by_cost;
+	int64_t now_ns; /* when files were looked at last */
 	uint64_t begun_ns;
 	uint64_t random; /* 0: not drawn from yet */
 };
@@ -422,6 +425,8 @@ enum kiln_status ki_neo_gc(struct kiln_tier *tier,
 			   kiln_progress_fn *progress, void *arg,
 			   struct kiln_gc_report *out_report);
 enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
+enum kiln_status ki_neo_set_eviction(struct kiln_tier *tier,
+				     enum kiln_eviction eviction);
 enum kiln_status ki_neo_info(struct kiln_tier *tier,
 			     struct kiln_store_info *out_info);
 

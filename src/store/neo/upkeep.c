@@ -274,6 +274,34 @@ enum kiln_status ki_neo_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 	return status ? status : end_status;
 }
 
+static enum kiln_status note_eviction(struct ki_neo *neo, int by_cost)
+{
+	struct ki_records_settings settings = ki_records_settings(neo->records);
+
+	if (settings.by_cost == by_cost)
+		return KILN_OK;
+	settings.by_cost = by_cost;
+	return ki_records_rewrite(neo->records, &settings);
+}
+
+enum kiln_status ki_neo_set_eviction(struct kiln_tier *tier,
+				     enum kiln_eviction eviction)
+{
+	struct ki_neo *neo = (struct ki_neo *)tier;
+	struct ki_neo_account account;
+	enum kiln_status status, end_status;
+
+	if (ki_neo_is_readonly(neo))
+		return KILN_E_READONLY;
+	status = ki_neo_account_begin(neo, KI_NEO_TOOL_NS, &account);
+	if (status)
+		return status;
+	ki_neo_plan_end(&neo->plan);
+	status = note_eviction(neo, eviction == KILN_EVICT_BY_COST);
+	end_status = ki_neo_account_end(neo, &account);
+	return status ? status : end_status;
+}
+
 /* ---- The store as a whole --------------------------------------------------------------------- */
 
 struct count {
@@ -362,6 +390,8 @@ enum kiln_status ki_neo_info(struct kiln_tier *tier,
 		.bytes_live = total + count.bytes_records +
 			      (totals.bytes ? KI_RECORDS_HEADER_BYTES : 0),
 		.generation = settings.generation,
+		.eviction = settings.by_cost ? KILN_EVICT_BY_COST
+					     : KILN_EVICT_BY_USE,
 		.n_format_hits = lookups.n_hits,
 		.n_format_misses = lookups.n_misses,
 	};

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "key/key.h"
+#include "store/evict.h"
 
 #define BRING_MAX 2048
 
@@ -165,4 +166,34 @@ enum kiln_status ki_records_by_file(struct ki_records *records,
 				    struct ki_record_found *out_found)
 {
 	return find_named(records, name, &inode, out_found);
+}
+
+static uint64_t build_ns_of(struct ki_records *records, const char *name,
+			    uint64_t inode)
+{
+	const struct ki_records_entry *entry;
+	struct ki_record_found found;
+	const uint8_t *bytes, *data;
+	size_t size;
+
+	if (ki_records_ready_to_read(records))
+		return 0;
+	entry = ki_records_named(records, ki_xxh3_64(name, strlen(name)),
+				 &inode);
+	if (!entry || fill_named(records, entry, name, &found) ||
+	    ki_records_bytes_of(records, entry, 0, &bytes))
+		return 0;
+	data = ki_records_metadata_of(bytes, &size);
+	return ki_evict_build_ns(data, size);
+}
+
+uint64_t ki_records_build_ns(struct ki_records *records, const char *name,
+			     uint64_t inode)
+{
+	uint64_t build_ns;
+
+	ki_records_enter(records);
+	build_ns = build_ns_of(records, name, inode);
+	ki_records_leave(records);
+	return build_ns;
 }

@@ -21,6 +21,7 @@
 #define KI_RECORD_ENTRY	   1
 #define KI_RECORD_DROP	   2
 #define KI_RECORD_SETTINGS 3
+#define KI_RECORDS_BY_COST ((uint64_t)1) /* a bit of the header's policy */
 #define KI_RECORDS_AHEAD   ((size_t)256 << 10)
 #define KI_RECORDS_CHUNK   1024 /* entries */
 #define KI_RECORDS_LINE	   64	/* of the processor's caches */

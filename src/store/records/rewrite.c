@@ -32,6 +32,7 @@ static int seal_header(struct ki_records *records,
 	ki_put_u64(bytes + 32, settings.user_version);
 	ki_put_u64(bytes + 16, settings.generation);
 	ki_put_u64(bytes + 24, settings.bytes_max);
+	ki_put_u64(bytes + 40, settings.by_cost ? KI_RECORDS_BY_COST : 0);
 	ki_put_u64(bytes + 56, ki_xxh3_64(bytes, 56));
 	ki_put_u32(copy, KI_RECORD_MAGIC);
 	copy[4] = KI_RECORD_SETTINGS;

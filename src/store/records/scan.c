@@ -48,6 +48,8 @@ static int take_settings(struct ki_records *records,
 			.user_version = ki_get_u64(bytes + 32),
 			.generation = ki_get_u64(bytes + 16),
 			.bytes_max = ki_get_u64(bytes + 24),
+			.by_cost =
+				!!(ki_get_u64(bytes + 40) & KI_RECORDS_BY_COST),
 		};
 	return records->has_settings;
 }

@@ -22,6 +22,11 @@
  * evicting to us.  An entry used since it was looked at is passed over, and so is
  * one that somebody else has locked.
  *
+ * By cost (the settings of kiln.records say so), what is looked at is put into the
+ * order of store/evict.h, unless what is too old has to go as well.  The build
+ * times are in kiln.records: of entries that DPC++ wrote nobody knows them, and
+ * these go by last use.
+ *
  * Last use is what <n>_access_time.txt says; without one, the later of the .bin's
  * times of access and modification.  Equal ones go by modification, then by name.
  */
@@ -33,6 +38,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "store/evict.h"
 
 #define SECOND_NS   ((int64_t)1000000000)
 #define STALE_NS    ((uint64_t)60 * 1000000000)
@@ -88,10 +94,11 @@ void ki_sycl_plan_end(struct ki_sycl_plan *plan)
 	*plan = (struct ki_sycl_plan){ 0 };
 }
 
-static void plan_init(struct ki_sycl_plan *plan)
+static void plan_init(const struct ki_sycl *sycl, struct ki_sycl_plan *plan)
 {
 	ki_bytes_init(&plan->names);
 	ki_bytes_init(&plan->pending);
+	plan->by_cost = ki_records_settings(sycl->records).by_cost;
 	plan->is_active = 1;
 }
 
@@ -179,7 +186,7 @@ static int plan_begin(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
 	int err;
 
 	ki_sycl_plan_end(&sycl->plan);
-	plan_init(&sycl->plan);
+	plan_init(sycl, &sycl->plan);
 	sycl->plan.begun_ns = sycl->sys->monotonic_ns(sycl->sys);
 	sweep_temporaries(&gathering);
 	err = ki_sycl_open_one(sycl, "", add_directory, add_entry, &gathering);
@@ -243,6 +250,15 @@ static uint64_t next_random(struct ki_sycl *sycl)
 	return sycl->random = x;
 }
 
+static uint64_t build_ns_of(const struct ki_sycl *sycl, const char *stem,
+			    uint64_t inode)
+{
+	char name[KI_SYCL_NAME_BYTES + 4];
+
+	snprintf(name, sizeof(name), "%s.bin", stem);
+	return ki_records_build_ns(sycl->records, name, inode);
+}
+
 /* One of those not looked at: any, as places list by age more often than not. */
 static void look_at_one(const struct ki_sycl *sycl, struct ki_sycl_plan *plan,
 			uint64_t random)
@@ -260,6 +276,9 @@ static void look_at_one(const struct ki_sycl *sycl, struct ki_sycl_plan *plan,
 		*place = plan->files[--plan->n];
 		return;
 	}
+	if (plan->by_cost)
+		place->build_ns =
+			build_ns_of(sycl, name_of(plan, place), place->inode);
 	plan->bytes += place->size + place->extra;
 	plan->n_known++;
 	plan->is_sorted = 0;
@@ -316,6 +335,7 @@ static void look_at(struct gathering *gathering, const struct ki_sycl *sycl,
 {
 	struct ki_sycl_plan *plan = gathering->plan;
 
+	plan->now_ns = (int64_t)sycl->sys->realtime_ns(sycl->sys);
 	for (; n && !is_complete(plan); n--) {
 		if (plan->n_known < plan->n) {
 			look_at_one(sycl, plan, step(random));
@@ -354,12 +374,48 @@ static int by_last_use(const void *a, const void *b, void *names)
 	return order;
 }
 
+/* From last use to cost; without memory it stays as it is. */
+static void order_by_cost(struct ki_sycl_file *files, size_t n, int64_t now_ns)
+{
+	struct ki_evictable *entries = calloc(n, sizeof(*entries));
+	struct ki_sycl_file *before = calloc(n, sizeof(*before));
+
+	if (entries && before) {
+		memcpy(before, files, n * sizeof(*files));
+		for (size_t i = 0; i < n; i++)
+			entries[i] = (struct ki_evictable){
+				.bytes = files[i].size + files[i].extra,
+				.used_ns = files[i].used_ns,
+				.build_ns = files[i].build_ns,
+				.id = i,
+			};
+		ki_evict_order_by_cost(entries, n, now_ns);
+		for (size_t i = 0; i < n; i++)
+			files[i] = before[entries[i].id];
+	}
+	free(entries);
+	free(before);
+}
+
 static void sort(struct ki_sycl_plan *plan)
 {
-	if (!plan->is_sorted && plan->n_known > plan->next)
-		qsort_r(plan->files + plan->next, plan->n_known - plan->next,
-			sizeof(*plan->files), by_last_use, plan->names.data);
+	struct ki_sycl_file *files = plan->files + plan->next;
+	const size_t n = plan->n_known - plan->next;
+
+	if (!plan->is_sorted && n)
+		qsort_r(files, n, sizeof(*files), by_last_use,
+			plan->names.data);
+	if (!plan->is_sorted && n && plan->by_cost)
+		order_by_cost(files, n, plan->now_ns);
 	plan->is_sorted = 1;
+}
+
+/* What is too old comes first only in the order of last use. */
+static void sort_for(struct ki_sycl_plan *plan, const struct ki_sycl_goal *goal)
+{
+	if (goal->age_max_s && plan->by_cost)
+		plan->by_cost = plan->is_sorted = 0;
+	sort(plan);
 }
 
 int ki_sycl_plan_all(const struct ki_sycl *sycl, struct ki_sycl_plan *plan)
@@ -368,7 +424,7 @@ int ki_sycl_plan_all(const struct ki_sycl *sycl, struct ki_sycl_plan *plan)
 	uint64_t random = 1;
 	int err;
 
-	plan_init(plan);
+	plan_init(sycl, plan);
 	err = ki_sycl_open_one(sycl, "", add_directory, add_entry, &gathering);
 	if (!err) {
 		look_at(&gathering, sycl, SIZE_MAX, &random);
@@ -791,15 +847,14 @@ static int is_expired(const struct ki_sycl_turn *turn,
 	       turn->now_ns - file->used_ns >= (int64_t)age_max_s * SECOND_NS;
 }
 
-/* The oldest ones: those that are too old come first. */
-static void remove_oldest(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
-			  const struct ki_sycl_goal *goal, size_t n_max,
-			  struct removal *removal,
-			  struct ki_sycl_report *report)
+/* Those that go first. */
+static void remove_first(struct ki_sycl *sycl, struct ki_sycl_turn *turn,
+			 const struct ki_sycl_goal *goal, size_t n_max,
+			 struct removal *removal, struct ki_sycl_report *report)
 {
 	struct ki_sycl_plan *plan = &sycl->plan;
 
-	sort(plan);
+	sort_for(plan, goal);
 	for (; n_max && plan->next < plan->n; n_max--) {
 		const struct ki_sycl_file *file = &plan->files[plan->next];
 		const size_t before = removal->n;
@@ -821,7 +876,7 @@ static int is_reached(struct ki_sycl *sycl, const struct ki_sycl_turn *turn,
 {
 	struct ki_sycl_plan *plan = &sycl->plan;
 
-	sort(plan);
+	sort_for(plan, goal);
 	return plan->next == plan->n ||
 	       (!is_expired(turn, &plan->files[plan->next], goal->age_max_s) &&
 		(!goal->bytes_max ||
@@ -842,7 +897,7 @@ enum kiln_status ki_sycl_clean_some(struct ki_sycl *sycl,
 		if (is_evicting < 0)
 			return KILN_E_TIMEOUT;
 		ki_bytes_init(&removal.digests);
-		remove_oldest(sycl, turn, goal, n_max, &removal, report);
+		remove_first(sycl, turn, goal, n_max, &removal, report);
 		status = drop_records(sycl, &removal);
 		if (is_evicting > 0)
 			ki_sycl_unlock(sycl, sycl->evict_path);

@@ -375,6 +375,14 @@ static enum kiln_status sycl_set_limit(struct kiln_tier *tier,
 	return status ? status : ki_sycl_set_limit(tier, bytes_max);
 }
 
+static enum kiln_status sycl_set_eviction(struct kiln_tier *tier,
+					  enum kiln_eviction eviction)
+{
+	enum kiln_status status = check_directory(sycl_of(tier));
+
+	return status ? status : ki_sycl_set_eviction(tier, eviction);
+}
+
 static enum kiln_status sycl_info(struct kiln_tier *tier,
 				  struct kiln_store_info *out_info)
 {
@@ -473,6 +481,7 @@ static const struct kiln_tier_ops sycl_ops = {
 	.verify = sycl_verify,
 	.gc = sycl_gc,
 	.set_limit = sycl_set_limit,
+	.set_eviction = sycl_set_eviction,
 	.info = sycl_info,
 	.lock = sycl_lock,
 	.unlock = sycl_unlock,

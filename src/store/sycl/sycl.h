@@ -76,7 +76,8 @@ struct ki_sycl_file {
 	uint64_t inode; /* of .bin, else of .src */
 	int64_t used_ns;
 	int64_t mtime_ns;
-	unsigned extra; /* bytes beside, which a count has */
+	uint64_t build_ns; /* by cost; 0: nobody knows */
+	unsigned extra;	   /* bytes beside, which a count has */
 	unsigned has;
 };
 
@@ -99,7 +100,9 @@ struct ki_sycl_plan {
 	int is_active;
 	int is_counted; /* the sum has all of it, times of access too */
 	int is_sorted;
-	int err; /* why some could not be looked at: they are left out */
+	int by_cost;
+	int64_t now_ns; /* when entries were looked at last */
+	int err;	/* why some could not be looked at: they are left out */
 	uint64_t begun_ns;
 };
 
@@ -585,6 +588,8 @@ enum kiln_status ki_sycl_gc(struct kiln_tier *tier,
 			    kiln_progress_fn *progress, void *arg,
 			    struct kiln_gc_report *out_report);
 enum kiln_status ki_sycl_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
+enum kiln_status ki_sycl_set_eviction(struct kiln_tier *tier,
+				      enum kiln_eviction eviction);
 enum kiln_status ki_sycl_info(struct kiln_tier *tier,
 			      struct kiln_store_info *out_info);
 

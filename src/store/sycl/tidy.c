@@ -454,3 +454,32 @@ enum kiln_status ki_sycl_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 	return !status && bytes_max && cleaning.report.is_partial ? KILN_E_IO
 								  : status;
 }
+
+static enum kiln_status note_eviction(struct ki_sycl *sycl, int by_cost)
+{
+	struct ki_records_settings settings =
+		ki_records_settings(sycl->records);
+
+	if (settings.by_cost == by_cost)
+		return KILN_OK;
+	settings.by_cost = by_cost;
+	return ki_records_rewrite(sycl->records, &settings);
+}
+
+enum kiln_status ki_sycl_set_eviction(struct kiln_tier *tier,
+				      enum kiln_eviction eviction)
+{
+	struct ki_sycl *sycl = (struct ki_sycl *)tier;
+	struct ki_sycl_turn turn;
+	enum kiln_status status, end_status;
+
+	if (ki_sycl_is_readonly(sycl))
+		return KILN_E_READONLY;
+	status = ki_sycl_turn_begin(sycl, KI_SYCL_TOOL_NS, &turn);
+	if (status)
+		return status;
+	ki_sycl_plan_end(&sycl->plan);
+	status = note_eviction(sycl, eviction == KILN_EVICT_BY_COST);
+	end_status = ki_sycl_turn_end(sycl, &turn);
+	return status ? status : end_status;
+}

@@ -298,6 +298,8 @@ static int read_totals(struct ki_sycl *sycl, struct kiln_store_info *info,
 		(void)ki_sycl_turn_end(sycl, &turn);
 	info->user_version = settings.user_version;
 	info->generation = settings.generation;
+	info->eviction =
+		settings.by_cost ? KILN_EVICT_BY_COST : KILN_EVICT_BY_USE;
 	info->n_entries = totals.n_living;
 	info->bytes = totals.bytes;
 	info->bytes_live = totals.bytes_living;
