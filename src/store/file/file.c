@@ -474,6 +474,7 @@ static const struct kiln_tier_ops file_ops = {
 	.verify = ki_file_verify,
 	.gc = ki_file_gc,
 	.set_limit = ki_file_set_limit,
+	.set_eviction = ki_file_set_eviction,
 	.info = ki_file_info_of,
 	.lock = file_lock,
 	.unlock = file_unlock,

@@ -30,6 +30,7 @@ struct ki_file_settings {
 	uint64_t bytes_max;  /* 0: no bound */
 	uint64_t age_max_s;  /* 0: none */
 	uint64_t generation; /* another one after each wipe */
+	int by_cost;	     /* evictions go by it */
 };
 
 /* A bit for each fan that exists. */
@@ -181,9 +182,10 @@ int ki_file_is_other_version(struct ki_file_store *store);
  * FORMAT if it is of another user version, unless that is what changes.
  */
 struct ki_file_change {
-	const uint64_t *bytes_max;    /* NULL: as it is */
-	const uint64_t *user_version; /* NULL: as it is */
-	int is_wipe;		      /* another generation */
+	const uint64_t *bytes_max;	    /* NULL: as it is */
+	const uint64_t *user_version;	    /* NULL: as it is */
+	const enum kiln_eviction *eviction; /* NULL: as it is */
+	int is_wipe;			    /* another generation */
 };
 enum kiln_status ki_file_settings_change(struct ki_file_store *store,
 					 const struct ki_file_change *change);
@@ -268,6 +270,8 @@ enum kiln_status ki_file_sweep(struct ki_file_store *store,
 			       struct ki_file_sweep *sweep);
 /* Another bound, and come under it; the one of before if that fails. */
 enum kiln_status ki_file_set_limit(struct kiln_tier *tier, uint64_t bytes_max);
+enum kiln_status ki_file_set_eviction(struct kiln_tier *tier,
+				      enum kiln_eviction eviction);
 enum kiln_status ki_file_gc(struct kiln_tier *tier,
 			    const struct kiln_gc_options *options,
 			    kiln_progress_fn *progress, void *arg,

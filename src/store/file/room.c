@@ -49,6 +49,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "store/evict.h"
+#include "tier/envelope.h"
 
 #define USAGE_BYTES   (48 + 4 * KI_FILE_BOOTS)
 #define SUM_AT	      (USAGE_BYTES - 8)
@@ -231,6 +232,7 @@ struct sweep {
 	uint64_t dropped;
 	int in_quarantine;
 	int is_pressed; /* temporaries take up too much */
+	int by_cost;
 	struct ki_evictable *evictable;
 	struct candidate *candidates;
 	size_t n, capacity;
@@ -317,7 +319,8 @@ static int count_file(void *arg, enum ki_file_kind kind,
 	sweep->candidates[sweep->n].is_quarantined = sweep->in_quarantine;
 	sweep->evictable[sweep->n] = (struct ki_evictable){
 		.bytes = ki_file_charge(info),
-		.used_ns = sweep->in_quarantine ? INT64_MIN : info->mtime_ns,
+		.used_ns =
+			sweep->in_quarantine ? KI_EVICT_FIRST : info->mtime_ns,
 		.id = sweep->n,
 	};
 	sweep->n++;
@@ -402,11 +405,78 @@ static int remove_victim(const struct ki_file_store *store,
 	return ki_file_is_gone(err) ? 0 : err;
 }
 
-/* Damaged ones first, then what was not used for longest. */
+/* ---- By cost ------------------------------------------------------------------- */
+
+#define LOOK_BYTES 4096 /* of a file: header, key and metadata of most */
+
+/* What a file's metadata say, unchecked: wrong ones cost a choice.  0: nothing. */
+static uint64_t read_build_ns(const struct ki_sys *sys, int fd)
+{
+	uint8_t bytes[LOOK_BYTES];
+	struct ki_envelope envelope;
+	struct ki_file_info info;
+	uint64_t at, size;
+
+	if (sys->fstat(sys, fd, &info))
+		return 0;
+	size = info.size < sizeof(bytes) ? info.size : sizeof(bytes);
+	if (size < KI_ENVELOPE_HEADER_BYTES ||
+	    ki_pread_all(sys, fd, bytes, (size_t)size, 0) ||
+	    ki_envelope_peek(bytes, info.size, &envelope))
+		return 0;
+	at = (KI_ENVELOPE_HEADER_BYTES + (uint64_t)envelope.record_size + 7) &
+	     ~(uint64_t)7;
+	if (at + envelope.metadata_size <= size)
+		return ki_evict_build_ns(bytes + at, envelope.metadata_size);
+	/* Behind a long key. */
+	if (envelope.metadata_size > sizeof(bytes) ||
+	    ki_pread_all(sys, fd, bytes, envelope.metadata_size, at))
+		return 0;
+	return ki_evict_build_ns(bytes, envelope.metadata_size);
+}
+
+static uint64_t build_ns_of(const struct ki_file_store *store,
+			    const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	const struct ki_sys *sys = store->sys;
+	char path[KI_PATH_MAX];
+	uint64_t build_ns;
+	int fd = ki_file_entry_path(store, digest, path)
+			 ? -ENAMETOOLONG
+			 : sys->open(sys, path, KI_OPEN_READ | KI_OPEN_NOFOLLOW,
+				     0);
+
+	if (fd < 0)
+		return 0;
+	build_ns = read_build_ns(sys, fd);
+	(void)sys->close(sys, fd);
+	return build_ns;
+}
+
+static void look_at_costs(struct sweep *sweep)
+{
+	for (size_t i = 0; i < sweep->n; i++)
+		if (!sweep->candidates[i].is_quarantined)
+			sweep->evictable[i].build_ns = build_ns_of(
+				sweep->store, sweep->candidates[i].digest);
+}
+
+/* ---- Evicting ------------------------------------------------------------------ */
+
+static size_t choose(struct sweep *sweep, uint64_t bytes_left)
+{
+	if (!sweep->by_cost)
+		return ki_evict_choose(sweep->evictable, sweep->n, bytes_left,
+				       INT64_MIN);
+	look_at_costs(sweep);
+	return ki_evict_choose_by_cost(sweep->evictable, sweep->n, bytes_left,
+				       sweep->now_ns);
+}
+
+/* Damaged ones first, then what was not used for longest, or by cost. */
 static void evict(struct sweep *sweep, uint64_t bytes_left)
 {
-	size_t i, n = ki_evict_choose(sweep->evictable, sweep->n, bytes_left,
-				      INT64_MIN);
+	size_t i, n = choose(sweep, bytes_left);
 
 	for (i = 0; i < n; i++) {
 		const struct ki_evictable *victim = &sweep->evictable[i];
@@ -468,7 +538,11 @@ static enum kiln_status sweep_locked(const struct ki_file_store *store,
 				     uint64_t need,
 				     struct ki_file_sweep *report)
 {
-	struct sweep sweep = { .store = store, .report = report };
+	struct sweep sweep = {
+		.store = store,
+		.report = report,
+		.by_cost = settings->by_cost && !settings->age_max_s,
+	};
 	uint64_t limit = settings->bytes_max ? usable(settings->bytes_max)
 					     : UINT64_MAX / 2;
 	const uint64_t pending = still_pending(store->sys, access);
@@ -583,6 +657,19 @@ enum kiln_status ki_file_set_limit(struct kiln_tier *tier, uint64_t bytes_max)
 	status = limit_locked(store, &access, bytes_max);
 	ki_file_access_end(store, &access);
 	return status;
+}
+
+enum kiln_status ki_file_set_eviction(struct kiln_tier *tier,
+				      enum kiln_eviction eviction)
+{
+	struct ki_file_store *store = (struct ki_file_store *)tier;
+
+	if (ki_file_is_readonly(store))
+		return KILN_E_READONLY;
+	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+		return KILN_E_OWNER;
+	return ki_file_settings_change(
+		store, &(struct ki_file_change){ .eviction = &eviction });
 }
 
 enum kiln_status ki_file_gc(struct kiln_tier *tier,

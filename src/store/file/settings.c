@@ -2,7 +2,7 @@
 
 /*
  * NAME.files/settings: what a store is told at its making, and later by
- * set_limit and wipe.  Always published as a whole; whoever has the store open
+ * set_limit, set_eviction and wipe.  Always published as a whole; whoever has the store open
  * notices by inode and time, at most a second late.
  */
 
@@ -16,6 +16,7 @@
 
 #define SETTINGS_BYTES 64
 #define CHECK_NS       ((uint64_t)1000000000)
+#define POLICY_BY_COST ((uint64_t)1)
 
 static const char settings_name[] = "settings";
 static const uint8_t magic[4] = { 'K', 'F', 'S', 'T' };
@@ -30,6 +31,7 @@ static void encode(const struct ki_file_settings *settings,
 	ki_put_u64(bytes + 16, settings->bytes_max);
 	ki_put_u64(bytes + 24, settings->age_max_s);
 	ki_put_u64(bytes + 32, settings->generation);
+	ki_put_u64(bytes + 40, settings->by_cost ? POLICY_BY_COST : 0);
 	ki_put_u64(bytes + 56, ki_xxh3_64(bytes, 56));
 }
 
@@ -49,6 +51,7 @@ static enum kiln_status decode(const uint8_t *bytes, size_t size,
 		.bytes_max = ki_get_u64(bytes + 16),
 		.age_max_s = ki_get_u64(bytes + 24),
 		.generation = ki_get_u64(bytes + 32),
+		.by_cost = !!(ki_get_u64(bytes + 40) & POLICY_BY_COST),
 	};
 	return KILN_OK;
 }
@@ -189,6 +192,8 @@ static enum kiln_status change_loaded(struct ki_file_store *store,
 		settings.bytes_max = *change->bytes_max;
 	if (change->user_version)
 		settings.user_version = *change->user_version;
+	if (change->eviction)
+		settings.by_cost = *change->eviction == KILN_EVICT_BY_COST;
 	if (change->is_wipe)
 		err = store->sys->random(store->sys, &settings.generation,
 					 sizeof(settings.generation));

@@ -475,15 +475,16 @@ enum kiln_status ki_file_info_of(struct kiln_tier *tier,
 				 struct kiln_store_info *out_info)
 {
 	struct ki_file_store *store = (struct ki_file_store *)tier;
-	const struct ki_file_settings settings = ki_file_settings_now(store);
 	struct kiln_store_info info = { 0 }, aside = { 0 };
+	struct ki_file_settings settings;
 	struct ki_file_access access;
 	char path[KI_PATH_MAX];
 	int err = ki_path_join(path, store->root, "quarantine");
 	int is_still;
 
-	if (ki_file_settings_check(store, KI_FILE_AT_TIMES))
+	if (ki_file_settings_check(store, KI_FILE_NOW))
 		return KILN_E_OWNER;
+	settings = ki_file_settings_now(store);
 	/* What is evicted here and written there must not count twice. */
 	is_still = !ki_file_is_readonly(store) &&
 		   !ki_file_access_begin(store, KI_FILE_PUT_NS, &access);
@@ -504,6 +505,8 @@ enum kiln_status ki_file_info_of(struct kiln_tier *tier,
 		.bytes_max = settings.bytes_max,
 		.bytes_live = info.bytes_live,
 		.generation = settings.generation,
+		.eviction = settings.by_cost ? KILN_EVICT_BY_COST
+					     : KILN_EVICT_BY_USE,
 	};
 	return KILN_OK;
 }
