@@ -199,69 +199,54 @@ static enum kiln_status by_cost(
 	return status;
 }
 
-static enum kiln_status open_log_by_cost(const struct ki_store_options *options,
-					 struct kiln_tier **out_tier)
-{
-	return by_cost(ki_store_log_open, options, out_tier);
-}
+#define BY_COST(name)                                                          \
+	static enum kiln_status open_##name##_by_cost(                         \
+		const struct ki_store_options *options,                        \
+		struct kiln_tier **out_tier)                                   \
+	{                                                                      \
+		return by_cost(ki_store_##name##_open, options, out_tier);     \
+	}
+BY_COST(log)
+BY_COST(file)
+BY_COST(neo)
+BY_COST(sycl)
 
+/* What two kinds of a format have in common. */
 /* clang-format off */
 #define LOG_WAYS \
 	.persists = 1, .is_own = 1, .has_sessions = 1, .has_sources = 1, \
 	.has_eviction = 1, .n_rolls = log_rolls, .n_grown = log_grown
-/* clang-format on */
+#define FILE_WAYS \
+	.persists = 1, .is_own = 1, .has_eviction = 1, .has_files_clock = 1
+#define NEO_WAYS \
+	.persists = 1, .is_alone = 1, .evicts = 3, .has_eviction = 1, \
+	.may_collide = 1, .has_files_clock = 1, .hurry = hurry_neo, \
+	.disk_bytes = neo_disk_bytes, .is_named_by_inode = is_neo_entry, \
+	.check_account = check_sum
+#define SYCL_WAYS \
+	.persists = 1, .is_alone = 1, .evicts = 2, .has_eviction = 1, \
+	.hurry = hurry_sycl, .disk_bytes = sycl_disk_bytes, \
+	.is_named_by_inode = is_sycl_entry, .check_account = check_cache_size
+#define TOLD_TO(format) \
+	.scheme = #format, .resembles = 1, .by_cost = 1, \
+	.open = open_##format##_by_cost
 
 const struct kind kinds[] = {
 	{ .name = "log", .open = ki_store_log_open, LOG_WAYS },
-	{ .name = "log-cost",
-	  .scheme = "log",
-	  .resembles = 1,
-	  .by_cost = 1,
-	  .open = open_log_by_cost,
-	  LOG_WAYS },
-	{ .name = "file",
-	  .open = ki_store_file_open,
-	  .persists = 1,
-	  .is_own = 1,
-	  .has_files_clock = 1 },
-	{ .name = "neo",
-	  .open = ki_store_neo_open,
-	  .persists = 1,
-	  .disk_bytes = neo_disk_bytes,
-	  .is_alone = 1,
-	  .evicts = 3,
-	  .is_named_by_inode = is_neo_entry,
-	  .may_collide = 1,
-	  .has_files_clock = 1,
-	  .hurry = hurry_neo,
-	  .check_account = check_sum },
-	{ .name = "neo-tree",
-	  .scheme = "neo",
-	  .fragment = "#tree",
-	  .resembles = 1,
-	  .open = open_tree,
-	  .persists = 1,
-	  .disk_bytes = neo_disk_bytes,
-	  .is_alone = 1,
-	  .evicts = 3,
-	  .is_named_by_inode = is_neo_entry,
-	  .may_collide = 1,
-	  .has_files_clock = 1,
-	  .hurry = hurry_neo,
-	  .check_account = check_sum },
-	{ .name = "sycl",
-	  .resembles = 1,
-	  .open = ki_store_sycl_open,
-	  .persists = 1,
-	  .disk_bytes = sycl_disk_bytes,
-	  .is_alone = 1,
-	  .evicts = 2,
-	  .is_named_by_inode = is_sycl_entry,
-	  .hurry = hurry_sycl,
-	  .check_account = check_cache_size },
+	{ .name = "log-cost", TOLD_TO(log), LOG_WAYS },
+	{ .name = "file", .open = ki_store_file_open, FILE_WAYS },
+	{ .name = "file-cost", TOLD_TO(file), FILE_WAYS },
+	{ .name = "neo", .open = ki_store_neo_open, NEO_WAYS },
+	{ .name = "neo-cost", TOLD_TO(neo), NEO_WAYS },
+	{ .name = "neo-tree", .scheme = "neo", .fragment = "#tree",
+	  .resembles = 1, .open = open_tree, NEO_WAYS },
+	{ .name = "sycl", .resembles = 1, .open = ki_store_sycl_open,
+	  SYCL_WAYS },
+	{ .name = "sycl-cost", TOLD_TO(sycl), SYCL_WAYS },
 	{ .name = "double", .open = double_open },
 	{ .name = NULL },
 };
+/* clang-format on */
 
 const struct kind *kind_find(const char *name)
 {
