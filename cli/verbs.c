@@ -344,7 +344,9 @@ const struct ki_verb ki_verbs[] = {
 		   "by 'recency' what\n"
 		   "was not used since it was looked at last, by 'cost' what "
 		   "is large and was\n"
-		   "built fast.\n",
+		   "built fast (a driver's own entries go by their age: nobody "
+		   "knows what they\n"
+		   "took).\n",
 	  .examples = "kiln config # every value, and where it comes from\n"
 		      "kiln config --store log:/srv/kiln --limit 4G # a store "
 		      "of 4 GiB\n",

@@ -624,8 +624,10 @@ enum kiln_eviction {
 
 /*
  * Change by what the store chooses what it evicts, for everyone.  Stores are made
- * BY_USE.  By cost, the build time counts that an entry's metadata say; with an
- * age limit it does not.
+ * BY_USE.  By cost, the build time counts that an entry's metadata say (0, more
+ * than a day, and what a driver's own entries cost, is not known: these are
+ * neither dear nor cheap); with an age limit it does not.  A wipe leaves the choice
+ * as it is; who removes the store's files removes it too.
  * Errors: READONLY, UNSUPPORTED (a kind of store that has no such choice, none),
  * INVALID, TIMEOUT, IO, FORKED, or why the store is not used.
  */
