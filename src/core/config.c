@@ -310,7 +310,8 @@ static void take(struct reading *reading, size_t i, const char *text,
 	const char *fault = check(settings[i].type, text, &number);
 
 	/* A password may be in it. */
-	if (fault && settings[i].type == SERVERS)
+	if (fault && (settings[i].type == SERVERS ||
+		      (settings[i].type == PACKS && strchr(text, '@'))))
 		text = "...";
 	if (fault)
 		complain(reading, place, text, fault);

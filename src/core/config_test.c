@@ -15,7 +15,7 @@
 /* A config from these, with files in a directory of the test's own. */
 static enum kiln_status load(const char *const *environment,
 			     const char *system_text, const char *user_text,
-			     struct kiln_config **out_config, char message[256])
+			     struct kiln_config **out_config, char message[512])
 {
 	char *directory = harness_directory();
 	char *system_file = harness_path(directory, "system.conf");
@@ -44,7 +44,7 @@ static enum kiln_status load(const char *const *environment,
 	if (system_text)
 		harness_write(system_file, system_text, strlen(system_text));
 	message[0] = '\0';
-	status = ki_config_load(&sources, out_config, message, 256);
+	status = ki_config_load(&sources, out_config, message, 512);
 	free(home);
 	free(user_file);
 	free(folder);
@@ -104,7 +104,7 @@ static void the_strongest_place_wins(void **state)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kiln_config *config;
-		char message[256];
+		char message[512];
 		const char *origin;
 
 		assert_int_equal(load(rows[i].environment, rows[i].system,
@@ -181,6 +181,38 @@ static void wrong_values_are_named_and_not_used(void **state)
 		  NULL,
 		  "KILN_PACKS",
 		  "more than 16" },
+		{ { "KILN_PACKS=https://u:secret@h/p" },
+		  NULL,
+		  "KILN_PACKS: \"...\"",
+		  "KILN_REMOTE_CREDENTIALS" },
+		{ { "KILN_REMOTE=redis://u:secret@h" },
+		  NULL,
+		  "KILN_REMOTE: \"...\"",
+		  "KILN_REMOTE_CREDENTIALS" },
+		{ { "KILN_REMOTE=redis://a http://secret@b#ttl=7d" },
+		  NULL,
+		  "KILN_REMOTE: \"...\"",
+		  "KILN_REMOTE_CREDENTIALS" },
+		{ { "KILN_REMOTE=rediss://secret" },
+		  NULL,
+		  "KILN_REMOTE",
+		  "stunnel" },
+		{ { "KILN_REMOTE=secret" },
+		  NULL,
+		  "KILN_REMOTE",
+		  "redis://HOST" },
+		{ { "KILN_REMOTE=redis://a,,redis://b" },
+		  NULL,
+		  "KILN_REMOTE",
+		  "comma between shards" },
+		{ { "KILN_REMOTE_TRUST=yes" },
+		  NULL,
+		  "KILN_REMOTE_TRUST: \"yes\"",
+		  "neither signed nor transport" },
+		{ { "KILN_REMOTE_CREDENTIALS=x" },
+		  NULL,
+		  "KILN_REMOTE_CREDENTIALS",
+		  "from the root" },
 		{ { NULL },
 		  "packs = a.pack\n",
 		  "kiln.conf:1: packs: \"a.pack\"",
@@ -203,13 +235,14 @@ static void wrong_values_are_named_and_not_used(void **state)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kiln_config *config = NULL;
-		char message[256];
+		char message[512];
 
 		assert_int_equal(load(rows[i].environment, NULL, rows[i].user,
 				      &config, message),
 				 KILN_E_INVALID);
 		assert_non_null(strstr(message, rows[i].place));
 		assert_non_null(strstr(message, rows[i].right));
+		assert_null(strstr(message, "secret"));
 		/* Written all the same, with the weaker values. */
 		assert_non_null(config);
 		assert_string_equal(
@@ -244,7 +277,7 @@ static void numbers_are_parsed(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const char *environment[2] = { rows[i].text };
 		struct kiln_config *config;
-		char message[256];
+		char message[512];
 
 		assert_int_equal(
 			load(environment, NULL, NULL, &config, message),
@@ -335,7 +368,7 @@ static void the_directory_is_where_people_expect_it(void **state)
 		struct kiln_options options;
 		struct kiln_config *config;
 		const char *why, *directory;
-		char message[256];
+		char message[512];
 
 		assert_int_equal(
 			load(rows[i].environment, NULL, NULL, &config, message),
@@ -366,7 +399,7 @@ static void a_pack_as_the_store_has_no_spool(void **state)
 						   "KILN_DISABLE=0", NULL };
 	struct kiln_options options;
 	struct kiln_config *config;
-	char message[256];
+	char message[512];
 
 	assert_int_equal(load(environment, NULL, NULL, &config, message),
 			 KILN_OK);
@@ -384,7 +417,7 @@ static void unknown_names_are_warnings(void **state)
 						   "XDG_CACHE_HOME=c",
 						   "HOME=/h", NULL };
 	struct kiln_config *config;
-	char message[256];
+	char message[512];
 
 	assert_int_equal(
 		load(environment, "colour = red\n", NULL, &config, message),
@@ -413,7 +446,7 @@ static void settings_become_options(void **state)
 	};
 	struct kiln_options options;
 	struct kiln_config *config;
-	char message[256];
+	char message[512];
 
 	assert_int_equal(load(environment, NULL, NULL, &config, message),
 			 KILN_OK);
@@ -453,7 +486,7 @@ static void a_directory_is_shared_only_if_it_is_named(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		struct kiln_options options;
 		struct kiln_config *config;
-		char message[256], spool[64];
+		char message[512], spool[64];
 
 		assert_int_equal(
 			load(rows[i].environment, NULL, NULL, &config, message),
@@ -497,7 +530,7 @@ static struct kiln_config *load_keys(const char *user, const char *system,
 {
 	char *home = NULL;
 	struct kiln_config *config = NULL;
-	char message[256] = "";
+	char message[512] = "";
 
 	if (asprintf(&home, "XDG_CONFIG_HOME=%s", user) < 0)
 		abort();
@@ -632,7 +665,7 @@ static void secure_programs_have_everything_off(void **state)
 	};
 	struct kiln_options options;
 	struct kiln_config *config;
-	char message[256];
+	char message[512];
 	const char *why;
 
 	assert_int_equal(
@@ -674,7 +707,7 @@ static void odd_files_do_no_harm(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const char *environment[] = { variable, NULL };
 		struct kiln_config *config;
-		char message[256];
+		char message[512];
 		size_t n = 0;
 
 		harness_write(path, rows[i].text, rows[i].size);
@@ -694,7 +727,7 @@ static void odd_files_do_no_harm(void **state)
 static void the_process_has_a_config(void **state)
 {
 	struct kiln_config *config;
-	char message[256];
+	char message[512];
 
 	assert_int_equal(setenv("KILN_DIR", "/somewhere", 1), 0);
 	assert_int_equal(kiln_config_load(&config, message, sizeof(message)),
@@ -802,7 +835,7 @@ static void a_neo_store_obeys_the_variables_of_its_driver(void **state)
 		struct kiln_options options;
 		struct kiln_config *config;
 		const char *directory;
-		char message[256];
+		char message[512];
 
 		assert_int_equal(
 			load(rows[i].environment, NULL, NULL, &config, message),
@@ -955,7 +988,7 @@ static void a_sycl_store_obeys_the_variables_of_sycl(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kiln_options options;
 		struct kiln_config *config;
-		char message[256] = "";
+		char message[512] = "";
 		const struct ki_config_sources sources = {
 			.environment = rows[i].environment,
 			.system_file = "/nowhere/kiln.conf",
@@ -994,7 +1027,7 @@ static void where_dpcpp_keeps_its_sum_its_dialect_holds(void **state)
 	const char *name, *value, *origin = "";
 	struct kiln_options options;
 	struct kiln_config *config;
-	char message[256];
+	char message[512];
 
 	harness_write(size, "0", 1);
 	snprintf(store, sizeof(store), "KILN_STORE=sycl:%s", directory);
@@ -1047,7 +1080,7 @@ static void variables_of_others_are_shown_with_their_origin(void **state)
 		"SYCL_CACHE_TRACE=3", NULL
 	};
 	struct kiln_config *config;
-	char message[256];
+	char message[512];
 
 	assert_int_equal(load(environment, NULL, NULL, &config, message),
 			 KILN_OK);
@@ -1091,7 +1124,7 @@ static void a_store_that_is_named_wins(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kiln_options options;
 		struct kiln_config *config;
-		char message[256];
+		char message[512];
 
 		assert_int_equal(
 			load(environment, NULL, NULL, &config, message),
@@ -1123,7 +1156,7 @@ static void a_relative_store_begins_at_the_working_directory(void **state)
 {
 	struct kiln_config *config;
 	const char *directory;
-	char message[256];
+	char message[512];
 
 	assert_int_equal(load(NULL, NULL, NULL, &config, message), KILN_OK);
 	assert_int_equal(kiln_config_use_store(config, "log:some/where#name",
