@@ -288,6 +288,73 @@ KILN_API enum kiln_status kiln_gc(struct kiln *kiln,
 				  kiln_progress_fn *progress, void *arg,
 				  struct kiln_gc_report *out_report);
 
+/* ---- Namespaces ------------------------------------------------------------- */
+
+/*
+ * Whose an entry is: the name that its maker was given (kiln_options.name_space,
+ * KILN_NAMESPACE), else the last part of its program's path, "blender".  Programs
+ * of one name are of one namespace, wherever they lie: who would have them apart
+ * gives them names.  What says neither, as entries that other programs wrote and
+ * those from packs, is of none.
+ */
+#define KILN_NAMESPACE_BYTES 128 /* with its NUL; longer names are cut */
+
+/* By the metadata of an entry.  KILN_OK; KILN_MISS: of none. */
+KILN_API enum kiln_status kiln_namespace_of(const void *metadata, size_t size,
+					    char out[KILN_NAMESPACE_BYTES]);
+
+/* In place of a name: each that has no quota of its own. */
+#define KILN_NAMESPACE_OTHERS "*"
+
+/*
+ * Give a namespace a quota, for everyone: what the keys, metadata and values of its
+ * entries may come to.  0: none, from now on.  Kept in the store's directory; other
+ * processes heed it within a second.  What is beyond it is evicted now, and later
+ * by the namespace's own puts: its own entries, never another's, by the order in
+ * which the store would evict them.  A value that is larger is not stored
+ * (KILN_E_TOO_LARGE), nor one for which room cannot be made in 20 ms (TIMEOUT).
+ * Kept sources and jobs are in no quota.  Errors: INVALID (no name, too long),
+ * READONLY, UNSUPPORTED (a pack, a tier of one's own, no store), FULL (there are
+ * KILN_NAMESPACES_MAX), FORMAT (of a newer version), TIMEOUT, IO, NO_MEMORY, FORKED,
+ * or why the store is not used.
+ */
+#define KILN_NAMESPACES_MAX 128
+KILN_API enum kiln_status kiln_set_namespace_limit(struct kiln *kiln,
+						   const char *name_space,
+						   uint64_t bytes_max);
+
+/* In place of bytes: the next who puts counts them. */
+#define KILN_NAMESPACE_UNCOUNTED UINT64_MAX
+
+/* What is known of a namespace that has a quota. */
+struct kiln_namespace {
+	char name[KILN_NAMESPACE_BYTES];
+	uint64_t bytes_max;
+	int is_by_default; /* the quota is that of KILN_NAMESPACE_OTHERS */
+	/* At most: what went since it was counted is still in it.  0 of
+	   KILN_NAMESPACE_OTHERS itself. */
+	uint64_t bytes;
+	uint64_t n_evicted; /* for the quota */
+	uint64_t n_refused; /* not stored, for the quota */
+};
+
+/* The next one, from *position 0 on.  KILN_OK, KILN_END; UNSUPPORTED (as above),
+   FORMAT (of a newer version, or damaged), IO, NO_MEMORY, FORKED. */
+KILN_API enum kiln_status kiln_next_namespace(
+	struct kiln *kiln, size_t *position,
+	struct kiln_namespace *out_namespace);
+
+/*
+ * As kiln_gc(), of one namespace: its entries go until they are within its quota,
+ * and within `bytes_max` this once, and those that were not used for `age_max_s` (in
+ * a store that does not know: made that long ago and not seen in use since).  Bytes
+ * in the report are of its entries.  Errors: as kiln_gc() but FULL.
+ */
+KILN_API enum kiln_status kiln_gc_namespace(
+	struct kiln *kiln, const char *name_space,
+	const struct kiln_gc_options *options, kiln_progress_fn *progress,
+	void *arg, struct kiln_gc_report *out_report);
+
 /* ---- The store as a whole ------------------------------------------------- */
 
 struct kiln_store_info {

@@ -389,8 +389,10 @@ struct kiln_options {
 					   one is wiped on opening, and kilns
 					   that have it open with theirs miss
 					   from then on; 0: any */
-	const char *name_space;	  /* recorded with entries; or NULL */
-	const char *application;  /* the same; NULL: the executable */
+	const char *name_space;	  /* recorded with entries, whose namespace it
+				     is (<kiln/inspect.h>); NULL: none */
+	const char *application;  /* recorded, too; NULL: the executable; "":
+				     none */
 	kiln_log_fn *log;	  /* NULL: silent */
 	void *log_arg;
 	struct kiln_tier *const *tiers; /* <kiln/tier.h>; asked after the
@@ -568,7 +570,8 @@ KILN_API enum kiln_status kiln_get_entry(struct kiln *kiln,
 /*
  * Store a value.  Without KILN_PUT_REPLACE a present entry stays and the
  * answer is KILN_EXISTS, exactly, whatever other processes do at the same
- * time.  `metadata` may be NULL; it is only read.
+ * time.  `metadata` may be NULL; it is only read.  Application and namespace are
+ * recorded besides, unless it says them, or is of what is hidden.
  * Errors: FULL, TOO_LARGE, TIMEOUT (busy: nothing was stored), READONLY, IO,
  * FORMAT (the store is of another user version by now), COLLISION (a tier that
  * cannot keep both; a session, which would not), NO_MEMORY,

@@ -368,6 +368,42 @@ static void count_put(struct kiln *kiln, enum kiln_status status, size_t size)
 	ki_kiln_count(kiln, KILN_COUNT_PUTS_DROPPED, 1);
 }
 
+static enum kiln_status put_plainly(struct kiln *kiln, struct kiln_tier *tier,
+				    const struct kiln_key *key,
+				    const void *metadata, size_t metadata_size,
+				    const void *value, size_t value_size,
+				    unsigned flags)
+{
+	if (is_signed(kiln, tier))
+		return ki_kiln_put_signed(kiln, tier, key, metadata,
+					  metadata_size, value, value_size,
+					  flags);
+	return tier->ops->put(tier, key, metadata, metadata_size, value,
+			      value_size, flags);
+}
+
+/* Where there are quotas. */
+COLD static enum kiln_status put_within_quota(
+	struct kiln *kiln, struct kiln_tier *tier, const struct kiln_key *key,
+	const void *metadata, size_t metadata_size, const void *value,
+	size_t value_size, unsigned flags)
+{
+	struct ki_claim claim;
+	enum kiln_status status = ki_quota_claim(
+		kiln, metadata, metadata_size,
+		key->record.size + metadata_size + value_size, &claim);
+
+	if (status) {
+		tell_once(kiln, KILN_E_FULL, "a namespace is at its quota", 32);
+		return status;
+	}
+	status = put_plainly(kiln, tier, key, metadata, metadata_size, value,
+			     value_size, flags);
+	if (status)
+		ki_quota_return(kiln, &claim);
+	return status;
+}
+
 static enum kiln_status put_in(struct kiln *kiln, struct kiln_tier *tier,
 			       const struct kiln_key *key, const void *metadata,
 			       size_t metadata_size, const void *value,
@@ -375,12 +411,12 @@ static enum kiln_status put_in(struct kiln *kiln, struct kiln_tier *tier,
 {
 	if (!ki_kiln_writes(kiln) || !tier->ops->put)
 		return KILN_E_READONLY;
-	if (is_signed(kiln, tier))
-		return ki_kiln_put_signed(kiln, tier, key, metadata,
-					  metadata_size, value, value_size,
-					  flags);
-	return tier->ops->put(tier, key, metadata, metadata_size, value,
-			      value_size, flags);
+	if (tier == kiln->tiers[0] && ki_kiln_has_quotas(kiln))
+		return put_within_quota(kiln, tier, key, metadata,
+					metadata_size, value, value_size,
+					flags);
+	return put_plainly(kiln, tier, key, metadata, metadata_size, value,
+			   value_size, flags);
 }
 
 enum kiln_status ki_kiln_put_in_store(struct kiln *kiln,
@@ -646,7 +682,7 @@ static void add_missing_string(struct kiln_metadata *metadata,
 const char *ki_kiln_application(const struct kiln *kiln, char path[KI_PATH_MAX])
 {
 	if (kiln->application)
-		return kiln->application;
+		return *kiln->application ? kiln->application : NULL;
 	return ki_executable(path) ? NULL : path;
 }
 
@@ -659,6 +695,12 @@ static void add_application(const struct kiln *kiln,
 			   ki_kiln_application(kiln, path));
 }
 
+static void add_maker(const struct kiln *kiln, struct kiln_metadata *metadata)
+{
+	add_application(kiln, metadata);
+	add_missing_string(metadata, KILN_META_NAMESPACE, kiln->name_space);
+}
+
 /* What we know of a build, where build() did not say it. */
 static void describe(const struct kiln *kiln, struct kiln_build_result *result,
 		     uint64_t build_ns)
@@ -668,9 +710,7 @@ static void describe(const struct kiln *kiln, struct kiln_build_result *result,
 	add_missing_u64(result->metadata, KILN_META_CREATED,
 			ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u);
 	add_missing_u64(result->metadata, KILN_META_BUILD_TIME, build_ns);
-	add_application(kiln, result->metadata);
-	add_missing_string(result->metadata, KILN_META_NAMESPACE,
-			   kiln->name_space);
+	add_maker(kiln, result->metadata);
 }
 
 /*
@@ -1166,6 +1206,73 @@ static enum kiln_status put_in_tiers(struct kiln *kiln,
 	return first;
 }
 
+/* Its canonical bytes, made once; NULL without memory. */
+static const struct kiln_blob *maker_of(struct kiln *kiln)
+{
+	struct kiln_blob *before = atomic_load(&kiln->maker), *made = NULL;
+	struct kiln_metadata *metadata;
+	const void *bytes;
+	size_t size;
+
+	if (before)
+		return before;
+	metadata = kiln_metadata_new();
+	add_maker(kiln, metadata);
+	if (kiln_metadata_bytes(metadata, &bytes, &size) ||
+	    kiln_blob_copy(bytes, size, &made))
+		made = NULL;
+	kiln_metadata_free(metadata);
+	if (made &&
+	    !atomic_compare_exchange_strong(&kiln->maker, &before, made)) {
+		kiln_blob_unref(made);
+		made = before;
+	}
+	return made;
+}
+
+static int says(const void *bytes, size_t size, enum kiln_metadata_field field)
+{
+	const void *data;
+	size_t data_size;
+
+	return !kiln_metadata_find(bytes, size, field, &data, &data_size);
+}
+
+/*
+ * Whose entry it is, where a put does not say it: in *out_made, if that is not NULL,
+ * else in the bytes.  Bookkeeping is nobody's, unless it says so, and of a session
+ * all are of one maker.
+ */
+static enum kiln_status name_maker(struct kiln *kiln,
+				   struct kiln_metadata **out_made,
+				   const void **inout_bytes, size_t *inout_size)
+{
+	const void *bytes = *inout_bytes;
+	const size_t size = *inout_size;
+	const struct kiln_blob *maker;
+	enum kiln_status status;
+
+	*out_made = NULL;
+	if ((kiln->flags & KILN_OPEN_SESSION) || !kiln->n_tiers ||
+	    (says(bytes, size, KILN_META_APPLICATION) &&
+	     (!kiln->name_space || says(bytes, size, KILN_META_NAMESPACE))) ||
+	    says(bytes, size, KILN_META_FLAGS))
+		return KILN_OK;
+	if (!size) {
+		maker = maker_of(kiln);
+		if (!maker)
+			return KILN_E_NO_MEMORY;
+		*inout_bytes = kiln_blob_data(maker);
+		*inout_size = kiln_blob_size(maker);
+		return KILN_OK;
+	}
+	status = kiln_metadata_from_bytes(bytes, size, out_made);
+	if (status)
+		return status;
+	add_maker(kiln, *out_made);
+	return kiln_metadata_bytes(*out_made, inout_bytes, inout_size);
+}
+
 /* Whether what the store did not take is not in memory either. */
 static int refuses(const struct kiln *kiln)
 {
@@ -1176,6 +1283,7 @@ enum kiln_status kiln_put(struct kiln *kiln, const struct kiln_key *key,
 			  const void *data, size_t size,
 			  const struct kiln_metadata *metadata, unsigned flags)
 {
+	struct kiln_metadata *made = NULL;
 	const void *bytes = NULL;
 	size_t bytes_size = 0;
 	enum kiln_status status, in_memory;
@@ -1191,9 +1299,13 @@ enum kiln_status kiln_put(struct kiln *kiln, const struct kiln_key *key,
 	status = ki_kiln_enter(kiln);
 	if (status)
 		return status;
-	status = put_in_tiers(kiln, key, bytes, bytes_size, data, size, flags);
+	status = name_maker(kiln, &made, &bytes, &bytes_size);
+	if (!status)
+		status = put_in_tiers(kiln, key, bytes, bytes_size, data, size,
+				      flags);
 	if (status != KILN_EXISTS)
 		ki_kiln_send(kiln, key, bytes, bytes_size, data, size, flags);
+	kiln_metadata_free(made);
 	if (kiln->n_tiers && status == KILN_OK) {
 		/* The next look-up brings the tier's own view. */
 		ki_memory_remove(kiln->memory, key);
@@ -1268,6 +1380,8 @@ enum kiln_status kiln_wipe(struct kiln *kiln)
 			failed = status;
 	}
 	ki_memory_wipe(kiln->memory);
+	if (ki_kiln_has_quotas(kiln) && ki_kiln_writes(kiln))
+		ki_quotas_wiped(kiln);
 	ki_kiln_leave(kiln);
 	return failed;
 }

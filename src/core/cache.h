@@ -79,6 +79,20 @@ struct kiln {
 	struct ki_sign_trust trust; /* of a shared store: whose entries count */
 	struct ki_sign_trust remote_trust; /* the same of a remote */
 	char *signing_key;		   /* as given, or NULL */
+	char *quotas_path;		   /* or NULL: there cannot be quotas */
+	/* Atomic. */
+	_Atomic int quotas_state;	   /* enum ki_quotas_state */
+	_Atomic int is_counting;	   /* somebody has `count` */
+	_Atomic(struct kiln_blob *) maker; /* what puts say of it, or NULL */
+	/* Of who is_counting: of a namespace that is over its quota. */
+	struct ki_count *count;
+};
+
+/* A store without quotas is looked at once a second. */
+enum ki_quotas_state {
+	KI_QUOTAS_UNKNOWN = 0,
+	KI_QUOTAS_NONE,
+	KI_QUOTAS_THERE,
 };
 
 /* In `flags`, besides what was given: the store is shared, and there are keys. */
@@ -191,6 +205,88 @@ void ki_kiln_send_order(struct kiln *kiln, const struct kiln_key *key,
 /* The path of the socket of these options' helper.  MISS: no place for one. */
 enum kiln_status ki_kiln_socket(const struct kiln_options *options,
 				char out_path[KI_PATH_MAX]);
+
+/* ---- namespace.c ----------------------------------------------------------- */
+
+/* Whether it may be the name of one: of KILN_NAMESPACE_OTHERS it is not. */
+int ki_namespace_is_good(const char *name);
+
+/* Entries of a namespace, as they are counted and put in order. */
+struct ki_count;
+/* NULL without memory. */
+struct ki_count *ki_count_new(const char *name_space);
+void ki_count_free(struct ki_count *count);
+const char *ki_count_name(const struct ki_count *count);
+/* Go on until `deadline_ns` (0: to the end): KILN_OK once all entries of the store
+   were looked at, KILN_E_TIMEOUT, or why not. */
+enum kiln_status ki_count_step(struct kiln *kiln, struct ki_count *count,
+			       uint64_t deadline_ns, kiln_progress_fn *progress,
+			       void *arg);
+/* What they come to, by now. */
+uint64_t ki_count_bytes(const struct ki_count *count);
+/* Once all were looked at: remove what would go first until no more than this is
+   left, or the time is over; how many went. */
+uint64_t ki_count_evict(struct kiln *kiln, struct ki_count *count,
+			uint64_t bytes_max, uint64_t deadline_ns);
+/* Have the account of the namespace, if there is one, say what is left. */
+void ki_count_end(struct kiln *kiln, const struct ki_count *count,
+		  uint64_t n_evicted);
+
+/* As kiln_gc_namespace(), of a kiln that has a store and writes. */
+enum kiln_status ki_kiln_clean_namespace(struct kiln *kiln,
+					 const char *name_space,
+					 const struct kiln_gc_options *options,
+					 kiln_progress_fn *progress, void *arg,
+					 struct kiln_gc_report *out_report);
+
+/* ---- quota.c ----------------------------------------------------------------- */
+
+/* Of the store in this place; 0 without memory. */
+int ki_kiln_open_quotas(struct kiln *kiln, const char *directory,
+			const char *name);
+void ki_kiln_close_quotas(struct kiln *kiln);
+/* They may have changed. */
+static inline void ki_kiln_doubt_quotas(struct kiln *kiln)
+{
+	if (kiln->quotas_path)
+		atomic_store_explicit(&kiln->quotas_state, KI_QUOTAS_UNKNOWN,
+				      memory_order_relaxed);
+}
+/* Whether a put has to ask. */
+static inline int ki_kiln_has_quotas(const struct kiln *kiln)
+{
+	return atomic_load_explicit(&kiln->quotas_state,
+				    memory_order_relaxed) != KI_QUOTAS_NONE;
+}
+
+/* What a put has taken of a quota: nothing if the name is "". */
+struct ki_claim {
+	char name_space[KILN_NAMESPACE_BYTES];
+	uint64_t bytes;
+	uint64_t turn;
+	int is_uncounted; /* the account could not say */
+};
+/* KILN_OK: there is room, by now; TOO_LARGE, FULL, TIMEOUT: it is not to be put. */
+enum kiln_status ki_quota_claim(struct kiln *kiln, const void *metadata,
+				size_t metadata_size, uint64_t bytes,
+				struct ki_claim *out_claim);
+/* It was not put after all. */
+void ki_quota_return(struct kiln *kiln, const struct ki_claim *claim);
+/* 0: none. */
+uint64_t ki_quota_of(struct kiln *kiln, const char *name_space);
+/* Around counting: what the account says before, and what is true, unless somebody
+   else has counted meanwhile. */
+struct ki_quota_turn {
+	char name_space[KILN_NAMESPACE_BYTES]; /* "": no account */
+	uint64_t bytes;
+	uint64_t turn;
+};
+void ki_quota_begin_turn(struct kiln *kiln, const char *name_space,
+			 struct ki_quota_turn *out_turn);
+void ki_quota_end_turn(struct kiln *kiln, const struct ki_quota_turn *turn,
+		       uint64_t bytes, uint64_t n_evicted);
+/* All entries have gone. */
+void ki_quotas_wiped(struct kiln *kiln);
 
 /* ---- exit.c ---------------------------------------------------------------- */
 

@@ -373,6 +373,8 @@ static void free_kiln(struct kiln *kiln)
 	ki_kiln_close_packs(kiln);
 	ki_kiln_close_remote(kiln);
 	ki_kiln_close_signatures(kiln);
+	ki_kiln_close_quotas(kiln);
+	kiln_blob_unref(atomic_load(&kiln->maker));
 	if (atomic_load(&ki_fork_counter) == kiln->fork_counter) {
 		ki_mutex_fini(&kiln->mutex);
 		ki_mutex_fini(&kiln->stats_mutex);
@@ -402,6 +404,7 @@ static struct kiln *new_kiln(const struct kiln_options *options)
 		kiln->next_tick_ns =
 			ki_sys_posix.monotonic_ns(&ki_sys_posix) + KI_TICK_NS;
 	ki_kiln_calm(kiln);
+	atomic_store(&kiln->quotas_state, KI_QUOTAS_NONE);
 	if (open_memory(kiln, options) || !copy_names(kiln, options)) {
 		free_kiln(kiln);
 		return NULL;
@@ -430,6 +433,18 @@ ASIDE static void complain_of_url(const struct kiln_options *options,
 	snprintf(message, sizeof(message), "store_url: \"%s\": %s",
 		 options->store_url, fault);
 	complain(options, message);
+}
+
+/* Of other formats than kiln's own, what is behind # is no name. */
+static int open_quotas(struct kiln *kiln, const struct place *place)
+{
+	const int is_named =
+		*place->name && place->kind->open != ki_store_neo_open;
+
+	if (place->kind->open == ki_store_pack_open)
+		return 1;
+	return ki_kiln_open_quotas(kiln, place->directory,
+				   is_named ? place->name : "kiln");
 }
 
 /* Options without the tiers, which are closed by the caller on failure. */
@@ -463,6 +478,11 @@ static enum kiln_status open_kiln(struct kiln_options *options,
 				 : set_default_place(kiln, options, &place);
 		if (!kiln->store_status)
 			kiln->store_status = open_store(kiln, options, &place);
+		if (!kiln->store_status && !open_quotas(kiln, &place)) {
+			close_tiers(kiln->tiers, 1);
+			free_kiln(kiln);
+			return KILN_E_NO_MEMORY;
+		}
 		if (kiln->store_status == KILN_EXISTS) {
 			free_kiln(kiln);
 			return KILN_EXISTS;

@@ -136,9 +136,12 @@ static int claim(_Atomic uint64_t *next, uint64_t now, uint64_t period)
 static void tick_as_guest(struct kiln *kiln)
 {
 	const uint64_t now = ki_sys_posix.coarse_ns(&ki_sys_posix);
+	const int is_second = claim(&kiln->next_tick_ns, now, KI_TICK_NS);
 
-	if (!claim(&kiln->next_tick_ns, now, KI_TICK_NS) &&
-	    !atomic_load(&kiln->is_urgent) && atomic_load(&kiln->is_patient) &&
+	if (is_second)
+		ki_kiln_doubt_quotas(kiln);
+	if (!is_second && !atomic_load(&kiln->is_urgent) &&
+	    atomic_load(&kiln->is_patient) &&
 	    atomic_fetch_add(&kiln->n_waiting, 1) < WAITING_MAX - 1)
 		return;
 	atomic_store(&kiln->n_waiting, 0);
@@ -185,6 +188,7 @@ void ki_kiln_tick(struct kiln *kiln)
 	now = ki_sys_posix.coarse_ns(&ki_sys_posix);
 	if (!claim(&kiln->next_tick_ns, now, KI_TICK_NS))
 		return;
+	ki_kiln_doubt_quotas(kiln);
 	ki_kiln_flush(kiln);
 	let_store_look(kiln);
 	ki_kiln_relieve(kiln, ki_cgroup_memory_percent(&ki_sys_posix), now);

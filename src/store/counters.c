@@ -28,6 +28,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "store/history.h"
+#include "store/quotas.h"
 
 #define MAGIC	  0x5354415453494bull /* "KISTATS\0" */
 #define VERSION	  1
@@ -204,17 +205,22 @@ static void close_locked(const struct ki_sys *sys, int fd,
 	(void)sys->close(sys, fd);
 }
 
-/* Beside it. */
-static int history_path(char out[KI_PATH_MAX], const char *path)
+static int path_beside(char out[KI_PATH_MAX], const char *path,
+		       const char *other)
 {
-	static const char end[] = "stats", other[] = "history";
+	static const char end[] = "stats";
 	size_t size = strlen(path) - (sizeof(end) - 1);
 
-	if (size + sizeof(other) > KI_PATH_MAX)
+	if (size + strlen(other) >= KI_PATH_MAX)
 		return -ENAMETOOLONG;
 	memcpy(out, path, size);
-	memcpy(out + size, other, sizeof(other));
+	strcpy(out + size, other);
 	return 0;
+}
+
+static int history_path(char out[KI_PATH_MAX], const char *path)
+{
+	return path_beside(out, path, "history");
 }
 
 enum kiln_status ki_counters_add(const struct ki_sys *sys, const char *path,
@@ -316,23 +322,28 @@ enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path,
 
 void ki_counters_remove(const struct ki_sys *sys, const char *path)
 {
-	char history[KI_PATH_MAX];
+	char other[KI_PATH_MAX];
 
-	if (!history_path(history, path))
-		(void)sys->unlink(sys, history);
+	if (!history_path(other, path))
+		(void)sys->unlink(sys, other);
+	if (!path_beside(other, path, KI_QUOTAS_END))
+		(void)sys->unlink(sys, other);
 	(void)sys->unlink(sys, path);
 }
 
 uint64_t ki_counters_bytes(const struct ki_sys *sys, const char *path,
 			   uint64_t (*charge)(const struct ki_file_info *info))
 {
-	char history[KI_PATH_MAX];
+	char other[KI_PATH_MAX];
 	struct ki_file_info info;
 	uint64_t bytes = KI_COUNTERS_BYTES;
 
 	if (!sys->lstat(sys, path, &info))
 		bytes += charge(&info) - KI_STATS_BYTES;
-	if (!history_path(history, path) && !sys->lstat(sys, history, &info))
+	if (!history_path(other, path) && !sys->lstat(sys, other, &info))
 		bytes += charge(&info) - KI_HISTORY_BYTES;
+	if (!path_beside(other, path, KI_QUOTAS_END) &&
+	    !sys->lstat(sys, other, &info))
+		bytes += charge(&info);
 	return bytes;
 }

@@ -185,9 +185,9 @@ enum kiln_status ki_counters_read(const struct ki_sys *sys, const char *path,
 				  struct kiln_store_counters *out_counters);
 enum kiln_status ki_counters_zero(const struct ki_sys *sys, const char *path,
 				  unsigned flags);
-/* Both files, for who removes a store whole. */
+/* Both files, and NAME.quotas, for who removes a store whole. */
 void ki_counters_remove(const struct ki_sys *sys, const char *path);
-/* What they take in the store's bound, there or not. */
+/* What they take in the store's bound, there or not; NAME.quotas if it is there. */
 uint64_t ki_counters_bytes(const struct ki_sys *sys, const char *path,
 			   uint64_t (*charge)(const struct ki_file_info *info));
 

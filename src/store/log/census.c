@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "store/quotas.h"
+
 uint64_t ki_log_other_bytes(void)
 {
 	return KI_COUNTERS_BYTES + KI_LOCKS_BYTES + LOG_SLACK_BYTES;
@@ -182,7 +184,7 @@ static int take(struct ki_log *log, struct ki_dir *dir, const char *name,
 		return err;
 	} else if (ki_log_is_source(rest, &number)) {
 		return ki_log_census_add_source(census, number, &info);
-	} else if (!strcmp(rest, "idx") ||
+	} else if (!strcmp(rest, "idx") || !strcmp(rest, KI_QUOTAS_END) ||
 		   (is_temporary(rest) && info.n_links == 1)) {
 		/* With more links it counts under its other name. */
 		census->bytes += ki_log_counted(&info);
