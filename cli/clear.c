@@ -104,8 +104,29 @@ static int wipe(struct kiln *kiln, struct removed *removed)
 	return KI_EXIT_OK;
 }
 
+/* No entry is as small as a byte. */
+static int wipe_namespace(struct kiln *kiln, const char *name_space,
+			  struct removed *removed)
+{
+	const struct kiln_gc_options options = { .bytes_max = 1 };
+	struct kiln_gc_report report = { 0 };
+	enum kiln_status status = kiln_gc_namespace(kiln, name_space, &options,
+						    NULL, NULL, &report);
+
+	if (status == KILN_E_INVALID) {
+		ki_complain("--namespace: '%s' is no name of one", name_space);
+		return KI_EXIT_USAGE;
+	}
+	if (status)
+		return ki_store_failed(status, "cannot clear");
+	removed->n_entries = report.n_evicted;
+	removed->bytes = report.bytes_before - report.bytes_after;
+	return KI_EXIT_OK;
+}
+
 int ki_verb_clear(const struct ki_command *command)
 {
+	const char *name_space = command->values[KI_OPTION_NAMESPACE];
 	struct removed removed = { 0 };
 	struct ki_settings settings;
 	struct kiln *kiln = NULL;
@@ -117,9 +138,11 @@ int ki_verb_clear(const struct ki_command *command)
 	if (!status)
 		status = ki_store_open(&settings, 0, &kiln);
 	if (!status && kiln)
-		status = wipe(kiln, &removed);
+		status = name_space ? wipe_namespace(kiln, name_space, &removed)
+				    : wipe(kiln, &removed);
 	if (!status) {
-		removed.n_jobs = ki_jobs_remove(settings.spool);
+		if (!name_space)
+			removed.n_jobs = ki_jobs_remove(settings.spool);
 		status = print(command, &settings, &removed);
 	}
 	kiln_close(kiln);

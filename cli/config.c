@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* kiln config: every setting, its value and where it comes from (of a store:
-   limit.c). */
+   limit.c, quota.c). */
 
 #include <stdio.h>
 
@@ -112,6 +112,9 @@ int ki_verb_config(const struct ki_command *command)
 	struct ki_bytes out;
 	int is_json = ki_given(command, KI_OPTION_JSON), result;
 
+	if (ki_given(command, KI_OPTION_QUOTA_OF) ||
+	    ki_given(command, KI_OPTION_QUOTA))
+		return ki_quota(command);
 	if (ki_given(command, KI_OPTION_STORE) ||
 	    ki_given(command, KI_OPTION_LIMIT) ||
 	    ki_given(command, KI_OPTION_EVICTION))

@@ -25,6 +25,7 @@
 #include "jobs.h"
 #include "layers.h"
 #include "out.h"
+#include "quota.h"
 #include "place.h"
 #include "probe.h"
 #include "store.h"
@@ -200,6 +201,38 @@ static void check_present(struct ki_doctor *doctor, const char *path,
 			      "per entry is kept there, which is slower");
 }
 
+#define QUOTAS_MAX 3 /* that are named */
+
+/* Who puts more than it may keep. */
+static void check_quotas(struct ki_doctor *doctor, struct kiln *kiln)
+{
+	struct ki_quota_list list;
+	char size[32];
+
+	if (ki_quota_list_load(kiln, &list)) {
+		ki_doctor_say(doctor, "quotas", KI_DOCTOR_NOTE,
+			      "set them again: kiln config --namespace NAME "
+			      "--max-size SIZE",
+			      "they cannot be read, and nobody heeds them");
+		return;
+	}
+	for (size_t i = 0, n = 0; i < list.n && n < QUOTAS_MAX; i++) {
+		const struct kiln_namespace *row = &list.rows[i];
+
+		if (row->n_refused && ++n)
+			ki_doctor_say(doctor, "quotas", KI_DOCTOR_NOTE,
+				      "give it more: kiln config --namespace "
+				      "NAME --max-size SIZE",
+				      "%llu entries of %s were not stored, for "
+				      "its quota of %s",
+				      (unsigned long long)row->n_refused,
+				      row->name,
+				      ki_format_size(row->bytes_max, size,
+						     sizeof(size)));
+	}
+	ki_quota_list_free(&list);
+}
+
 static void check_store(struct ki_doctor *doctor, const char *path,
 			int is_writable)
 {
@@ -217,6 +250,8 @@ static void check_store(struct ki_doctor *doctor, const char *path,
 		status = kiln_store_status(kiln);
 		if (!status)
 			status = kiln_store_info(kiln, &info);
+		if (!status)
+			check_quotas(doctor, kiln);
 		kiln_close(kiln);
 	}
 	if (status == KILN_MISS && !is_writable)

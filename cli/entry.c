@@ -22,6 +22,16 @@ static char *string_of(const struct kiln_entry *entry,
 	return strndup(data, size);
 }
 
+static char *namespace_of(const struct kiln_entry *entry)
+{
+	char name[KILN_NAMESPACE_BYTES] = "";
+
+	if (entry->metadata)
+		(void)kiln_namespace_of(kiln_blob_data(entry->metadata),
+					kiln_blob_size(entry->metadata), name);
+	return strdup(name);
+}
+
 static uint64_t number_of(const struct kiln_entry *entry,
 			  enum kiln_metadata_field field)
 {
@@ -44,7 +54,7 @@ int ki_entry_view_init(struct ki_entry_view *view,
 	memcpy(view->short_key, view->key, KI_SHORT_KEY);
 	view->front = string_of(entry, KILN_META_FRONT);
 	view->application = string_of(entry, KILN_META_APPLICATION);
-	view->name_space = string_of(entry, KILN_META_NAMESPACE);
+	view->name_space = namespace_of(entry);
 	view->directory = string_of(entry, KILN_META_DIRECTORY);
 	view->options = string_of(entry, KILN_META_OPTIONS);
 	view->created = number_of(entry, KILN_META_CREATED);

@@ -36,6 +36,12 @@ static int parse(const struct ki_command *command,
 		ki_complain("--dry-run goes with --d3d12");
 		return KI_EXIT_USAGE;
 	}
+	if (ki_given(command, KI_OPTION_QUARANTINE) &&
+	    ki_given(command, KI_OPTION_NAMESPACE)) {
+		ki_complain(
+			"--quarantine: damaged entries are of no namespace");
+		return KI_EXIT_USAGE;
+	}
 	if (ki_given(command, KI_OPTION_QUARANTINE))
 		options->flags |= KILN_GC_QUARANTINE;
 	return KI_EXIT_OK;
@@ -105,15 +111,25 @@ static int print(const struct ki_command *command,
 	return ki_out_write(&out, KI_EXIT_OK);
 }
 
-static int clean(struct kiln *kiln, const struct kiln_gc_options *options,
+/* NULL: of all. */
+static int clean(struct kiln *kiln, const char *name_space,
+		 const struct kiln_gc_options *options,
 		 struct kiln_gc_report *report)
 {
 	struct ki_progress progress;
 	enum kiln_status status;
 
 	ki_progress_begin(&progress);
-	status = kiln_gc(kiln, options, ki_progress_step, &progress, report);
+	status = name_space ? kiln_gc_namespace(kiln, name_space, options,
+						ki_progress_step, &progress,
+						report)
+			    : kiln_gc(kiln, options, ki_progress_step,
+				      &progress, report);
 	ki_progress_finish(&progress);
+	if (status == KILN_E_INVALID && name_space) {
+		ki_complain("--namespace: '%s' is no name of one", name_space);
+		return KI_EXIT_USAGE;
+	}
 	if (status == KILN_E_FULL) {
 		ki_complain("--max-size: the store needs more than that for "
 			    "itself ('kiln clear' removes all)");
@@ -139,7 +155,8 @@ int ki_verb_gc(const struct ki_command *command)
 	if (!status)
 		status = ki_store_open(&settings, 0, &kiln);
 	if (!status && kiln)
-		status = clean(kiln, &options, &report);
+		status = clean(kiln, command->values[KI_OPTION_NAMESPACE],
+			       &options, &report);
 	if (!status)
 		status = print(command, &report);
 	kiln_close(kiln);

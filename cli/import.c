@@ -319,6 +319,8 @@ int ki_verb_import(const struct ki_command *command)
 	status = ki_settings_load(&settings, command, 0);
 	if (!status)
 		status = open_pack(command, &settings, &imported, &pack);
+	/* What a pack says of no program is not of this one. */
+	settings.options.application = "";
 	if (!status)
 		status = open_store(&settings, pack, &kiln);
 	if (!status)

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "out.h"
+#include "quota.h"
 #include "store.h"
 #include "verbs.h"
 
@@ -60,7 +61,8 @@ static int is_shared(const struct ki_settings *settings)
 }
 
 static void print_json(struct ki_bytes *out, const struct ki_settings *settings,
-		       const struct kiln_store_info *info)
+		       const struct kiln_store_info *info,
+		       const struct ki_quota_list *quotas)
 {
 	struct ki_json json;
 
@@ -71,13 +73,15 @@ static void print_json(struct ki_bytes *out, const struct ki_settings *settings,
 	ki_json_number(&json, "bytes_max", info->bytes_max);
 	ki_json_string(&json, "eviction", evictions[info->eviction]);
 	ki_json_bool(&json, "shared", is_shared(settings));
+	ki_quota_list_json(quotas, &json);
 	ki_json_end(&json);
 }
 
 static void print_text(struct ki_bytes *out, const struct ki_settings *settings,
-		       const struct kiln_store_info *info)
+		       const struct kiln_store_info *info,
+		       const struct ki_quota_list *quotas)
 {
-	char bytes[32], limit[32];
+	char bytes[32], limit[32], quota[160];
 
 	ki_bytes_printf(out,
 			"%s:%s\n  limit     %s\n  used      %s\n"
@@ -90,6 +94,13 @@ static void print_text(struct ki_bytes *out, const struct ki_settings *settings,
 			evictions[info->eviction]);
 	if (is_shared(settings))
 		ki_bytes_add_string(out, "  shared    with its group\n");
+	for (size_t i = 0; i < quotas->n; i++) {
+		ki_bytes_printf(out, "  quota     ");
+		ki_out_safe(out, quotas->rows[i].name, 0);
+		ki_bytes_printf(
+			out, ": %s\n",
+			ki_quota_words(&quotas->rows[i], quota, sizeof(quota)));
+	}
 }
 
 static int show(const struct ki_command *command, struct kiln *kiln,
@@ -97,15 +108,19 @@ static int show(const struct ki_command *command, struct kiln *kiln,
 {
 	struct kiln_store_info info = { 0 };
 	enum kiln_status status = kiln_store_info(kiln, &info);
+	struct ki_quota_list quotas = { NULL, 0 };
 	struct ki_bytes out;
 
+	if (!status)
+		status = ki_quota_list_load(kiln, &quotas);
 	if (status)
 		return ki_store_failed(status, "cannot read the limit");
 	ki_bytes_init(&out);
 	if (ki_given(command, KI_OPTION_JSON))
-		print_json(&out, settings, &info);
+		print_json(&out, settings, &info, &quotas);
 	else
-		print_text(&out, settings, &info);
+		print_text(&out, settings, &info, &quotas);
+	ki_quota_list_free(&quotas);
 	return ki_out_write(&out, KI_EXIT_OK);
 }
 

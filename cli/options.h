@@ -61,6 +61,10 @@
 	X(KEY, "key", 0, "NAME",                                               \
 	  "sign with this key of yours; may come again")                       \
 	X(NAMESPACE, "namespace", 0, "NAME", "take what is of this namespace") \
+	X(QUOTA_OF, "namespace", 0, "NAME",                                    \
+	  "of this namespace; '*': of each without its own")                   \
+	X(QUOTA, "max-size", 0, "SIZE",                                        \
+	  "with --namespace: what it may take (500M; 0: any size)")            \
 	X(LARGER_THAN, "larger-than", 0, "SIZE",                               \
 	  "take values of more than this (64K, 1M)")                           \
 	X(SMALLER_THAN, "smaller-than", 0, "SIZE",                             \

@@ -18,6 +18,7 @@
 #include "jobs.h"
 #include "out.h"
 #include "prometheus.h"
+#include "quota.h"
 #include "stats_remote.h"
 #include "store.h"
 #include "verbs.h"
@@ -38,6 +39,7 @@ struct picture {
 	char next[2 * KILN_DIGEST_BYTES + 1];
 	char next_file[256];
 	uint64_t next_used;
+	struct ki_quota_list quotas;
 };
 
 /* ---- JSON -------------------------------------------------------------------- */
@@ -97,6 +99,7 @@ static void print_json(struct ki_bytes *out, const struct picture *picture)
 		ki_json_number(&json, "used", picture->next_used);
 		ki_json_end(&json);
 	}
+	ki_quota_list_json(&picture->quotas, &json);
 	ki_json_number(&json, "jobs_pending", picture->n_jobs);
 	ki_json_number(&json, "since", picture->counters->since);
 	json_counters(&json, picture->counters->total);
@@ -179,6 +182,18 @@ static void print_next(struct ki_bytes *out, const struct picture *picture)
 	line(out, "next to go", text);
 }
 
+static void print_quotas(struct ki_bytes *out, const struct picture *picture)
+{
+	char words[KILN_NAMESPACE_BYTES + 16], text[160];
+
+	for (size_t i = 0; i < picture->quotas.n; i++) {
+		const struct kiln_namespace *row = &picture->quotas.rows[i];
+
+		snprintf(words, sizeof(words), "quota of %s", row->name);
+		line(out, words, ki_quota_words(row, text, sizeof(text)));
+	}
+}
+
 static void print_size(struct ki_bytes *out, const struct picture *picture)
 {
 	const struct kiln_store_info *info = &picture->info;
@@ -203,6 +218,7 @@ static void print_size(struct ki_bytes *out, const struct picture *picture)
 	if (info->bytes_sources)
 		line(out, "of it kept sources",
 		     ki_format_size(info->bytes_sources, bytes, sizeof(bytes)));
+	print_quotas(out, picture);
 	print_next(out, picture);
 	number(out, "jobs pending", picture->n_jobs);
 }
@@ -354,6 +370,8 @@ static int look(struct kiln *kiln, struct picture *picture, int is_zeroing)
 	status = kiln_store_info(kiln, &picture->info);
 	if (!status)
 		status = ki_counts_read(kiln, picture->counters);
+	if (!status)
+		status = ki_quota_list_load(kiln, &picture->quotas);
 	if (!status && ki_what_is_told(picture->settings))
 		find_next(kiln, picture);
 	if (status)
@@ -454,6 +472,7 @@ int ki_verb_stats(const struct ki_command *command)
 	ki_bytes_fini(&out);
 	kiln_close(kiln);
 	free(picture.counters);
+	ki_quota_list_free(&picture.quotas);
 	ki_settings_fini(&settings);
 	return status;
 }

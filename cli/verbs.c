@@ -225,15 +225,22 @@ const struct ki_verb ki_verbs[] = {
 		   "With --d3d12, lists and clears the shader caches of "
 		   "programs, as a disk\n"
 		   "cleaner would, and leaves those alone that lie in working "
-		   "directories.\n",
+		   "directories.\n\n"
+		   "With --namespace, all this is of its entries alone, and "
+		   "its quota counts as\n"
+		   "a limit, too.  A namespace is what KILN_NAMESPACE said, "
+		   "else the name of\n"
+		   "the program.\n",
 	  .examples = "kiln gc --max-size 500M # make room now\n"
 		      "kiln gc --older-than 30d # remove what nobody used for "
 		      "a month\n"
+		      "kiln gc --namespace blender --max-size 100M # of one "
+		      "program\n"
 		      "kiln gc --d3d12 --dry-run # which shader caches are "
 		      "there?\n",
 	  .options = COMMON | KI_HAS(STORE) | KI_HAS(MAX_SIZE) |
-		     KI_HAS(OLDER_THAN) | KI_HAS(QUARANTINE) | KI_HAS(D3D12) |
-		     KI_HAS(DRY_RUN),
+		     KI_HAS(OLDER_THAN) | KI_HAS(NAMESPACE) |
+		     KI_HAS(QUARANTINE) | KI_HAS(D3D12) | KI_HAS(DRY_RUN),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_gc },
 	{ .name = "rebuild",
@@ -276,8 +283,13 @@ const struct ki_verb ki_verbs[] = {
 	  .arguments = "",
 	  .summary = "remove all entries and pending jobs",
 	  .about = "Asks nothing.  Programs that use the store notice and go "
-		   "on.\n",
-	  .options = COMMON | KI_HAS(STORE),
+		   "on.  With\n"
+		   "--namespace, removes the entries of that one, and no "
+		   "jobs.\n",
+	  .examples = "kiln clear # all of it\n"
+		      "kiln clear --namespace blender # what one program "
+		      "has\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(NAMESPACE),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_clear },
 	{ .name = "export",
@@ -346,11 +358,22 @@ const struct ki_verb ki_verbs[] = {
 		   "is large and was\n"
 		   "built fast (a driver's own entries go by their age: nobody "
 		   "knows what they\n"
-		   "took).\n",
+		   "took).\n\n"
+		   "With --namespace, shows what one program, or whoever was "
+		   "given that name by\n"
+		   "KILN_NAMESPACE, may take of the store, and with --max-size "
+		   "changes it.  What\n"
+		   "it puts beyond that evicts entries of its own, never "
+		   "those of others.\n",
 	  .examples = "kiln config # every value, and where it comes from\n"
 		      "kiln config --store log:/srv/kiln --limit 4G # a store "
-		      "of 4 GiB\n",
-	  .options = COMMON | KI_HAS(STORE) | KI_HAS(LIMIT) | KI_HAS(EVICTION),
+		      "of 4 GiB\n"
+		      "kiln config --namespace blender --max-size 200M # of "
+		      "one program\n"
+		      "kiln config --namespace '*' --max-size 500M # of each "
+		      "other\n",
+	  .options = COMMON | KI_HAS(STORE) | KI_HAS(LIMIT) | KI_HAS(EVICTION) |
+		     KI_HAS(QUOTA_OF) | KI_HAS(QUOTA),
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_config },
 	{ .name = "key",

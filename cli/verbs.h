@@ -30,5 +30,6 @@ ki_verb_fn ki_why_run;
 
 /* `kiln config` where it is about a store. */
 ki_verb_fn ki_limit;
+ki_verb_fn ki_quota;
 
 #endif /* KI_CLI_VERBS_H */
