@@ -223,10 +223,10 @@ static void check_quotas(struct ki_doctor *doctor, struct kiln *kiln)
 			ki_doctor_say(doctor, "quotas", KI_DOCTOR_NOTE,
 				      "give it more: kiln config --namespace "
 				      "NAME --max-size SIZE",
-				      "%llu entries of %s were not stored, for "
-				      "its quota of %s",
+				      "%llu put%s of %s not stored, for its "
+				      "quota of %s",
 				      (unsigned long long)row->n_refused,
-				      row->name,
+				      row->n_refused == 1 ? "" : "s", row->name,
 				      ki_format_size(row->bytes_max, size,
 						     sizeof(size)));
 	}
