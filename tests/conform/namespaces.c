@@ -21,6 +21,7 @@
 #define SIZE	 4000
 #define ENTRY	 ((uint64_t)SIZE + 300) /* with key and metadata, at most */
 #define QUOTA	 (20 * ENTRY)
+#define N_OTHERS 400 /* 1.6 MB */
 #define WRITERS	 8
 #define BY_EACH	 60
 #define N_KILLED 6
@@ -428,6 +429,38 @@ static void who_may_not_write_sets_no_quota(void **state)
 	free(directory);
 }
 
+/* Others keep what they have though nobody uses it, and more is put than the whole
+   store holds. */
+static void a_flood_pushes_out_nobody_else(void **state)
+{
+	const uint64_t bound = (uint64_t)6 << 20;
+	char *directory = harness_directory();
+	struct kiln *flood = open_as(directory, "flood", 0);
+	struct kiln *other = open_as(directory, "other", 0);
+	unsigned n;
+
+	assert_int_equal(kiln_set_limit(other, bound), KILN_OK);
+	for (n = 0; n < N_OTHERS; n++)
+		put(other, n);
+	set_quota(other, "flood", bound / 6);
+	kiln_close(flood);
+	flood = open_as(directory, "flood", 0);
+	for (n = 0; n * SIZE < 2 * bound; n++) {
+		put(flood, 10000 + n);
+		/* Some of theirs lie among it. */
+		if (n % 100 == 0)
+			put(other, N_OTHERS + n / 100);
+	}
+	assert_int_equal(sum_of(other, "other").n, N_OTHERS + (n + 99) / 100);
+	assert_true(sum_of(other, "flood").bytes <= bound / 6);
+	assert_true(sum_of(other, "flood").bytes > bound / 12);
+	kiln_close(flood);
+	kiln_close(other);
+	for (n = 0; n < N_OTHERS; n += 10)
+		assert_true(has(directory, n));
+	free(directory);
+}
+
 /* ---- Damage, older versions ---------------------------------------------------- */
 
 /* S17: a kiln that knows nothing of quotas puts as it likes. */
@@ -603,6 +636,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_quota_taken_back_leaves_nothing),
 		cmocka_unit_test(wiping_keeps_the_quotas),
 		cmocka_unit_test(who_may_not_write_sets_no_quota),
+		cmocka_unit_test(a_flood_pushes_out_nobody_else),
 		cmocka_unit_test(
 			what_was_put_without_account_is_counted_in_the_end),
 		cmocka_unit_test(

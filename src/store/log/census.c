@@ -184,7 +184,10 @@ static int take(struct ki_log *log, struct ki_dir *dir, const char *name,
 		return err;
 	} else if (ki_log_is_source(rest, &number)) {
 		return ki_log_census_add_source(census, number, &info);
-	} else if (!strcmp(rest, "idx") || !strcmp(rest, KI_QUOTAS_END) ||
+	} else if (!strcmp(rest, KI_QUOTAS_END)) {
+		census->has_quotas = 1;
+		census->bytes += ki_log_counted(&info);
+	} else if (!strcmp(rest, "idx") ||
 		   (is_temporary(rest) && info.n_links == 1)) {
 		/* With more links it counts under its other name. */
 		census->bytes += ki_log_counted(&info);

@@ -125,7 +125,8 @@ struct log_header {
 	_Atomic uint64_t generation;
 	_Atomic uint64_t min_live;    /* number 32, check 32 */
 	_Atomic uint64_t next_number; /* the same */
-	uint64_t reserved_1[4];
+	_Atomic uint64_t n_compacted; /* rises before a segment goes early */
+	uint64_t reserved_1[3];
 
 	_Atomic uint64_t tail; /* 192: alone on its line */
 	uint64_t reserved_2[7];

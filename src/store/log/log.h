@@ -718,6 +718,7 @@ struct log_file {
 	uint64_t bytes;	  /* as the bound counts it */
 	uint64_t inode;	  /* 0: this is its only name */
 	int64_t mtime_ns; /* 0: made since the counting began */
+	int stays;	  /* it could not be compacted */
 };
 
 /* What lies in the directory, kept up while it is changed. */
@@ -741,6 +742,7 @@ struct log_census {
 	int weighs; /* by cost: what is worth more than the next stays */
 	unsigned goes_up_to; /* LOG_WORTHS: nothing stays */
 	size_t n_to_pass;    /* segments, until it is that */
+	int has_quotas;	     /* of namespaces */
 };
 
 /* Count.  `clean`, under byte 0 only: remove what was left unfinished. */
@@ -858,6 +860,14 @@ void ki_log_count_evicted(struct ki_log *log, uint64_t n);
    error says nothing about the file. */
 int ki_log_is_shortage(int err);
 
+/* ---- compact.c --------------------------------------------------------- */
+
+/* Where namespaces have quotas, under byte 0: have segments go of which little is
+   alive, until `bytes` more fit, or none is left. */
+void ki_log_compact(struct ki_log *log, struct log_index *index,
+		    struct log_census *census, uint64_t bytes,
+		    uint64_t bytes_max);
+
 /* ---- weigh.c --------------------------------------------------------- */
 
 #define LOG_WORTHS 40u
@@ -938,6 +948,15 @@ void ki_log_records_place(const struct log_records *records,
 			  struct log_index *index);
 void ki_log_records_fini(struct log_records *records);
 
+/* Each record of a segment that is sound, entry or not; IO: not all could be
+   read. */
+typedef enum kiln_status log_record_fn(void *arg,
+				       const struct log_record *record,
+				       uint32_t number, uint32_t units);
+enum kiln_status ki_log_each_record(struct ki_log *log,
+				    const struct log_file *file,
+				    log_record_fn *visit, void *arg);
+
 /* ---- inspect.c ------------------------------------------------------- */
 
 enum kiln_status ki_log_list(struct kiln_tier *tier, struct kiln_cursor *cursor,
@@ -978,6 +997,12 @@ uint64_t ki_log_drop_orphans(struct ki_log *log, struct log_index *index,
 void ki_log_evict_large(struct ki_log *log, struct log_index *index,
 			struct log_census *census, uint64_t slot, uint64_t word,
 			uint32_t number);
+/* Under byte 0: whether a record (its segment is open) may go with its file before
+   older ones do.  Not if a word leads to it; and unless one leads to its key, a
+   tombstone takes its place in the order. */
+int ki_log_may_go(struct ki_log *log, struct log_index *index, int fd,
+		  uint32_t number, uint32_t units,
+		  const struct log_record *record);
 void ki_log_drop_orphans_if_due(struct ki_log *log, struct log_index *index,
 				struct log_census *census);
 

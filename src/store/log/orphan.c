@@ -90,7 +90,7 @@ static enum leads where_words_lead(struct ki_log *log, struct log_index *index,
 
 /* At the place of `record` in the order; its file is open. */
 static int write_tombstone(struct ki_log *log, struct log_index *index, int fd,
-			   const struct log_record *record)
+			   uint32_t units, const struct log_record *record)
 {
 	struct kiln_key key = { .record.size = record->key_size };
 	int done;
@@ -100,19 +100,19 @@ static int write_tombstone(struct ki_log *log, struct log_index *index, int fd,
 		return 0;
 	memcpy(key.digest, record->digest, sizeof(key.digest));
 	done = !ki_pread_all(log->sys, fd, key.record.data, record->key_size,
-			     sizeof(*record)) &&
+			     (uint64_t)units * LOG_UNIT + sizeof(*record)) &&
 	       !ki_log_write_tombstone(log, index, &key, record->order);
 	free(key.record.data);
 	return done;
 }
 
-/* Its file is open, and has a passing name by now.  Whether it may go. */
-static int is_orphan(struct ki_log *log, struct log_index *index, int fd,
-		     uint32_t number, const struct log_record *record)
+int ki_log_may_go(struct ki_log *log, struct log_index *index, int fd,
+		  uint32_t number, uint32_t units,
+		  const struct log_record *record)
 {
 	switch (where_words_lead(log, index, record->digest, number)) {
 	case NOWHERE:
-		return write_tombstone(log, index, fd, record);
+		return write_tombstone(log, index, fd, units, record);
 	case TO_ITS_KEY:
 		return 1;
 	case TO_IT:
@@ -141,7 +141,8 @@ static int drop(struct ki_log *log, struct log_index *index, uint32_t number)
 	    ki_log_temporary_path(log, passing) ||
 	    sys->rename(sys, path, passing))
 		goto out;
-	dropped = is_orphan(log, index, fd, number, &record) &&
+	/* It has a passing name by now. */
+	dropped = ki_log_may_go(log, index, fd, number, 0, &record) &&
 		  !sys->unlink(sys, passing);
 	if (dropped)
 		ki_log_segment_forget(log, index, number);
@@ -172,7 +173,7 @@ void ki_log_evict_large(struct ki_log *log, struct log_index *index,
 	if (!ki_pread_all(sys, fd, &record, sizeof(record), 0) &&
 	    ki_log_record_is_sound(&record, number, 0) &&
 	    (record.flags & LOG_OWN_FILE) &&
-	    write_tombstone(log, index, fd, &record) &&
+	    write_tombstone(log, index, fd, 0, &record) &&
 	    ki_log_word_swap(index, slot, word, 0)) {
 		census->n_evicted++;
 		if (!sys->unlink(sys, path))

@@ -56,8 +56,9 @@ struct put {
 	int written;
 	uint32_t epoch; /* of the index it was written under */
 	uint32_t number;
-	uint64_t word;	    /* not tentative */
-	uint64_t n_removed; /* as the index had it before its word was out */
+	uint64_t word;	      /* not tentative */
+	uint64_t n_removed;   /* as the index had it before its word was out */
+	uint64_t n_compacted; /* before it took its room */
 	const struct log_index *out_in; /* the last where it was; NULL: none */
 	int is_out;			/* when last looked at */
 	int is_over; /* and is gone: replaced or removed since */
@@ -836,12 +837,15 @@ static int is_gone(struct ki_log *log, struct log_index *index, struct put *put)
 	return !look_around(log, index, put, &look) && !look.own.word;
 }
 
-static int has_file(struct ki_log *log, const struct put *put)
+/* A segment of many goes before its time where it is compacted. */
+static int has_file(struct ki_log *log, const struct log_index *index,
+		    const struct put *put)
 {
 	struct ki_file_info info;
 	char path[KI_PATH_MAX];
 
-	return !(put->record.flags & LOG_OWN_FILE) ||
+	return (!(put->record.flags & LOG_OWN_FILE) &&
+		index->header->n_compacted == put->n_compacted) ||
 	       ki_log_segment_path(log, put->number, path) ||
 	       log->sys->lstat(log->sys, path, &info) != -ENOENT;
 }
@@ -851,7 +855,7 @@ static int is_live(struct ki_log *log, struct log_index *index, struct put *put)
 {
 	struct look look;
 
-	if (number_is_live(index, put->number) && has_file(log, put))
+	if (number_is_live(index, put->number) && has_file(log, index, put))
 		return 1;
 	return look_around(log, index, put, &look) ||
 	       (look.own.word && look.own.word != put->word);
@@ -967,6 +971,7 @@ static enum kiln_status put_once(struct ki_log *log, struct put *put)
 	}
 	if (!put->written) {
 		put->record.flags &= ~LOG_OWN_FILE;
+		put->n_compacted = index->header->n_compacted;
 		status = is_large(log, index, put)
 				 ? write_large(log, index, put)
 				 : write_small(log, index, put);

@@ -79,10 +79,10 @@ static int is_outdone(const struct log_known *known,
 }
 
 /* What this record did, done again. */
-static enum kiln_status replay(struct log_records *records,
-			       const struct log_record *record, uint32_t number,
-			       uint32_t units)
+static enum kiln_status replay(void *arg, const struct log_record *record,
+			       uint32_t number, uint32_t units)
 {
+	struct log_records *records = arg;
 	struct log_known known = {
 		.digest_low = ki_digest_low(record->digest),
 		.digest_high = ki_digest_high(record->digest),
@@ -161,9 +161,9 @@ static const uint8_t *look(const struct ki_sys *sys, int fd, uint64_t offset,
 
 /* Killed writers leave holes, so every unit may be the start of a record. */
 static enum kiln_status read_segment(struct ki_log *log,
-				     struct log_records *records,
 				     const struct log_file *file,
-				     struct window *window)
+				     struct window *window,
+				     log_record_fn *visit, void *arg)
 {
 	const struct ki_sys *sys = log->sys;
 	enum kiln_status status = KILN_OK;
@@ -193,13 +193,28 @@ static enum kiln_status read_segment(struct ki_log *log,
 		memcpy(&record, data, sizeof(record));
 		if (ki_log_record_is_sound(&record, file->number, units) &&
 		    log_record_bytes(&record) <= file->size - offset) {
-			status = replay(records, &record, file->number, units);
+			status = visit(arg, &record, file->number, units);
 			offset += log_record_bytes(&record);
 		} else {
 			offset += LOG_UNIT;
 		}
 	}
 	(void)sys->close(sys, fd);
+	return status;
+}
+
+enum kiln_status ki_log_each_record(struct ki_log *log,
+				    const struct log_file *file,
+				    log_record_fn *visit, void *arg)
+{
+	struct window window = { .data = malloc(WINDOW_BYTES) };
+	enum kiln_status status = KILN_E_NO_MEMORY;
+
+	if (window.data)
+		status = read_segment(log, file, &window, visit, arg);
+	if (!status && window.n_failed)
+		status = KILN_E_IO;
+	free(window.data);
 	return status;
 }
 
@@ -240,8 +255,8 @@ enum kiln_status ki_log_records_read(struct ki_log *log,
 	if (!window.data)
 		return KILN_E_NO_MEMORY;
 	for (i = 0; i < census->n_files && !status; i++)
-		status = read_segment(log, out_records, &census->files[i],
-				      &window);
+		status = read_segment(log, &census->files[i], &window, replay,
+				      out_records);
 	free(window.data);
 	ki_map_fini(&out_records->by_name);
 	leave_out_what_was_wiped(out_records);

@@ -6,7 +6,8 @@
  *
  * First what no look-up would miss: the oldest kept sources, and the bytes of
  * damaged records that were put aside.  Who refuses rather than evicts stops
- * there.  Then segments go, the oldest first (evict.c).
+ * there.  Then, where namespaces have quotas, segments of which little is alive
+ * (compact.c).  Then segments go, the oldest first (evict.c).
  *
  * The tail, which is written to, is the last of them, and how it goes depends
  * on what the room is for.  Room for the next tail: the one of before goes like
@@ -118,6 +119,8 @@ static void weigh_if_over(const struct room *room, enum kiln_status status)
 		     room->limits.bytes_max);
 	ki_log_evict_cheap(room->log, room->index, room->census, room->bytes,
 			   room->limits.bytes_max);
+	ki_log_compact(room->log, room->index, room->census, room->bytes,
+		       room->limits.bytes_max);
 }
 
 /* Only the tail is left.  Whether more can go now. */
