@@ -199,6 +199,121 @@ struct kiln_tier *ki_kiln_store(const struct kiln *kiln)
 	return NULL;
 }
 
+/* ---- Whose an entry is ------------------------------------------------------ */
+
+static void add_missing_u64(struct kiln_metadata *metadata,
+			    enum kiln_metadata_field field, uint64_t value)
+{
+	const void *bytes, *data;
+	size_t size, data_size;
+
+	if (!kiln_metadata_bytes(metadata, &bytes, &size) &&
+	    kiln_metadata_find(bytes, size, field, &data, &data_size))
+		kiln_metadata_add_u64(metadata, field, value);
+}
+
+static void add_missing_string(struct kiln_metadata *metadata,
+			       enum kiln_metadata_field field,
+			       const char *value)
+{
+	const void *bytes, *data;
+	size_t size, data_size;
+
+	if (value && !kiln_metadata_bytes(metadata, &bytes, &size) &&
+	    kiln_metadata_find(bytes, size, field, &data, &data_size))
+		kiln_metadata_add_string(metadata, field, value);
+}
+
+const char *ki_kiln_application(const struct kiln *kiln, char path[KI_PATH_MAX])
+{
+	if (kiln->application)
+		return *kiln->application ? kiln->application : NULL;
+	return ki_executable(path) ? NULL : path;
+}
+
+static void add_application(const struct kiln *kiln,
+			    struct kiln_metadata *metadata)
+{
+	char path[KI_PATH_MAX];
+
+	add_missing_string(metadata, KILN_META_APPLICATION,
+			   ki_kiln_application(kiln, path));
+}
+
+static void add_maker(const struct kiln *kiln, struct kiln_metadata *metadata)
+{
+	add_application(kiln, metadata);
+	add_missing_string(metadata, KILN_META_NAMESPACE, kiln->name_space);
+}
+
+/* Its canonical bytes, made once; NULL without memory. */
+static const struct kiln_blob *maker_of(struct kiln *kiln)
+{
+	struct kiln_blob *before = atomic_load(&kiln->maker), *made = NULL;
+	struct kiln_metadata *metadata;
+	const void *bytes;
+	size_t size;
+
+	if (before)
+		return before;
+	metadata = kiln_metadata_new();
+	add_maker(kiln, metadata);
+	if (kiln_metadata_bytes(metadata, &bytes, &size) ||
+	    kiln_blob_copy(bytes, size, &made))
+		made = NULL;
+	kiln_metadata_free(metadata);
+	if (made &&
+	    !atomic_compare_exchange_strong(&kiln->maker, &before, made)) {
+		kiln_blob_unref(made);
+		made = before;
+	}
+	return made;
+}
+
+static int says(const void *bytes, size_t size, enum kiln_metadata_field field)
+{
+	const void *data;
+	size_t data_size;
+
+	return !kiln_metadata_find(bytes, size, field, &data, &data_size);
+}
+
+/*
+ * Whose entry it is, where a put does not say it: in *out_made, if that is not NULL,
+ * else in the bytes.  Bookkeeping is nobody's, unless it says so, of a session all are
+ * of one maker, and what is signed stays as it is.
+ */
+static enum kiln_status name_maker(struct kiln *kiln,
+				   struct kiln_metadata **out_made,
+				   const void **inout_bytes, size_t *inout_size)
+{
+	const void *bytes = *inout_bytes;
+	const size_t size = *inout_size;
+	const struct kiln_blob *maker;
+	enum kiln_status status;
+
+	*out_made = NULL;
+	if ((kiln->flags & KILN_OPEN_SESSION) || !kiln->n_tiers ||
+	    (says(bytes, size, KILN_META_APPLICATION) &&
+	     (!kiln->name_space || says(bytes, size, KILN_META_NAMESPACE))) ||
+	    says(bytes, size, KILN_META_FLAGS) ||
+	    says(bytes, size, KILN_META_SIGNATURE))
+		return KILN_OK;
+	if (!size) {
+		maker = maker_of(kiln);
+		if (!maker)
+			return KILN_E_NO_MEMORY;
+		*inout_bytes = kiln_blob_data(maker);
+		*inout_size = kiln_blob_size(maker);
+		return KILN_OK;
+	}
+	status = kiln_metadata_from_bytes(bytes, size, out_made);
+	if (status)
+		return status;
+	add_maker(kiln, *out_made);
+	return kiln_metadata_bytes(*out_made, inout_bytes, inout_size);
+}
+
 /* ---- Asking tiers ---------------------------------------------------------- */
 
 static int is_live(void *arg, const struct kiln_blob *blob)
@@ -449,18 +564,25 @@ static void backfill(struct kiln *kiln, size_t n_tiers,
 		     const struct kiln_key *key, const struct kiln_blob *value,
 		     const struct kiln_blob *metadata, uint64_t changes)
 {
+	const void *bytes = kiln_blob_data(metadata);
+	size_t size = kiln_blob_size(metadata);
+	struct kiln_metadata *made = NULL;
+
+	/* What comes from elsewhere is of whoever brought it here. */
+	if (n_tiers && name_maker(kiln, &made, &bytes, &size))
+		n_tiers = 0;
 	while (n_tiers-- && ki_memory_changes(kiln->memory) == changes) {
 		struct kiln_tier *tier = kiln->tiers[n_tiers];
 		enum kiln_status status =
-			put_in(kiln, tier, key, kiln_blob_data(metadata),
-			       kiln_blob_size(metadata), kiln_blob_data(value),
-			       kiln_blob_size(value), 0);
+			put_in(kiln, tier, key, bytes, size,
+			       kiln_blob_data(value), kiln_blob_size(value), 0);
 
 		/* The removal may have passed this tier before the put. */
 		if (!status && tier->ops->remove &&
 		    ki_memory_changes(kiln->memory) != changes)
 			(void)tier->ops->remove(tier, key);
 	}
+	kiln_metadata_free(made);
 }
 
 /* As ask(), of all packs in turn. */
@@ -654,51 +776,6 @@ static enum kiln_status lease_build(struct kiln *kiln,
 	if (status == KILN_E_TIMEOUT)
 		ki_kiln_count(kiln, KILN_COUNT_LOCK_TIMEOUTS, 1);
 	return status;
-}
-
-static void add_missing_u64(struct kiln_metadata *metadata,
-			    enum kiln_metadata_field field, uint64_t value)
-{
-	const void *bytes, *data;
-	size_t size, data_size;
-
-	if (!kiln_metadata_bytes(metadata, &bytes, &size) &&
-	    kiln_metadata_find(bytes, size, field, &data, &data_size))
-		kiln_metadata_add_u64(metadata, field, value);
-}
-
-static void add_missing_string(struct kiln_metadata *metadata,
-			       enum kiln_metadata_field field,
-			       const char *value)
-{
-	const void *bytes, *data;
-	size_t size, data_size;
-
-	if (value && !kiln_metadata_bytes(metadata, &bytes, &size) &&
-	    kiln_metadata_find(bytes, size, field, &data, &data_size))
-		kiln_metadata_add_string(metadata, field, value);
-}
-
-const char *ki_kiln_application(const struct kiln *kiln, char path[KI_PATH_MAX])
-{
-	if (kiln->application)
-		return *kiln->application ? kiln->application : NULL;
-	return ki_executable(path) ? NULL : path;
-}
-
-static void add_application(const struct kiln *kiln,
-			    struct kiln_metadata *metadata)
-{
-	char path[KI_PATH_MAX];
-
-	add_missing_string(metadata, KILN_META_APPLICATION,
-			   ki_kiln_application(kiln, path));
-}
-
-static void add_maker(const struct kiln *kiln, struct kiln_metadata *metadata)
-{
-	add_application(kiln, metadata);
-	add_missing_string(metadata, KILN_META_NAMESPACE, kiln->name_space);
 }
 
 /* What we know of a build, where build() did not say it. */
@@ -1204,73 +1281,6 @@ static enum kiln_status put_in_tiers(struct kiln *kiln,
 			break;
 	}
 	return first;
-}
-
-/* Its canonical bytes, made once; NULL without memory. */
-static const struct kiln_blob *maker_of(struct kiln *kiln)
-{
-	struct kiln_blob *before = atomic_load(&kiln->maker), *made = NULL;
-	struct kiln_metadata *metadata;
-	const void *bytes;
-	size_t size;
-
-	if (before)
-		return before;
-	metadata = kiln_metadata_new();
-	add_maker(kiln, metadata);
-	if (kiln_metadata_bytes(metadata, &bytes, &size) ||
-	    kiln_blob_copy(bytes, size, &made))
-		made = NULL;
-	kiln_metadata_free(metadata);
-	if (made &&
-	    !atomic_compare_exchange_strong(&kiln->maker, &before, made)) {
-		kiln_blob_unref(made);
-		made = before;
-	}
-	return made;
-}
-
-static int says(const void *bytes, size_t size, enum kiln_metadata_field field)
-{
-	const void *data;
-	size_t data_size;
-
-	return !kiln_metadata_find(bytes, size, field, &data, &data_size);
-}
-
-/*
- * Whose entry it is, where a put does not say it: in *out_made, if that is not NULL,
- * else in the bytes.  Bookkeeping is nobody's, unless it says so, and of a session
- * all are of one maker.
- */
-static enum kiln_status name_maker(struct kiln *kiln,
-				   struct kiln_metadata **out_made,
-				   const void **inout_bytes, size_t *inout_size)
-{
-	const void *bytes = *inout_bytes;
-	const size_t size = *inout_size;
-	const struct kiln_blob *maker;
-	enum kiln_status status;
-
-	*out_made = NULL;
-	if ((kiln->flags & KILN_OPEN_SESSION) || !kiln->n_tiers ||
-	    (says(bytes, size, KILN_META_APPLICATION) &&
-	     (!kiln->name_space || says(bytes, size, KILN_META_NAMESPACE))) ||
-	    says(bytes, size, KILN_META_FLAGS))
-		return KILN_OK;
-	if (!size) {
-		maker = maker_of(kiln);
-		if (!maker)
-			return KILN_E_NO_MEMORY;
-		*inout_bytes = kiln_blob_data(maker);
-		*inout_size = kiln_blob_size(maker);
-		return KILN_OK;
-	}
-	status = kiln_metadata_from_bytes(bytes, size, out_made);
-	if (status)
-		return status;
-	add_maker(kiln, *out_made);
-	return kiln_metadata_bytes(*out_made, inout_bytes, inout_size);
 }
 
 /* Whether what the store did not take is not in memory either. */
