@@ -186,6 +186,36 @@ static void S52_who_fails_is_left_alone_and_found_again(void **state)
 	node_free(writer);
 }
 
+/* It goes and comes while a program asks: whatever it finds, it is right. */
+static void S52_a_server_that_flaps(void **state)
+{
+	static const enum proxy_fault faults[] = { PROXY_REFUSE, PROXY_PASS,
+						   PROXY_RESET,	 PROXY_PASS,
+						   PROXY_HANG,	 PROXY_PASS };
+	struct node *writer = world_node("transport");
+	struct node *reader = world_node("transport");
+	struct proxy_script script = { .fault = PROXY_PASS };
+	pid_t program;
+
+	node_start_helper(writer);
+	world_fill(writer, 1400, 100);
+	node_start_helper(reader);
+	*world_run = (struct world_run){ .first = 1350,
+					 .n = 200,
+					 .build_ns = 2000000 };
+	program = node_start(reader, world_program, NULL);
+	for (size_t i = 0; i < 12; i++) {
+		script.fault = faults[i % (sizeof(faults) / sizeof(*faults))];
+		set(&script);
+		(void)usleep(20000);
+	}
+	pass();
+	assert_int_equal(node_end(program), 0);
+	assert_int_equal(world_run->n_wrong, 0);
+	node_free(reader);
+	node_free(writer);
+}
+
 static void S52_what_is_here_is_asked_of_nobody(void **state)
 {
 	const struct proxy_script script = { .fault = PROXY_HANG };
@@ -411,6 +441,7 @@ int world_tests(enum stock_kind kind)
 	const struct CMUnitTest tests[] = {
 		TEST(S52_no_trouble_costs_more_than_a_look_up_may),
 		TEST(S52_who_fails_is_left_alone_and_found_again),
+		TEST(S52_a_server_that_flaps),
 		TEST(S52_what_is_here_is_asked_of_nobody),
 		TEST(S52_an_answer_after_the_deadline_is_no_others),
 		TEST(S52_a_name_that_nobody_resolves),
