@@ -559,9 +559,10 @@ enum kiln_status ki_kiln_get_from_store(struct kiln *kiln,
 }
 
 /* The tiers before the one that knew learn it, unless something was removed
-   since it was asked. */
+   since it was asked.  `outcome` is where it was found. */
 static void backfill(struct kiln *kiln, size_t n_tiers,
-		     const struct kiln_key *key, const struct kiln_blob *value,
+		     enum kiln_counter outcome, const struct kiln_key *key,
+		     const struct kiln_blob *value,
 		     const struct kiln_blob *metadata, uint64_t changes)
 {
 	const void *bytes = kiln_blob_data(metadata);
@@ -573,10 +574,14 @@ static void backfill(struct kiln *kiln, size_t n_tiers,
 		n_tiers = 0;
 	while (n_tiers-- && ki_memory_changes(kiln->memory) == changes) {
 		struct kiln_tier *tier = kiln->tiers[n_tiers];
-		enum kiln_status status =
+		enum kiln_status status;
+
+		if (outcome == KILN_COUNT_HITS_REMOTE &&
+		    is_signed(kiln, tier) && !ki_kiln_keeps_remote(kiln))
+			continue;
+		status =
 			put_in(kiln, tier, key, bytes, size,
 			       kiln_blob_data(value), kiln_blob_size(value), 0);
-
 		/* The removal may have passed this tier before the put. */
 		if (!status && tier->ops->remove &&
 		    ki_memory_changes(kiln->memory) != changes)
@@ -659,7 +664,8 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 	size_t n_vain;
 
 	follow_generations(kiln);
-	if (kiln->order)
+	/* Orders leave the machine. */
+	if (kiln->order && !kiln_key_is_local(key))
 		ki_order_note(kiln->order, key);
 	changes = ki_memory_changes(kiln->memory);
 	*out_outcome = kiln->store_status < 0 ? KILN_COUNT_MISS_UNAVAILABLE
@@ -673,7 +679,7 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 	}
 	if (status)
 		return status;
-	backfill(kiln, n_vain, key, value, metadata, changes);
+	backfill(kiln, n_vain, *out_outcome, key, value, metadata, changes);
 	ki_memory_fill(kiln->memory, key, value, changes);
 	trace(kiln, key,
 	      *out_outcome == KILN_COUNT_HITS_REMOTE ? "hit in the remote"
@@ -696,7 +702,8 @@ static enum kiln_status ask_remote_again(struct kiln *kiln,
 
 	if (status)
 		return status;
-	backfill(kiln, kiln->n_tiers, key, *out_blob, metadata, changes);
+	backfill(kiln, kiln->n_tiers, KILN_COUNT_HITS_REMOTE, key, *out_blob,
+		 metadata, changes);
 	ki_memory_fill(kiln->memory, key, *out_blob, changes);
 	count_hit(kiln, KILN_COUNT_HITS_REMOTE, *out_blob, metadata);
 	kiln_blob_unref(metadata);

@@ -190,6 +190,9 @@ const char *ki_remote_trust_fault(const char *word);
 int ki_kiln_open_remote(struct kiln *kiln, const struct kiln_options *options);
 /* Also in a forked child. */
 void ki_kiln_close_remote(struct kiln *kiln);
+/* Whether the store is given what comes from it: 0 where our signature would vouch
+   for what nobody has signed. */
+int ki_kiln_keeps_remote(const struct kiln *kiln);
 /* KILN_OK or KILN_MISS.  What is wrong is counted. */
 enum kiln_status ki_kiln_ask_remote(struct kiln *kiln,
 				    const struct kiln_key *key,

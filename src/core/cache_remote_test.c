@@ -307,6 +307,51 @@ static void only_signed_entries_are_used_by_default(void **state)
 	kiln_key_free(key);
 }
 
+/* Who trusts the keys of a shared store trusts no server by that. */
+static void a_shared_store_vouches_for_nothing_unsigned(void **state)
+{
+	static const struct {
+		const char *trust, *later;
+	} rows[] = { { "transport", "KILN_MISS" }, { "signed", "value" } };
+	struct ki_sign_secret secret;
+	uint8_t seed[KI_SIGN_SEED_BYTES] = { 1 };
+	char public_text[KI_SIGN_TEXT_BYTES], secret_text[KI_SIGN_TEXT_BYTES];
+	const char *const keys[] = { public_text };
+	struct kiln_key *key = key_of(1);
+
+	assert_int_equal(ki_sign_secret_new("ci", seed, &secret), KILN_OK);
+	ki_sign_public_print(&secret.public, public_text);
+	ki_sign_secret_print(&secret, secret_text);
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const int is_signed = !strcmp(rows[i].trust, "signed");
+		const struct ki_item_seal how = { .secret = is_signed ? &secret
+								      : NULL };
+		struct kiln_options options = options_of(i);
+		char socket[KI_PATH_MAX];
+		struct kiln *kiln;
+		struct peer *peer;
+
+		options.flags = KILN_OPEN_SHARED;
+		options.signing_key = secret_text;
+		options.trusted_keys = keys;
+		options.n_trusted_keys = 1;
+		options.remote_trust = rows[i].trust;
+		assert_int_equal(ki_kiln_socket(&options, socket), KILN_OK);
+		peer = peer_new(socket);
+		peer_add(peer, key, 0, "value", 6, &how);
+		assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+		assert_got(kiln, 1, "value");
+		assert_got(kiln, 1, "value");
+		kiln_close(kiln);
+		peer_free(peer);
+		options.remote = NULL;
+		assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+		assert_got(kiln, 1, rows[i].later);
+		kiln_close(kiln);
+	}
+	kiln_key_free(key);
+}
+
 /* ---- Packs ------------------------------------------------------------------- */
 
 #define N_PACKED 50
@@ -469,6 +514,22 @@ static void what_a_program_used_is_fetched_ahead_elsewhere(void **state)
 	assert_int_equal(n_frames(KI_FRAME_PUT), N + 1);
 }
 
+/* Not even as digests, which tell whoever can guess. */
+static void names_of_local_keys_stay_at_home(void **state)
+{
+	struct kiln_key *local = kiln_key_new();
+	struct kiln *kiln = open_on(0, KILN_OPEN_ORDER);
+	struct kiln_blob *blob;
+
+	kiln_key_add_local(local, "home", "/home", 5);
+	assert_int_equal(kiln_key_finish(local), KILN_OK);
+	assert_int_equal(kiln_get(kiln, local, &blob), KILN_MISS);
+	assert_int_equal(kiln_put(kiln, local, "here", 4, NULL, 0), KILN_OK);
+	kiln_close(kiln);
+	assert_int_equal(n_frames(KI_FRAME_PUT), 0);
+	kiln_key_free(local);
+}
+
 /* ---- Options, and the helper itself -------------------------------------------- */
 
 static void options_that_cannot_be_are_refused(void **state)
@@ -589,11 +650,13 @@ int main(void)
 		TEST(what_is_removed_is_refused_there),
 		TEST(a_remote_that_takes_nothing_is_given_nothing),
 		TEST(only_signed_entries_are_used_by_default),
+		TEST(a_shared_store_vouches_for_nothing_unsigned),
 		TEST(a_pack_on_a_server_is_used_if_it_is_signed),
 		TEST(machines_that_ask_together_build_once),
 		TEST(a_helper_in_any_mood_costs_no_more_than_time),
 		TEST(closing_waits_for_no_upload),
 		TEST(what_a_program_used_is_fetched_ahead_elsewhere),
+		TEST(names_of_local_keys_stay_at_home),
 		TEST(options_that_cannot_be_are_refused),
 		TEST(a_helper_tells_of_itself),
 		TEST(who_starts_a_helper_leaves_nothing_where_it_fails),

@@ -11,6 +11,10 @@
  * What leaves the machine is what was built here, if all of its key may leave:
  * nothing that was found in a pack or in the remote itself, no failure, and no
  * bookkeeping but orders.
+ *
+ * What comes is put into the store, but for a store where it would get a signature
+ * of ours and the transport is what is trusted: whoever trusts our key would run
+ * what nobody has signed.
  */
 
 #include "core/cache.h"
@@ -195,6 +199,12 @@ void ki_kiln_close_remote(struct kiln *kiln)
 	ki_sign_trust_fini(&kiln->remote_trust);
 }
 
+int ki_kiln_keeps_remote(const struct kiln *kiln)
+{
+	return !(kiln->flags & KI_KILN_SIGNED) ||
+	       ki_remote_is_signed(kiln->remote);
+}
+
 /* ---- What will be asked for ------------------------------------------------- */
 
 /* From the remote, and then it is this machine's, too. */
@@ -213,7 +223,8 @@ static enum kiln_status fetch_order(struct kiln *kiln,
 		return KILN_MISS;
 	kiln_blob_unref(ignored);
 	metadata = ki_kiln_describe_order(application);
-	if (kiln->has_store && !kiln_metadata_bytes(metadata, &bytes, &size))
+	if (kiln->has_store && ki_kiln_keeps_remote(kiln) &&
+	    !kiln_metadata_bytes(metadata, &bytes, &size))
 		(void)ki_kiln_put_in_store(kiln, key, bytes, size,
 					   kiln_blob_data(*out_value),
 					   kiln_blob_size(*out_value));

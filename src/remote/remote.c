@@ -345,6 +345,11 @@ int ki_remote_is_worth_asking(struct ki_remote *remote)
 	return 0;
 }
 
+int ki_remote_is_signed(const struct ki_remote *remote)
+{
+	return remote->options.trust != NULL;
+}
+
 uint64_t ki_remote_user_version(const struct ki_remote *remote)
 {
 	return remote->options.user_version;

@@ -66,6 +66,9 @@ enum kiln_status ki_remote_put_order(struct ki_remote *remote,
 /* Whether a look-up would be asked at all just now. */
 int ki_remote_is_worth_asking(struct ki_remote *remote);
 
+/* Whether somebody has to have signed what it gives. */
+int ki_remote_is_signed(const struct ki_remote *remote);
+
 uint64_t ki_remote_user_version(const struct ki_remote *remote);
 
 /* A build of this front took so long. */
