@@ -429,6 +429,8 @@ static int take_reply(struct link *link, redisReply *reply)
 		      link->unsent == &request->node; /* not all was sent */
 	struct outcome outcome = reply_outcome(question, reply);
 
+	/* Nor may anything be sent in the middle of what was not all sent. */
+	link->is_broken |= is_last;
 	freeReplyObject(reply);
 	if (question == QUESTION_GREETING && outcome.status) {
 		fail(link, outcome.status, outcome.why);
@@ -697,6 +699,9 @@ static int answer_late(struct link *link, uint64_t now_ns)
 			continue;
 		if (request->begun_ns) {
 			stuck |= is_stuck(link, request, now_ns);
+			/* Whoever asks meanwhile must not send the rest: it
+			   belongs to who is told now. */
+			link->is_broken |= link->unsent == &request->node;
 			answer(request, &outcome);
 			request->done = NULL;
 			continue;

@@ -5,10 +5,13 @@
 #include "harness/harness.h"
 #include "harness/servers_test.h"
 
+#include <arpa/inet.h>
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "asking_test.h"
 #include "bad_server_test.h"
@@ -227,6 +230,103 @@ static void gets_do_not_wait_for_puts(void **state)
 	bad_server_free(bad);
 	asking_close(&asking);
 }
+
+/* ---- What is only half sent ---------------------------------------------- */
+
+/* A server that reads nothing while a put is sent, and may answer too early. */
+struct half {
+	struct asking asking;
+	struct answer first, second;
+	const char *says;
+	int listen_fd, fd;
+	char *body;
+	size_t size;
+	size_t n_strange; /* bytes of anything else than the first put */
+};
+
+static void half_listen(struct half *half, char *url, size_t size)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t name_size = sizeof(name);
+
+	half->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(
+		bind(half->listen_fd, (struct sockaddr *)&name, name_size), 0);
+	assert_int_equal(listen(half->listen_fd, 4), 0);
+	assert_int_equal(getsockname(half->listen_fd, (struct sockaddr *)&name,
+				     &name_size),
+			 0);
+	(void)snprintf(url, size, "redis://127.0.0.1:%u", ntohs(name.sin_port));
+}
+
+static void half_answer(void *arg)
+{
+	struct half *half = arg;
+
+	half->fd = accept(half->listen_fd, NULL, NULL);
+	assert_true(half->fd >= 0);
+	if (*half->says)
+		(void)send(half->fd, half->says, strlen(half->says),
+			   MSG_NOSIGNAL);
+}
+
+/* Until there is no more for now, or at all. */
+static void half_read(struct half *half, int flags)
+{
+	char bytes[16 << 10];
+	ssize_t n;
+
+	while ((n = recv(half->fd, bytes, sizeof(bytes), flags)) > 0)
+		for (ssize_t i = 0; i < n; i++)
+			half->n_strange += bytes[i] == 'Y' || bytes[i] == 'Z';
+}
+
+/* The body is its owner's again, the server has room, and another is put. */
+static void half_put(void *arg, const struct outcome *outcome)
+{
+	struct half *half = arg;
+
+	half_read(half, MSG_DONTWAIT);
+	memset(half->body, 'Y', half->size);
+	half->asking.backend->ops->put(half->asking.backend, "second", "ZZ", 2,
+				       0, 0, 200, asking_done, &half->second);
+	asking_done(&half->first, outcome);
+}
+
+static void half_sent(const char *says)
+{
+	struct half half = { .says = says, .fd = -1, .size = 32 << 20 };
+	char url[64];
+
+	half_listen(&half, url, sizeof(url));
+	open_url(&half.asking, url, NULL);
+	half.first.asking = half.second.asking = &half.asking;
+	half.body = malloc(half.size);
+	assert_non_null(half.body);
+	memset(half.body, 'x', half.size);
+	(void)loop_after(half.asking.loop, 100, half_answer, &half);
+	half.asking.backend->ops->put(half.asking.backend, "first", half.body,
+				      half.size, 0, 0, 300, half_put, &half);
+	asking_wait(&half.asking, 2);
+	asking_close(&half.asking);
+	half_read(&half, 0);
+	assert_int_equal(half.n_strange, 0);
+	(void)close(half.fd);
+	(void)close(half.listen_fd);
+	free(half.body);
+}
+
+static void what_is_half_sent_is_followed_by_nothing(void **state)
+{
+	static const char *const rows[] = { "", "+OK\r\n",
+					    "-ERR too early\r\n" };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		half_sent(rows[i]);
+}
+
+/* ---- Sizes --------------------------------------------------------------- */
 
 static void something_large_is_had_as_it_is(void **state)
 {
@@ -750,6 +850,7 @@ int main(void)
 		cmocka_unit_test(what_is_put_lives_as_long_as_it_should),
 		cmocka_unit_test(a_put_replaces_or_makes_no_second),
 		cmocka_unit_test(gets_do_not_wait_for_puts),
+		cmocka_unit_test(what_is_half_sent_is_followed_by_nothing),
 		cmocka_unit_test(something_large_is_had_as_it_is),
 		cmocka_unit_test(what_is_too_large_is_passed_over),
 		cmocka_unit_test(a_lease_is_had_by_one),
