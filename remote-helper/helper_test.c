@@ -441,6 +441,35 @@ static void what_is_handed_over_is_served_in_the_background(void **state)
 		process_wait_ms(10);
 }
 
+/* Its log is not among the descriptors that it leaves behind. */
+static void what_is_in_the_background_has_a_log(void **state)
+{
+	const char *arguments[PROCESS_WORDS_MAX] = { "--socket", path,
+						     "--detach", "--idle",
+						     "0" };
+	char *log = harness_path(directory, "log"), *text;
+	char setting[KI_PATH_MAX + 16];
+	const char *settings[] = { setting, NULL };
+	size_t size;
+
+	snprintf(setting, sizeof(setting), "KILN_LOG=%s", log);
+	assert_int_equal(
+		process_end(process_start(program, arguments, settings)), 0);
+	text = harness_read(log, &size);
+	for (int i = 0;
+	     i < HARNESS_HANG_S * 100 && !(text && strstr(text, ": ends\n"));
+	     i++) {
+		process_wait_ms(10);
+		free(text);
+		text = harness_read(log, &size);
+	}
+	assert_non_null(text);
+	assert_non_null(strstr(text, ": ends\n"));
+	assert_non_null(strstr(text, ": serves "));
+	free(text);
+	free(log);
+}
+
 static void wrong_usage_is_said(void **state)
 {
 	static const char *const rows[][PROCESS_WORDS_MAX] = {
@@ -508,6 +537,7 @@ int main(int argc, char **argv)
 		ROW(without_its_name_it_ends_and_leaves_that_of_another),
 		ROW(it_ends_when_nobody_comes),
 		ROW(what_is_handed_over_is_served_in_the_background),
+		ROW(what_is_in_the_background_has_a_log),
 		ROW(wrong_usage_is_said),
 		ROW(every_option_is_in_the_page_of_the_manual),
 	};

@@ -224,6 +224,7 @@ static void go_first_when_memory_is_short(void)
 	(void)close(fd);
 }
 
+/* What whoever started us has open; before anything of ours is. */
 static void close_others(const struct arguments *arguments)
 {
 	int low = arguments->listen_fd, high = arguments->lock_fd;
@@ -243,9 +244,9 @@ static void close_others(const struct arguments *arguments)
 	(void)close_range((unsigned)high + 1, ~0u, 0);
 }
 
-/* Leave whoever started us: its session, directory, terminal and descriptors.  1:
-   this is the process that goes on. */
-static int detach(const struct arguments *arguments)
+/* Leave whoever started us: its session, directory and terminal.  1: this is the
+   process that goes on. */
+static int detach(void)
 {
 	pid_t pid = fork();
 	int null;
@@ -259,7 +260,8 @@ static int detach(const struct arguments *arguments)
 		return 0;
 	for (int fd = 0; fd < 3; fd++)
 		(void)dup2(null, fd);
-	close_others(arguments);
+	if (null > 2)
+		(void)close(null);
 	return 1;
 }
 
@@ -402,18 +404,13 @@ static int take_place(const struct arguments *arguments, struct place *place)
 
 /* Memory that is locked is not, in a process forked from it: what is secret is
    read again there. */
-static int go_to_background(struct arguments *arguments,
-			    struct settings *settings,
-			    const struct place *place)
+static int go_to_background(struct settings *settings)
 {
 	char why[1024];
 
-	arguments->listen_fd = place->listen_fd;
-	arguments->lock_fd = place->lock_fd;
 	credentials_free(settings->credentials);
 	settings->credentials = NULL;
-	return detach(arguments) &&
-	       !load_credentials(settings, why, sizeof(why));
+	return detach() && !load_credentials(settings, why, sizeof(why));
 }
 
 int main(int argc, char **argv)
@@ -430,6 +427,8 @@ int main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	close_curtains();
+	if (arguments.detaches)
+		close_others(&arguments);
 	status = load(&settings, &arguments);
 	if (status)
 		return status;
@@ -437,9 +436,7 @@ int main(int argc, char **argv)
 	if (!status) {
 		raise_limits();
 		go_first_when_memory_is_short();
-		status = !arguments.detaches ||
-					 go_to_background(&arguments, &settings,
-							  &place)
+		status = !arguments.detaches || go_to_background(&settings)
 				 ? serve(&settings, &place)
 				 : EXIT_UNAVAILABLE;
 	}
