@@ -146,15 +146,15 @@ static void check_stall(void *arg)
 
 static void queue(struct connection *connection, struct parcel *parcel)
 {
+	if (ki_list_is_empty(&connection->parcels))
+		connection->progress_ns = loop_now_ns(connection->helper->loop);
 	ki_list_append(&connection->parcels, &parcel->link);
 	connection->out_bytes +=
 		parcel->head_size + parcel->bytes_size - parcel->n_sent;
-	if (!connection->stall) {
-		connection->progress_ns = loop_now_ns(connection->helper->loop);
+	if (!connection->stall)
 		connection->stall = loop_after(connection->helper->loop,
 					       connection->helper->stall_ms,
 					       check_stall, connection);
-	}
 	listen_for(connection);
 }
 

@@ -121,6 +121,8 @@ void helper_drain(struct helper *helper)
 		return;
 	loop_unwatch(helper->listening);
 	helper->listening = NULL;
+	loop_cancel(helper->pause);
+	helper->pause = NULL;
 	place_leave(helper->place);
 	helper->last_drain.done = drained;
 	helper_await_drain(helper, &helper->last_drain, HELPER_DRAIN_MS);

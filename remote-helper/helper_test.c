@@ -4,6 +4,7 @@
 
 #include "harness/harness.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -278,6 +279,26 @@ static void who_asks_much_and_reads_late_has_all_its_answers(void **state)
 	(void)process_end(pid);
 }
 
+/* How long it has been silent counts from the first answer that it left. */
+static void who_has_been_quiet_for_long_may_read_slowly(void **state)
+{
+	enum { N = 800, STALL_MS = 1000 };
+	pid_t pid = serve_impatiently(STALL_MS);
+	int fd = client_open(path);
+
+	process_wait_ms(STALL_MS - 150);
+	tell_much(fd, N);
+	process_wait_ms(300);
+	for (unsigned i = 0; i < N; i++) {
+		struct answer answer = client_expect(fd, KI_FRAME_TOLD, i);
+
+		free(answer.body);
+	}
+	(void)close(fd);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	(void)process_end(pid);
+}
+
 /* ---- Its place ----------------------------------------------------------- */
 
 static int exists(const char *name)
@@ -294,6 +315,51 @@ static void told_to_end_it_leaves_no_name(void **state)
 	assert_true(exists(path));
 	assert_int_equal(process_stop(pid), 0);
 	assert_false(exists(path));
+}
+
+/* A server to put things on that takes them and never answers. */
+static int listen_mutely(char *setting, size_t size)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t name_size = sizeof(name);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&name, name_size), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &name_size),
+			 0);
+	snprintf(setting, size, "KILN_REMOTE=redis://127.0.0.1:%u",
+		 ntohs(name.sin_port));
+	return fd;
+}
+
+static void told_to_end_without_descriptors_it_does_not_fall(void **state)
+{
+	enum { N = 40 };
+	struct rlimit few = { 24, 24 };
+	struct entry entry = entry_new(1, 1000);
+	char remote[64];
+	const char *settings[] = { remote, "KILN_REMOTE_TRUST=transport",
+				   NULL };
+	int fds[N], server = listen_mutely(remote, sizeof(remote));
+	pid_t pid = process_serve(program, path, settings);
+
+	fds[0] = client_open(path);
+	client_put(fds[0], &entry, 0);
+	json_decref(client_tell(fds[0], 0)); /* it has taken that */
+	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, &few, NULL), 0);
+	for (int i = 1; i < N; i++)
+		fds[i] = client_connect(path);
+	json_decref(client_tell(fds[0], 0)); /* it has no more of them */
+	assert_int_equal(kill(pid, SIGTERM), 0);
+	process_wait_ms(250); /* it would look for one again each 100 ms */
+	(void)kill(pid, SIGKILL);
+	assert_int_not_equal(process_end(pid), 128 + SIGSEGV);
+	for (int i = 0; i < N; i++)
+		(void)close(fds[i]);
+	(void)close(server);
+	entry_fini(&entry);
 }
 
 static void there_is_one_helper_to_a_socket(void **state)
@@ -530,7 +596,9 @@ int main(int argc, char **argv)
 		ROW(a_thousand_programs_are_served_at_once),
 		ROW(who_reads_no_answers_is_cut_off_and_others_are_served),
 		ROW(who_asks_much_and_reads_late_has_all_its_answers),
+		ROW(who_has_been_quiet_for_long_may_read_slowly),
 		ROW(told_to_end_it_leaves_no_name),
+		ROW(told_to_end_without_descriptors_it_does_not_fall),
 		ROW(there_is_one_helper_to_a_socket),
 		ROW(one_that_was_killed_is_followed_by_the_next),
 		ROW(a_place_that_others_can_reach_is_refused),
