@@ -188,6 +188,24 @@ uint64_t ki_entry_number(const struct kiln_entry *entry,
 	return number;
 }
 
+static enum kiln_status add_digest(struct ki_plan *plan,
+				   const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	size_t n_max = plan->n_digests_max ? plan->n_digests_max * 2 : 256;
+	uint8_t *digests = plan->digests;
+
+	if (plan->n_digests == plan->n_digests_max) {
+		digests = realloc(digests, n_max * KILN_DIGEST_BYTES);
+		if (!digests)
+			return KILN_E_NO_MEMORY;
+		plan->digests = digests;
+		plan->n_digests_max = n_max;
+	}
+	memcpy(digests + plan->n_digests++ * KILN_DIGEST_BYTES, digest,
+	       KILN_DIGEST_BYTES);
+	return KILN_OK;
+}
+
 static enum kiln_status add_known(struct ki_plan *plan,
 				  const struct kiln_entry *entry,
 				  const struct kiln_cursor *place)
@@ -213,11 +231,21 @@ static enum kiln_status add_known(struct ki_plan *plan,
 	return KILN_OK;
 }
 
-static int is_wanted(const struct ki_plan *plan, const struct kiln_entry *entry)
+/* Of devices that are not wanted the digest alone: another driver may name the
+   wanted one so, and what it was rebuilt to is there. */
+static enum kiln_status add(struct ki_plan *plan,
+			    const struct kiln_entry *entry,
+			    const struct kiln_cursor *place)
 {
-	return (int)ki_cl_key_kind(kiln_blob_data(entry->record),
-				   kiln_blob_size(entry->record)) &&
-	       (!plan->device || is_for_device(entry, plan->device));
+	enum kiln_status status;
+
+	if (!(int)ki_cl_key_kind(kiln_blob_data(entry->record),
+				 kiln_blob_size(entry->record)))
+		return KILN_OK;
+	status = add_digest(plan, entry->digest);
+	if (!status && (!plan->device || is_for_device(entry, plan->device)))
+		status = add_known(plan, entry, place);
+	return status;
 }
 
 static enum kiln_status list(struct ki_plan *plan)
@@ -233,8 +261,7 @@ static enum kiln_status list(struct ki_plan *plan)
 		status = kiln_list(plan->view, &cursor, &entry);
 		if (status)
 			break;
-		if (is_wanted(plan, &entry))
-			status = add_known(plan, &entry, &place);
+		status = add(plan, &entry, &place);
 		kiln_entry_fini(&entry);
 		if (++n % LOOK_AT_SIGNALS == 0)
 			ki_waiter_wait(waiter, 0);
@@ -272,20 +299,14 @@ static enum kiln_status make_items(struct ki_plan *plan)
 	size_t n = plan->n_known, i;
 
 	plan->items = calloc(n + 1, sizeof(*plan->items));
-	/* Each item makes one more. */
-	plan->digests = calloc(2 * n + 1, KILN_DIGEST_BYTES);
-	if (!plan->items || !plan->digests)
+	if (!plan->items)
 		return KILN_E_NO_MEMORY;
 	if (n)
 		qsort(known, n, sizeof(*known), by_item);
-	for (i = 0; i < n; i++) {
-		memcpy(plan->digests + i * KILN_DIGEST_BYTES, known[i].digest,
-		       KILN_DIGEST_BYTES);
+	for (i = 0; i < n; i++)
 		if (!i || memcmp(known[i].item, known[i - 1].item,
 				 sizeof(known->item)))
 			plan->items[plan->n_items++] = i;
-	}
-	plan->n_digests = n;
 	if (plan->n_items)
 		qsort_r(plan->items, plan->n_items, sizeof(*plan->items),
 			longest_first, known);
@@ -379,10 +400,10 @@ enum kiln_status ki_plan_make(struct ki_plan *plan)
 
 void ki_plan_note(struct ki_plan *plan, const void *record, size_t size)
 {
-	if (plan->n_digests < 2 * plan->n_known)
-		ki_xxh3_128(record, size,
-			    plan->digests +
-				    plan->n_digests++ * KILN_DIGEST_BYTES);
+	uint8_t digest[KILN_DIGEST_BYTES];
+
+	ki_xxh3_128(record, size, digest);
+	(void)add_digest(plan, digest);
 }
 
 void ki_plan_fini(struct ki_plan *plan)

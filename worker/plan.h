@@ -35,8 +35,9 @@ struct ki_plan {
 	size_t n_known_max;
 	size_t *items; /* the first of each, longest builds first */
 	size_t n_items;
-	uint8_t *digests; /* of all entries, also those noted later */
+	uint8_t *digests; /* of all entries for any device, and those noted */
 	size_t n_digests;
+	size_t n_digests_max;
 };
 
 /* KILN_OK; KILN_END: told to end meanwhile; NO_MEMORY, or why the store cannot be
@@ -48,7 +49,8 @@ void ki_plan_fini(struct ki_plan *plan);
 enum kiln_status ki_plan_find(struct ki_plan *plan, size_t item,
 			      struct kiln_entry *out_entry);
 
-/* An entry that is there from now on. */
+/* An entry that is there from now on; without memory it is not known, and found
+   when it is published again. */
 void ki_plan_note(struct ki_plan *plan, const void *record, size_t size);
 
 /* Whether a record is of the same sources and options as another. */

@@ -75,6 +75,7 @@ struct made {
 	const char *source;  /* NULL: SOURCE */
 	const char *options; /* NULL: "-DX=1" */
 	const char *version; /* of its platform; NULL: "old" */
+	const char *name;    /* of its device; NULL: as it is */
 	const char *environment[4];
 	const char *directory; /* NULL: this one */
 	unsigned device;
@@ -112,10 +113,13 @@ static struct kiln_key *key_of(const struct made *made,
 }
 
 static void copy_field(struct kiln_key *key, const struct kiln_field *field,
-		       const char *label, const char *version)
+		       const char *label, const struct made *made)
 {
 	if (!strcmp(label, "platform version"))
-		kiln_key_add_string(key, label, version);
+		kiln_key_add_string(key, label,
+				    made->version ? made->version : "old");
+	else if (!strcmp(label, "device 0 name") && made->name)
+		kiln_key_add_string(key, label, made->name);
 	else if (field->kind == KILN_FIELD_BYTES)
 		kiln_key_add(key, label, field->data, field->size);
 	else if (field->kind == KILN_FIELD_ABSENT)
@@ -126,7 +130,7 @@ static void copy_field(struct kiln_key *key, const struct kiln_field *field,
 }
 
 static struct kiln_key *key_of_another(const struct kiln_key *key,
-				       const char *version)
+				       const struct made *made)
 {
 	struct kiln_key *another = kiln_key_new();
 	char label[KILN_LABEL_BYTES_MAX + 1];
@@ -137,7 +141,7 @@ static struct kiln_key *key_of_another(const struct kiln_key *key,
 	while (!kiln_record_next(record, size, &position, &field)) {
 		memcpy(label, field.label, field.label_size);
 		label[field.label_size] = '\0';
-		copy_field(another, &field, label, version);
+		copy_field(another, &field, label, made);
 	}
 	assert_int_equal(kiln_key_finish(another), KILN_OK);
 	return another;
@@ -189,8 +193,7 @@ static struct kiln_key *put_old(const struct place *place,
 	const char *directory = made->directory ? made->directory : here;
 	struct ki_cl_recipe *recipe = recipe_of(made);
 	struct kiln_key *key = key_of(made, recipe);
-	struct kiln_key *old =
-		key_of_another(key, made->version ? made->version : "old");
+	struct kiln_key *old = key_of_another(key, made);
 	struct kiln_metadata *metadata = metadata_of(made, directory);
 	struct kiln *kiln = open_store(place, made->flags);
 	size_t size;
@@ -451,6 +454,25 @@ static void only_the_devices_that_are_named(void **state)
 	assert_true(is_made(&place, keys[1]));
 	kiln_key_free(keys[0]);
 	kiln_key_free(keys[1]);
+	place_fini(&place);
+}
+
+static void a_device_that_has_another_name_now_is_made_for_once(void **state)
+{
+	static const char *const more[] = { "--device", "former", NULL };
+	struct made made = { .name = "its former name" };
+	struct running running;
+	struct kiln_key *key;
+	struct place place;
+
+	place_init(&place);
+	key = put_old(&place, &made);
+	assert_int_equal(rebuild_with(&place, &running, more), 0);
+	assert_has(&running, "\nend 1 0 0 0\n");
+	assert_true(is_made(&place, key));
+	assert_int_equal(rebuild_with(&place, &running, more), 0);
+	assert_has(&running, "\nend 0 0 0 1\n");
+	kiln_key_free(key);
 	place_fini(&place);
 }
 
@@ -908,6 +930,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_includes_nothing_needs_no_directory),
 		cmocka_unit_test(jobs_are_made_first),
 		cmocka_unit_test(only_the_devices_that_are_named),
+		cmocka_unit_test(
+			a_device_that_has_another_name_now_is_made_for_once),
 		cmocka_unit_test(
 			what_cannot_be_made_again_is_told_and_costs_no_other),
 		cmocka_unit_test(what_ends_badly_is_remembered),
