@@ -317,8 +317,14 @@ static int run(const struct ki_command *command,
 		ki_complain("cannot start kiln-worker: %s", strerror(-err));
 		return KI_EXIT_UNAVAILABLE;
 	}
-	if (!WIFSIGNALED(wait_status))
-		return print(command, rebuild, exit_of(wait_status));
+	if (!WIFSIGNALED(wait_status)) {
+		int status = exit_of(wait_status);
+
+		/* The worker has said why it did not begin. */
+		return status > KI_EXIT_FAILED && !n_over(rebuild)
+			       ? status
+			       : print(command, rebuild, status);
+	}
 	(void)print(command, rebuild, KI_EXIT_FAILED);
 	if (rebuild->n_left)
 		ki_complain("interrupted; 'kiln rebuild' does the rest");

@@ -364,6 +364,7 @@ static void what_a_rebuild_cannot_do_is_said(void **state)
 	ended = spawn_run(&spawn);
 	assert_int_equal(status_of(&ended), 2);
 	assert_non_null(strstr(ended.err, "--time-limit"));
+	assert_string_equal(ended.out, "");
 	ended_free(&ended);
 	driver = before;
 	free(library);

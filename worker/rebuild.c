@@ -456,6 +456,15 @@ static void finish_answered(struct rebuild *rebuild, const struct slot *slot,
 	}
 }
 
+/* A crash is what is remembered: of what had said what it builds. */
+static void fail_ended(struct rebuild *rebuild, const struct slot *slot,
+		       const struct ki_answer *answer, const char *how)
+{
+	if (answer)
+		deny(rebuild, slot, answer, "crash");
+	fail(rebuild, slot, answer ? "crash" : "worker", how);
+}
+
 static void finish(struct rebuild *rebuild, struct slot *slot)
 {
 	struct ki_answer answer = { .record = NULL };
@@ -467,9 +476,8 @@ static void finish(struct rebuild *rebuild, struct slot *slot)
 		finish_answered(rebuild, slot, &answer);
 		break;
 	case KI_TRY_SIGNALLED:
-		if (bytes)
-			deny(rebuild, slot, &answer, "crash");
-		fail(rebuild, slot, "crash", strsignal(number));
+		fail_ended(rebuild, slot, bytes ? &answer : NULL,
+			   strsignal(number));
 		break;
 	case KI_TRY_TOO_LONG:
 		if (bytes)
@@ -477,9 +485,7 @@ static void finish(struct rebuild *rebuild, struct slot *slot)
 		fail(rebuild, slot, "time", "it took too long");
 		break;
 	case KI_TRY_NO_ANSWER:
-		if (bytes)
-			deny(rebuild, slot, &answer, "crash");
-		fail(rebuild, slot, "worker", "no answer");
+		fail_ended(rebuild, slot, bytes ? &answer : NULL, "no answer");
 		break;
 	default:
 		fail(rebuild, slot, "worker", "it could not be started");

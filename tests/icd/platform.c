@@ -209,6 +209,8 @@ cl_int CL_API_CALL clGetDeviceIDs(cl_platform_id platform, cl_device_type type,
 {
 	cl_device_type ours = device_type() | CL_DEVICE_TYPE_DEFAULT;
 
+	if (icd_flag("CRASH_DEVICES", false))
+		abort();
 	if (!icd_is(platform, ICD_PLATFORM))
 		return CL_INVALID_PLATFORM;
 	if ((out && !num_entries) || (!out && !num_devices))
