@@ -311,7 +311,7 @@ static void take(struct reading *reading, size_t i, const char *text,
 
 	/* A password may be in it. */
 	if (fault && (settings[i].type == SERVERS ||
-		      (settings[i].type == PACKS && strchr(text, '@'))))
+		      (settings[i].type == PACKS && strpbrk(text, "@?"))))
 		text = "...";
 	if (fault)
 		complain(reading, place, text, fault);

@@ -129,6 +129,10 @@ const char *ki_packs_fault(const char *list)
 			return "has a user or a password in a URL, where "
 			       "everybody sees it; write it into the file that "
 			       "KILN_REMOTE_CREDENTIALS names";
+		if (is_url(path) && memchr(path, '?', size))
+			return "has a query in a URL, where passwords come "
+			       "and everybody sees them; credentials go into "
+			       "the file that KILN_REMOTE_CREDENTIALS names";
 		if ((*path != '/' && !is_url(path)) || size < 2 ||
 		    size >= KI_PATH_MAX)
 			return "is not a list of packs; use paths from the "

@@ -51,6 +51,10 @@ static const char *url_fault(const char *url, size_t size)
 		return "has a user or a password in a URL, where everybody "
 		       "sees it; write it into the file that "
 		       "KILN_REMOTE_CREDENTIALS names";
+	if (strncmp(url, "unix:", 5) != 0 && memchr(url, '?', size))
+		return "has a query in a URL, where passwords come and "
+		       "everybody sees them; credentials go into the file that "
+		       "KILN_REMOTE_CREDENTIALS names";
 	if (!has_scheme(url))
 		return "is not a list of servers; use redis://HOST, "
 		       "unix:/SOCKET, http://HOST/PATH, https://HOST/PATH or "
