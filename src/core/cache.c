@@ -690,15 +690,23 @@ static enum kiln_status find_in_tiers(struct kiln *kiln,
 	return KILN_OK;
 }
 
-/* As ask_tiers(), of the remote alone, when its answer is worth any wait. */
+/* As ask_tiers(), of the remote alone.  What is known to be there is worth more of a
+   wait than what somebody may have put there just now. */
 static enum kiln_status ask_remote_again(struct kiln *kiln,
 					 const struct kiln_key *key,
+					 int is_there,
 					 struct kiln_blob **out_blob)
 {
+	struct kiln_tier *tier = ki_remote_tier(kiln->remote);
 	uint64_t changes = ki_memory_changes(kiln->memory);
 	struct kiln_blob *metadata;
-	enum kiln_status status = ki_remote_get_patiently(
-		kiln->remote, key, LEASED_MS, out_blob, &metadata);
+	enum kiln_status status;
+
+	if (is_there)
+		status = ki_remote_get_patiently(kiln->remote, key, LEASED_MS,
+						 out_blob, &metadata);
+	else
+		status = tier->ops->get(tier, key, out_blob, &metadata);
 
 	if (status)
 		return status;
@@ -904,7 +912,8 @@ static enum kiln_status build_by_lease(struct kiln *kiln,
 	const int is_news = status == KILN_OK || status == KILN_EXISTS;
 
 	/* Whoever had it may have published. */
-	if (is_news && !ask_remote_again(kiln, key, &out_result->blob)) {
+	if (is_news && !ask_remote_again(kiln, key, status == KILN_EXISTS,
+					 &out_result->blob)) {
 		out_result->source = KILN_FROM_REMOTE;
 		status = KILN_OK;
 	} else {

@@ -455,6 +455,21 @@ static void machines_that_ask_together_build_once(void **state)
 		kiln_close(crowd.kilns[i]);
 }
 
+/* Who has the lease at once has nobody to thank for an entry: a server that is slow
+   is waited for no longer than at first. */
+static void a_lease_is_no_reason_to_wait_for_a_slow_server(void **state)
+{
+	struct work work = { .text = "one" };
+	struct kiln *kiln = open_on(0, 0);
+
+	ki_patience_forget(1);
+	assert_outcome(kiln, 1, &work, "one from build");
+	assert_int_equal(n_frames(KI_FRAME_LEASE), 1);
+	assert_int_equal(n_frames(KI_FRAME_GET), 2);
+	assert_true(peer_wait_ms(scene.peer) <= KI_PATIENCE_NS_MAX / 1000000);
+	kiln_close(kiln);
+}
+
 /* ---- S52: a helper that is no help -------------------------------------------- */
 
 static void a_helper_in_any_mood_costs_no_more_than_time(void **state)
@@ -543,6 +558,7 @@ static void options_that_cannot_be_are_refused(void **state)
 		{ "rediss://host", NULL, NULL, 0 },
 		{ "redis://user:secret@host", NULL, NULL, 0 },
 		{ "redis://a redis://b@c", NULL, NULL, 0 },
+		{ "https://a/b?sig=secret", NULL, NULL, 0 },
 		{ "redis://a,", NULL, NULL, 0 },
 		{ "redis://a", "maybe", NULL, 0 },
 		{ "redis://a", NULL, "credentials", 0 },
@@ -653,6 +669,7 @@ int main(void)
 		TEST(a_shared_store_vouches_for_nothing_unsigned),
 		TEST(a_pack_on_a_server_is_used_if_it_is_signed),
 		TEST(machines_that_ask_together_build_once),
+		TEST(a_lease_is_no_reason_to_wait_for_a_slow_server),
 		TEST(a_helper_in_any_mood_costs_no_more_than_time),
 		TEST(closing_waits_for_no_upload),
 		TEST(what_a_program_used_is_fetched_ahead_elsewhere),
