@@ -6,7 +6,8 @@
  * Bytes of a file on a server, any part of it at any time, read through
  * kiln-remote: the device of a pack that is not downloaded.
  *
- * A file that changes on the server fails from then on.  Threads: any.
+ * A file that changes on the server fails from then on.  Calls that fail may take
+ * 1 s in the whole life of a process; after that all do at once.  Threads: any.
  */
 
 #include <sys/types.h>

@@ -9,6 +9,7 @@
 #include "remote/range.h"
 
 #define FILE_BYTES 100000
+#define S_NS	   ((uint64_t)1000000000)
 
 static uint8_t file[FILE_BYTES];
 
@@ -115,6 +116,28 @@ static void what_is_not_there_is_said(void **state)
 	peer_free(peer);
 }
 
+/* A helper that has been stopped: connected to, and silent.  Each of these would be a
+   second. */
+static void waits_in_vain_come_to_a_second_in_all(void **state)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "socket");
+	const uint64_t start = sys->monotonic_ns(sys);
+	int fd = sys->listen(sys, path);
+	struct ki_range *range;
+
+	assert_true(fd >= 0);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(ki_range_open(sys, path, "http://server/file",
+					       i % 2, &range),
+				 KILN_E_TIMEOUT);
+	assert_true(sys->monotonic_ns(sys) - start < 10 * S_NS);
+	(void)sys->close(sys, fd);
+	free(path);
+	free(directory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -122,6 +145,8 @@ int main(void)
 		cmocka_unit_test(a_connection_that_breaks_is_made_again),
 		cmocka_unit_test(a_file_that_changes_fails),
 		cmocka_unit_test(what_is_not_there_is_said),
+		/* Last: nothing is left. */
+		cmocka_unit_test(waits_in_vain_come_to_a_second_in_all),
 	};
 
 	return cmocka_run_group_tests(tests, fill, NULL);
