@@ -273,18 +273,16 @@ static void on_signal(void *arg, int fd, int events)
 		helper_drain(arg);
 }
 
-/* Before there is a thread, so that none gets them. */
-static int block_signals(void)
+/* Before anybody can find us, so that whoever is told to end leaves no name, and
+   before there is a thread, so that none gets them. */
+static void block_signals(sigset_t *out_signals)
 {
-	sigset_t signals;
-
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGHUP);
-	(void)sigprocmask(SIG_SETMASK, &signals, NULL);
+	sigemptyset(out_signals);
+	sigaddset(out_signals, SIGTERM);
+	sigaddset(out_signals, SIGINT);
+	sigaddset(out_signals, SIGHUP);
+	(void)sigprocmask(SIG_SETMASK, out_signals, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-	return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 /* ---- Settings ------------------------------------------------------------ */
@@ -358,9 +356,11 @@ static int load(struct settings *settings, const struct arguments *arguments)
 
 /* ---- Serving ------------------------------------------------------------- */
 
-static int serve(struct settings *settings, struct place *place)
+static int serve(struct settings *settings, struct place *place,
+		 const sigset_t *blocked)
 {
-	int signals = block_signals(), status = EXIT_UNAVAILABLE;
+	int signals = signalfd(-1, blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+	int status = EXIT_UNAVAILABLE;
 	struct loop *loop = loop_new();
 	struct helper helper;
 	char why[1024] = "";
@@ -422,6 +422,7 @@ int main(int argc, char **argv)
 							   << 20 };
 	struct settings settings;
 	struct place place;
+	sigset_t blocked;
 	int status = parse(argc, argv, &arguments);
 
 	if (status >= 0)
@@ -432,12 +433,13 @@ int main(int argc, char **argv)
 	status = load(&settings, &arguments);
 	if (status)
 		return status;
+	block_signals(&blocked);
 	status = take_place(&arguments, &place);
 	if (!status) {
 		raise_limits();
 		go_first_when_memory_is_short();
 		status = !arguments.detaches || go_to_background(&settings)
-				 ? serve(&settings, &place)
+				 ? serve(&settings, &place, &blocked)
 				 : EXIT_UNAVAILABLE;
 	}
 	settings_fini(&settings);
