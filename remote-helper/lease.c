@@ -398,7 +398,8 @@ void leases_take(struct leases *leases, struct lease_waiter *waiter,
 	ki_list_init(&waiter->link);
 	if (link)
 		lease = ki_container(link, struct lease, by_name);
-	else if (sources_lease_level(leases->sources) >= 0)
+	else if (leases->names.n < LEASES_MAX &&
+		 sources_lease_level(leases->sources) >= 0)
 		lease = new_lease(leases, name);
 	if (!lease) {
 		waiter->done(waiter, KILN_E_UNSUPPORTED, NULL);

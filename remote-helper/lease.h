@@ -32,7 +32,8 @@
 #define LEASE_ANSWER_MS	  200 /* longer is a fault */
 #define LEASE_POLL_MS	  20  /* the first; then an eighth of the time so far */
 #define LEASE_POLL_MS_MAX 1000
-#define LEASE_ASK_EVERY	  5 /* else only whether the item is there */
+#define LEASES_MAX	  4096 /* held and waited for; beyond: UNSUPPORTED */
+#define LEASE_ASK_EVERY	  5    /* else only whether the item is there */
 
 struct uploads;
 struct lease;

@@ -252,6 +252,19 @@ static void opened(void *arg, const struct outcome *outcome)
 	free_request(request);
 }
 
+/* Nothing closes a handle but the end of its connection. */
+static int has_room(const struct connection *connection)
+{
+	struct ki_list *link;
+	unsigned n = 0;
+
+	ki_list_for_each (link, &connection->packs)
+		n++;
+	ki_list_for_each (link, &connection->pack_requests)
+		n += ki_container(link, struct request, link)->handle != NULL;
+	return n < PACK_HANDLES_MAX;
+}
+
 static enum kiln_status begin_open(struct packs *packs,
 				   struct connection *connection, uint64_t id,
 				   const char *url)
@@ -288,7 +301,9 @@ void packs_open(struct packs *packs, struct connection *connection, uint64_t id,
 	char text[KI_REMOTE_TEXT_MAX + 1];
 	enum kiln_status status = KILN_E_INVALID;
 
-	if (url_size < sizeof(text) && !memchr(url, '\0', url_size)) {
+	if (!has_room(connection)) {
+		status = KILN_E_FULL;
+	} else if (url_size < sizeof(text) && !memchr(url, '\0', url_size)) {
 		memcpy(text, url, url_size);
 		text[url_size] = '\0';
 		status = begin_open(packs, connection, id, text);

@@ -17,7 +17,8 @@
 #define PACK_RANGE_BYTES_MAX (16u << 20)
 #define PACK_LINGER_MS	     30000
 #define PACK_TAG_BYTES	     128
-#define PACKS_MAX	     64 /* URLs open at once */
+#define PACKS_MAX	     64	 /* URLs open at once */
+#define PACK_HANDLES_MAX     256 /* of one connection; beyond: FULL */
 
 struct connection;
 struct pack_handle;

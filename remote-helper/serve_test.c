@@ -16,6 +16,7 @@
 
 #include "client_test.h"
 #include "harness/servers_test.h"
+#include "pack.h"
 #include "process_test.h"
 
 static char *program;
@@ -445,6 +446,12 @@ static void a_pack_on_a_server_is_read_in_parts(void **state)
 	assert_int_equal(open_pack(fd, url, &other, &size), KILN_OK);
 	assert_int_equal(size, SIZE - 1);
 	assert_int_equal(range_status(fd, other, 0, 6), KILN_OK);
+	for (unsigned i = 2; i < PACK_HANDLES_MAX; i++)
+		assert_int_equal(open_pack(fd, url, &other, &size), KILN_OK);
+	assert_int_equal(open_pack(fd, url, &other, &size), KILN_E_FULL);
+	assert_int_equal(range_status(fd, handle + 1, 0, 6), KILN_OK);
+	(void)close(fd);
+	fd = client_open(path);
 	snprintf(url, sizeof(url), "%snone.pack", server_url(nginx));
 	assert_int_equal(open_pack(fd, url, &other, &size), KILN_MISS);
 	assert_int_equal(open_pack(fd, "gopher://x/y", &other, &size),

@@ -417,6 +417,25 @@ static void a_lease_that_was_forgotten_is_taken_again(void **state)
 	stage_finish(&stage);
 }
 
+static void there_are_so_many_leases_and_no_more(void **state)
+{
+	static struct take takes[LEASES_MAX + 1];
+	struct stage stage;
+
+	begin_leases(&stage);
+	for (unsigned i = 0; i <= LEASES_MAX; i++)
+		take_begin(&stage, &takes[i], i, 5000);
+	assert_int_equal(stage.leases.names.n, LEASES_MAX);
+	assert_false(takes[LEASES_MAX - 1].is_done);
+	assert_true(takes[LEASES_MAX].is_done);
+	assert_int_equal(takes[LEASES_MAX].status, KILN_E_UNSUPPORTED);
+	take_begin(&stage, &takes[LEASES_MAX], 0, 5000); /* known */
+	assert_false(takes[LEASES_MAX].is_done);
+	for (unsigned i = 0; i <= LEASES_MAX; i++)
+		lease_waiter_leave(&takes[i].waiter);
+	stage_finish(&stage);
+}
+
 static void the_helper_may_end_while_leases_are_held(void **state)
 {
 	struct take held, waits, asks;
@@ -444,6 +463,7 @@ int main(void)
 		ROW(what_is_there_stays_unless_it_was_refused_or_replaced),
 		ROW(what_is_too_large_is_dropped),
 		ROW(the_queue_is_bounded),
+		ROW(there_are_so_many_leases_and_no_more),
 		ROW(the_helper_may_end_while_all_is_queued),
 		ROW(without_a_sealer_nothing_is_queued),
 		ROW(the_farthest_level_that_has_leases_counts),
@@ -454,6 +474,7 @@ int main(void)
 		ROW(a_server_that_cannot_say_lets_all_build),
 		ROW(a_program_may_go_while_it_waits_for_a_lease),
 		ROW(a_lease_that_was_forgotten_is_taken_again),
+		ROW(there_are_so_many_leases_and_no_more),
 		ROW(the_helper_may_end_while_leases_are_held),
 	};
 #undef ROW
