@@ -71,6 +71,12 @@ uint64_t ki_patience_wait_ns(const struct ki_patience *patience)
 	return ki_patience_scaled(wait < left ? wait : left);
 }
 
+uint64_t ki_patience_worth_ns(const struct ki_patience *patience)
+{
+	return ki_patience_scaled(
+		atomic_load_explicit(&patience->wait_ns, memory_order_relaxed));
+}
+
 void ki_patience_spend(uint64_t ns)
 {
 	atomic_fetch_add_explicit(&spent_ns, ns, memory_order_relaxed);

@@ -32,6 +32,7 @@
 #define LEASE_GRACE_NS (200 * NS_OF_MS)
 #define LEASE_FIRST_MS 50u /* also of who may not wait */
 #define LEASE_SLICE_MS 1000u
+#define LEASE_DEAR_NS  (60000 * NS_OF_MS)
 #define NO_HELPER_NS   ((uint64_t)1000000000)
 #define LEVELS_MAX     8
 #define ALL_LEVELS     UINT32_MAX
@@ -49,7 +50,8 @@ struct ki_remote {
 	/* Atomic. */
 	_Atomic uint64_t capabilities; /* of the helper, once known */
 	_Atomic int is_known;
-	_Atomic unsigned told; /* what the log has had */
+	_Atomic uint64_t leases_from_ns; /* too dear until then */
+	_Atomic unsigned told;		 /* what the log has had */
 };
 
 struct kiln_tier_lock {
@@ -524,11 +526,30 @@ static enum kiln_status ask_lease(struct ki_remote *remote, const uint8_t *name,
 	return status ? KILN_E_UNSUPPORTED : (enum kiln_status)answer.status;
 }
 
+/* To be told at once that nobody builds, or that there is no telling, may cost half
+   of a build, as a look-up may: where it does not pay there are no leases for a
+   while. */
+static void weigh_lease(struct ki_remote *remote, uint64_t start_ns)
+{
+	const uint64_t now = now_of(remote);
+
+	if (now - start_ns > ki_patience_worth_ns(&remote->patience))
+		atomic_store(&remote->leases_from_ns, now + LEASE_DEAR_NS);
+}
+
+static int are_leases_dear(const struct ki_remote *remote)
+{
+	const struct ki_sys *sys = remote->options.sys;
+
+	return sys->coarse_ns(sys) < atomic_load(&remote->leases_from_ns);
+}
+
 /* In slices, so that a helper that has stopped is noticed; the first is short. */
 static enum kiln_status wait_for_lease(struct ki_remote *remote,
 				       const uint8_t *name, uint32_t timeout_ms)
 {
-	const uint64_t end = now_of(remote) + timeout_ms * NS_OF_MS;
+	const uint64_t begin = now_of(remote);
+	const uint64_t end = begin + timeout_ms * NS_OF_MS;
 	uint32_t slice_ms = LEASE_FIRST_MS;
 	enum kiln_status status;
 	uint64_t now, start;
@@ -547,6 +568,9 @@ static enum kiln_status wait_for_lease(struct ki_remote *remote,
 	}
 	if (status == KILN_E_UNSUPPORTED)
 		count(remote, KILN_COUNT_REMOTE_NO_LEASES, 1);
+	if (status == KILN_E_UNSUPPORTED ||
+	    (!status && slice_ms == LEASE_FIRST_MS))
+		weigh_lease(remote, begin);
 	return status;
 }
 
@@ -563,7 +587,8 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 
 	if (!is_asked(remote, key) || atomic_load(&remote->patience.n_faults))
 		return KILN_E_UNSUPPORTED;
-	if (remote->options.is_guest || !can(remote, KI_REMOTE_CAN_LEASE)) {
+	if (remote->options.is_guest || !can(remote, KI_REMOTE_CAN_LEASE) ||
+	    are_leases_dear(remote)) {
 		count(remote, KILN_COUNT_REMOTE_NO_LEASES, 1);
 		return KILN_E_UNSUPPORTED;
 	}

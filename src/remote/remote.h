@@ -13,7 +13,8 @@
  * remove     Tells the helper that what the servers have is of no use, so that
  *            the next put replaces it.  They keep it.
  * lock       The lease on a key among machines.  KILN_EXISTS: no lease, the entry
- *            is there by now.  UNSUPPORTED: there are no leases, or no helper.
+ *            is there by now.  UNSUPPORTED: there are no leases, no helper,
+ *            or the last one took longer than half a build, a minute ago or less.
  * Faults     are counted, and misses: get() answers OK, MISS, NO_MEMORY.
  */
 

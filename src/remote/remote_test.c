@@ -17,6 +17,8 @@
 #include "remote/peer_test.h"
 #include "remote/remote.h"
 
+#define S_NS ((uint64_t)1000000000)
+
 #define NS_OF_S ((uint64_t)1000000000)
 #define PATIENT 100
 
@@ -555,6 +557,44 @@ static void a_lease_is_ones_and_ends_with_its_connection(void **state)
 	peer_free(peer);
 }
 
+/* A server that answers slowly must not cost more than what it saves. */
+static void leases_that_cost_more_than_half_a_build_are_not_asked_for(
+	void **state)
+{
+	static const struct {
+		uint64_t build_ns;
+		enum kiln_status second;
+		unsigned n_asked;
+	} rows[] = {
+		{ 10, KILN_E_UNSUPPORTED, 1 },
+		{ 600 * S_NS, KILN_OK, 2 },
+	};
+	struct kiln_key *key = key_of(1);
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct peer *peer = peer_new(NULL);
+		struct ki_remote *remote = open_at(peer_path(peer), 0);
+		struct kiln_tier *tier = ki_remote_tier(remote);
+		struct kiln_tier_lock *lock;
+
+		for (unsigned n = 0; n < 5; n++)
+			ki_remote_note_build(remote, rows[i].build_ns);
+		assert_int_equal(tier->ops->lock(tier, key, 10, &lock),
+				 KILN_OK);
+		tier->ops->unlock(tier, lock);
+		peer_await(peer, KI_FRAME_UNLEASE, 1);
+		assert_int_equal(tier->ops->lock(tier, key, 10, &lock),
+				 rows[i].second);
+		if (!rows[i].second)
+			tier->ops->unlock(tier, lock);
+		assert_int_equal(peer_count(peer, KI_FRAME_LEASE),
+				 rows[i].n_asked);
+		close_of(remote);
+		peer_free(peer);
+	}
+	kiln_key_free(key);
+}
+
 /* ---- fork() ------------------------------------------------------------------ */
 
 static void a_child_has_no_connection(void **state)
@@ -651,6 +691,9 @@ int main(void)
 			threads_get_each_its_own_by_one_connection, forget),
 		cmocka_unit_test_setup(
 			a_lease_is_ones_and_ends_with_its_connection, forget),
+		cmocka_unit_test_setup(
+			leases_that_cost_more_than_half_a_build_are_not_asked_for,
+			forget),
 		cmocka_unit_test_setup(a_child_has_no_connection, forget),
 		cmocka_unit_test_setup(what_comes_next_is_fetched_ahead,
 				       forget),
