@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "scripted_test.h"
+#include "trial.h"
 
 #define LONG_MS 5000
 
@@ -533,6 +534,25 @@ static void prefetch_from_nobody_is_dropped(void **state)
 	stage_finish(&stage);
 }
 
+/* ---- Trials --------------------------------------------------------------- */
+
+static void told(void *arg, const char *json, size_t size)
+{
+	fail_msg("told who has gone");
+}
+
+/* One source after the other goes, and with the last the trial. */
+static void the_helper_may_end_while_sources_are_tried(void **state)
+{
+	struct stage stage;
+
+	stage_begin(&stage, "http://0 http://1 http://2,http://3");
+	for (int i = 0; i < 4; i++)
+		scripted[i].ms = 1000;
+	trial_forget(trial_begin(&stage.sources, told, NULL));
+	stage_finish(&stage);
+}
+
 static int set_up(void **state)
 {
 	scripted_reset();
@@ -567,6 +587,7 @@ int main(void)
 		ROW(who_asks_for_a_name_on_its_way_waits_for_it),
 		ROW(prefetch_waits_while_memory_is_full),
 		ROW(prefetch_from_nobody_is_dropped),
+		ROW(the_helper_may_end_while_sources_are_tried),
 	};
 #undef ROW
 
