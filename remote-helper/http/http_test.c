@@ -494,6 +494,10 @@ static void a_bad_answer_is_never_a_value(void **state)
 		{ SAYS("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 		       "1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"),
 		  BAD_KEEP, KILN_OK },
+		{ SAYS("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+		       "Trailer: X-Time\r\n\r\n3\r\nabc\r\n0\r\n"
+		       "X-Time: 3\r\n\r\n"),
+		  BAD_KEEP, KILN_OK },
 		{ SAYS("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
 		       "Content-Length: 3\r\n\r\nabc"),
 		  BAD_KEEP, KILN_OK },

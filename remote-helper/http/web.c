@@ -64,7 +64,7 @@ struct transfer {
 
 	long code; /* 0: not known yet */
 	size_t header_bytes;
-	int has_headers;    /* all of them: the empty line has come */
+	int has_headers;    /* all since the last status: the empty line */
 	size_t error_bytes; /* of the body of an error */
 	uint8_t *body;
 	size_t body_size, body_room;
@@ -88,12 +88,16 @@ static size_t refuse(struct transfer *transfer, enum kiln_status status,
 	return 0;
 }
 
+/* Those behind the body come here, too, without an empty line of their own. */
 static size_t on_header(char *bytes, size_t one, size_t size, void *arg)
 {
 	struct transfer *transfer = arg;
 
 	transfer->header_bytes += size;
-	transfer->has_headers = size == 2 && !memcmp(bytes, "\r\n", 2);
+	if (size >= 5 && !memcmp(bytes, "HTTP/", 5))
+		transfer->has_headers = 0;
+	if (size == 2 && !memcmp(bytes, "\r\n", 2))
+		transfer->has_headers = 1;
 	if (transfer->header_bytes > HEADER_BYTES_MAX)
 		return refuse(transfer, KILN_E_FORMAT,
 			      "the answer's headers have no end");
