@@ -480,6 +480,11 @@ static void next_to_go(struct ki_bytes *out, const struct ki_report *report)
 	ki_page_section(out, "next", "Next to go",
 			survey->has_turns
 				? "What is evicted first when room is needed."
+			: survey->is_by_cost
+				? "What is evicted first when room is needed, "
+				  "about: what was not used since the last "
+				  "eviction, what is large and was built fast "
+				  "before the rest."
 				: "What is evicted first when room is needed, "
 				  "about: what was not used since the last "
 				  "eviction, the oldest first.");

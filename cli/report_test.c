@@ -229,6 +229,34 @@ static void json_has_the_numbers_of_the_page(void **state)
 	free(directory);
 }
 
+/* Of entries of one size; of some nobody knows what they cost. */
+static void by_cost_what_was_built_fast_is_next(void **state)
+{
+	char *directory = filled();
+	struct spawn spawn = report(directory, "--eviction");
+	struct ended ended;
+	json_t *json, *list, *first;
+	size_t i;
+
+	spawn.arguments[0] = "config";
+	spawn.arguments[2] = "cost";
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	ended_free(&ended);
+	ended = ask(directory, "--json");
+	json = json_loads(ended.out, 0, NULL);
+	list = json_object_get(json, "next_to_go");
+	assert_int_equal(json_array_size(list), 10);
+	json_array_foreach(list, i, first) assert_int_equal(
+		json_integer_value(json_object_get(first, "build_ns")), 1000);
+	json_decref(json);
+	ended_free(&ended);
+	ended = ask(directory, "-");
+	assert_non_null(strstr(ended.out, "built fast before the rest"));
+	ended_free(&ended);
+	free(directory);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,6 +265,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_terminal_gets_no_page),
 		cmocka_unit_test(gone_and_full_outputs_are_as_elsewhere),
 		cmocka_unit_test(json_has_the_numbers_of_the_page),
+		cmocka_unit_test(by_cost_what_was_built_fast_is_next),
 	};
 
 	program = argc > 1 ? argv[1] : "kiln";

@@ -143,6 +143,18 @@ static int goes_earlier(const struct ki_noted *a, const struct ki_noted *b)
 	return a->turn != b->turn ? a->turn < b->turn : a->created < b->created;
 }
 
+/* The same where evictions go by cost: by what a byte took to build, those last of
+   which nobody knows it. */
+static int costs_less(const struct ki_noted *a, const struct ki_noted *b)
+{
+	if (a->turn != b->turn)
+		return a->turn < b->turn;
+	if (!a->build_ns || !b->build_ns)
+		return a->build_ns && !b->build_ns;
+	return (double)a->build_ns * (double)b->bytes <
+	       (double)b->build_ns * (double)a->bytes;
+}
+
 static void note(struct ki_notes *notes, const struct ki_noted *noted,
 		 is_before_fn *is_before)
 {
@@ -179,7 +191,8 @@ static void note_next(struct ki_survey *survey, struct ki_noted *noted,
 		return;
 	if (!survey->has_turns)
 		noted->turn = view->is_referenced ? 2 : 1;
-	note(&survey->next, noted, goes_earlier);
+	note(&survey->next, noted,
+	     survey->is_by_cost ? costs_less : goes_earlier);
 }
 
 /* ---- One entry --------------------------------------------------------------- */
@@ -258,10 +271,13 @@ int ki_survey_take(struct ki_survey *survey, struct kiln *kiln,
 {
 	struct kiln_cursor cursor = { { 0 } };
 	enum kiln_status status = KILN_END;
+	struct kiln_store_info info;
 	struct kiln_entry entry;
 	int err = 0;
 
-	survey->has_turns = ki_what_is_told(settings);
+	survey->is_by_cost = kiln && !kiln_store_info(kiln, &info) &&
+			     info.eviction == KILN_EVICT_BY_COST;
+	survey->has_turns = !survey->is_by_cost && ki_what_is_told(settings);
 	while (kiln && !err && !(status = kiln_list(kiln, &cursor, &entry))) {
 		struct ki_entry_view view;
 

@@ -65,10 +65,12 @@ struct ki_survey {
 	struct ki_notes biggest;
 	/*
 	 * By turn where entries have one.  Else a guess: what was not used since
-	 * the last eviction, then what was, the oldest of each first.
+	 * the last eviction, then what was, of each the oldest first, or where
+	 * evictions go by cost what is large and was built fast.
 	 */
 	struct ki_notes next;
 	int has_turns;
+	int is_by_cost;
 };
 
 /* For free(); NULL without memory. */
