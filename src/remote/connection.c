@@ -10,7 +10,8 @@
  *
  * A frame that has begun to arrive belongs to the connection, so whoever reads
  * next goes on where the last one stopped.  An answer that nobody waits for any
- * more is read and dropped; one to what was never asked is a breach.
+ * more is read and dropped, until the reader's time is over and no longer: there
+ * may be no end to them.  One to what was never asked is a breach.
  *
  * A broken connection is closed by who reads, or by who notices, if nobody does:
  * no descriptor is closed under one that looks at it.  All who wait have a miss,
@@ -319,6 +320,13 @@ static int take_welcome(struct ki_connection *connection, const uint8_t *body,
 	return 1;
 }
 
+static int is_over(const struct ki_connection *connection, uint64_t deadline_ns)
+{
+	const struct ki_sys *sys = connection->sys;
+
+	return sys->monotonic_ns(sys) >= deadline_ns;
+}
+
 /* Something to take: bytes of the buffer, or the socket's.  0 at the end, which is
    none here. */
 static ssize_t fill_buffer(struct ki_connection *connection,
@@ -403,6 +411,8 @@ static int receive_body(struct ki_connection *connection, uint64_t deadline_ns)
 		if (n < 0)
 			return (int)n;
 		incoming->n_body += (size_t)n;
+		if (!place && is_over(connection, deadline_ns))
+			return -ETIMEDOUT;
 	}
 	return 0;
 }
@@ -491,6 +501,9 @@ static void read_locked(struct ki_connection *connection,
 		ki_mutex_lock(&connection->mutex);
 		if (!err && connection->waiters->next)
 			ki_cond_signal_all(&connection->changed);
+		if (!err && waiter->status == KILN_MISS &&
+		    is_over(connection, deadline_ns))
+			err = -ETIMEDOUT;
 	}
 	connection->is_read = 0;
 	if (err && err != -ETIMEDOUT)

@@ -433,6 +433,53 @@ static void a_look_up_waits_half_of_a_build(void **state)
 	kiln_key_free(key);
 }
 
+static uint64_t stale_until_ns;
+
+/* Answers to the first request, one behind another, without end. */
+static ssize_t receive_stale(const struct ki_sys *sys, int fd, void *data,
+			     size_t size)
+{
+	const struct ki_frame stale = { .size = KI_FRAME_MISS_BYTES,
+					.type = KI_FRAME_MISS,
+					.id = 1 };
+	const size_t each = KI_FRAME_BYTES + KI_FRAME_MISS_BYTES;
+	size_t n = 0;
+
+	if (now_ns() >= stale_until_ns)
+		return ki_sys_posix.recv(&ki_sys_posix, fd, data, size);
+	for (; n + each <= size; n += each) {
+		ki_frame_put((uint8_t *)data + n, &stale);
+		memset((uint8_t *)data + n + KI_FRAME_BYTES, 0,
+		       KI_FRAME_MISS_BYTES);
+	}
+	return (ssize_t)n;
+}
+
+/* A socket is not read slower than it is filled on every machine: hence this. */
+static void answers_that_nobody_waits_for_keep_nobody(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_sys sys = ki_sys_posix;
+	const struct ki_remote_options options = { .sys = &sys,
+						   .socket = peer_path(peer) };
+	struct kiln_key *key = key_of(1);
+	struct ki_remote *remote;
+	uint64_t start;
+
+	sys.recv = receive_stale;
+	assert_int_equal(ki_remote_open(&options, &remote), KILN_OK);
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	ki_patience_forget(1);
+	start = now_ns();
+	stale_until_ns = start + 4 * NS_OF_S;
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_true(now_ns() - start < 2 * NS_OF_S);
+	stale_until_ns = 0;
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
 static void what_is_waited_in_vain_has_an_end(void **state)
 {
 	struct peer *peer = peer_new(NULL);
@@ -682,6 +729,8 @@ int main(void)
 				       forget),
 		cmocka_unit_test_setup(who_says_later_is_asked_later, forget),
 		cmocka_unit_test_setup(a_look_up_waits_half_of_a_build, forget),
+		cmocka_unit_test_setup(
+			answers_that_nobody_waits_for_keep_nobody, forget),
 		cmocka_unit_test_setup(what_is_waited_in_vain_has_an_end,
 				       forget),
 		cmocka_unit_test_setup(
