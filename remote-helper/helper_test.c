@@ -428,6 +428,21 @@ static void it_ends_when_nobody_comes(void **state)
 	assert_false(exists(path));
 }
 
+/* Whatever user it is of: only root's would do so with its curtains drawn. */
+static void it_goes_first_when_memory_is_short(void **state)
+{
+	pid_t pid = start_here();
+	char name[64], *text;
+	size_t size;
+
+	snprintf(name, sizeof(name), "/proc/%d/oom_score_adj", pid);
+	text = harness_read(name, &size);
+	assert_non_null(text);
+	assert_true(atoi(text) >= 500); /* a container may say more */
+	free(text);
+	assert_int_equal(process_stop(pid), 0);
+}
+
 /* ---- Handed over --------------------------------------------------------- */
 
 struct handed {
@@ -607,6 +622,7 @@ int main(int argc, char **argv)
 		ROW(a_place_that_others_can_reach_is_refused),
 		ROW(without_its_name_it_ends_and_leaves_that_of_another),
 		ROW(it_ends_when_nobody_comes),
+		ROW(it_goes_first_when_memory_is_short),
 		ROW(what_is_handed_over_is_served_in_the_background),
 		ROW(what_is_in_the_background_has_a_log),
 		ROW(wrong_usage_is_said),

@@ -213,7 +213,8 @@ static void raise_limits(void)
 	}
 }
 
-/* Before programs that have something to lose. */
+/* Before programs that have something to lose.  Not behind curtains: /proc/self is
+   root's then. */
 static void go_first_when_memory_is_short(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -427,6 +428,7 @@ int main(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
+	go_first_when_memory_is_short();
 	close_curtains();
 	if (arguments.detaches)
 		close_others(&arguments);
@@ -437,7 +439,6 @@ int main(int argc, char **argv)
 	status = take_place(&arguments, &place);
 	if (!status) {
 		raise_limits();
-		go_first_when_memory_is_short();
 		status = !arguments.detaches || go_to_background(&settings)
 				 ? serve(&settings, &place, &blocked)
 				 : EXIT_UNAVAILABLE;
