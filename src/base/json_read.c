@@ -227,15 +227,18 @@ static char unescape(const char *at, const char *end, size_t *out_size)
 const char *ki_json_text_of(const struct ki_json_value *value, char *out,
 			    size_t size)
 {
-	const char *at = value->text + 1;
-	const char *end = value->text + value->size - 1;
+	const char *at, *end;
 	size_t n = 0, step;
 
-	if (value->size >= 2 && *value->text == '"')
-		for (; at < end && n + 1 < size; at += step) {
-			step = 1;
-			out[n++] = *at == '\\' ? unescape(at, end, &step) : *at;
-		}
+	*out = '\0';
+	if (value->size < 2 || *value->text != '"')
+		return out;
+	at = value->text + 1;
+	end = value->text + value->size - 1;
+	for (; at < end && n + 1 < size; at += step) {
+		step = 1;
+		out[n++] = *at == '\\' ? unescape(at, end, &step) : *at;
+	}
 	out[n] = '\0';
 	return out;
 }

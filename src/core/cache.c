@@ -516,6 +516,8 @@ COLD static enum kiln_status put_within_quota(
 			     value_size, flags);
 	if (status)
 		ki_quota_return(kiln, &claim);
+	else
+		ki_quota_confirm(kiln, &claim);
 	return status;
 }
 

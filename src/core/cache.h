@@ -266,13 +266,15 @@ static inline int ki_kiln_has_quotas(const struct kiln *kiln)
 struct ki_claim {
 	char name_space[KILN_NAMESPACE_BYTES];
 	uint64_t bytes;
-	uint64_t turn;
+	uint64_t n_begun;
 	int is_uncounted; /* the account could not say */
 };
 /* KILN_OK: there is room, by now; TOO_LARGE, FULL, TIMEOUT: it is not to be put. */
 enum kiln_status ki_quota_claim(struct kiln *kiln, const void *metadata,
 				size_t metadata_size, uint64_t bytes,
 				struct ki_claim *out_claim);
+/* It was put. */
+void ki_quota_confirm(struct kiln *kiln, const struct ki_claim *claim);
 /* It was not put after all. */
 void ki_quota_return(struct kiln *kiln, const struct ki_claim *claim);
 /* 0: none. */

@@ -2,10 +2,13 @@
 
 #include "harness/harness.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kiln/inspect.h>
+
+#include "core/cache.h"
 
 #define LONG                                                                   \
 	"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"     \
@@ -104,6 +107,88 @@ static void names_that_are_none_are_refused(void **state)
 	free(directory);
 }
 
+/* ---- Accounts ------------------------------------------------------------------ */
+
+#define PUT_BYTES 1000
+
+static uint64_t account(struct kiln *kiln)
+{
+	struct kiln_namespace row;
+	size_t position = 0;
+
+	assert_int_equal(kiln_next_namespace(kiln, &position, &row), KILN_OK);
+	return row.bytes;
+}
+
+static void claim_for_a(struct kiln *kiln, struct ki_claim *claim)
+{
+	struct kiln_metadata *metadata = kiln_metadata_new();
+	const void *bytes;
+	size_t size;
+
+	kiln_metadata_add_string(metadata, KILN_META_NAMESPACE, "a");
+	assert_int_equal(kiln_metadata_bytes(metadata, &bytes, &size), KILN_OK);
+	assert_int_equal(ki_quota_claim(kiln, bytes, size, PUT_BYTES, claim),
+			 KILN_OK);
+	kiln_metadata_free(metadata);
+}
+
+/* b, e: a counting begins and ends, which never finds the entry; c: claim; p: it was
+   put; r: it was not. */
+static void a_counting_beside_a_put_leaves_no_account_too_low(void **state)
+{
+	static const struct {
+		const char *steps;
+		uint64_t least, most;
+	} rows[] = {
+		{ "cp", PUT_BYTES, PUT_BYTES },
+		{ "cr", 0, 0 },
+		{ "bcpe", PUT_BYTES, PUT_BYTES },
+		{ "bcep", PUT_BYTES, PUT_BYTES },
+		{ "cbep", PUT_BYTES, PUT_BYTES },
+		{ "cbpe", PUT_BYTES, PUT_BYTES },
+		{ "cbre", 0, 0 },
+		{ "cber", 0, 0 },
+		{ "bcre", 0, 0 },
+		{ "bcer", 0, PUT_BYTES },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		char *directory = harness_directory(), url[600];
+		struct ki_quota_turn turn = { .name_space = "" };
+		struct ki_claim claim = { .name_space = "" };
+		struct kiln_options options;
+		struct kiln *kiln;
+
+		snprintf(url, sizeof(url), "log:%s", directory);
+		kiln_options_init(&options);
+		options.store_url = url;
+		assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+		assert_int_equal(kiln_set_namespace_limit(kiln, "a", 1 << 20),
+				 KILN_OK);
+		for (const char *step = rows[i].steps; *step; step++)
+			switch (*step) {
+			case 'b':
+				ki_quota_begin_turn(kiln, "a", &turn);
+				break;
+			case 'e':
+				ki_quota_end_turn(kiln, &turn, 0, 0);
+				break;
+			case 'c':
+				claim_for_a(kiln, &claim);
+				break;
+			case 'p':
+				ki_quota_confirm(kiln, &claim);
+				break;
+			default:
+				ki_quota_return(kiln, &claim);
+			}
+		assert_in_range(account(kiln), rows[i].least, rows[i].most);
+		kiln_close(kiln);
+		free(directory);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -112,6 +197,8 @@ int main(void)
 		cmocka_unit_test(
 			only_a_store_on_disk_that_can_be_written_has_quotas),
 		cmocka_unit_test(names_that_are_none_are_refused),
+		cmocka_unit_test(
+			a_counting_beside_a_put_leaves_no_account_too_low),
 	};
 
 	return cmocka_run_group_tests_name("namespace", tests, NULL, NULL);

@@ -9,6 +9,8 @@
  *	                    NAME.quotas (store/quotas.h)
  *	    no room ------- count its entries anew (namespace.c), evict of them
  *	  the store's put
+ *	  ki_quota_confirm - a counting that began meanwhile may have missed it: add
+ *			    the bytes once more
  *	  ki_quota_return - it was not stored: take them off again
  *
  * An account only goes up by puts: nobody takes off what goes, whoever removes it
@@ -38,6 +40,7 @@
 
 #define COUNT_NS      ((uint64_t)20 * 1000000)
 #define LOCK_NS	      ((uint64_t)20 * 1000000)
+#define CONFIRM_NS    ((uint64_t)200 * 1000000)	 /* it is stored already */
 #define SET_NS	      ((uint64_t)2000 * 1000000) /* who sets one may wait */
 #define FREED_AT_ONCE 8				 /* of a quota: 1 / this */
 
@@ -104,25 +107,29 @@ static int has_any(const struct ki_quotas *quotas)
 	return 0;
 }
 
-/* Open to change the account of a namespace: 0 if it has none that can be had. */
-static int begin_account(struct kiln *kiln, const char *name_space,
-			 struct ki_quotas **out_quotas,
-			 struct ki_quota **out_row, uint64_t *out_limit)
+/* Open to change the account of a namespace.  KILN_OK; KILN_MISS: it has none that
+   can be had; KILN_E_TIMEOUT: others have the lock. */
+static enum kiln_status begin_account(struct kiln *kiln, const char *name_space,
+				      uint64_t wait_ns,
+				      struct ki_quotas **out_quotas,
+				      struct ki_quota **out_row,
+				      uint64_t *out_limit)
 {
-	int err = open_quotas(kiln, KI_QUOTAS_CHANGE, LOCK_NS, out_quotas);
+	int err = open_quotas(kiln, KI_QUOTAS_CHANGE, wait_ns, out_quotas);
 
-	/* Not asked for again before a second is over: nor where somebody who
-	   was stopped has the lock. */
+	if (err == -ETIMEDOUT)
+		return KILN_E_TIMEOUT;
+	/* Not asked for again before a second is over. */
 	if (err) {
 		atomic_store(&kiln->quotas_state, KI_QUOTAS_NONE);
-		return 0;
+		return KILN_MISS;
 	}
 	atomic_store(&kiln->quotas_state,
 		     has_any(*out_quotas) ? KI_QUOTAS_THERE : KI_QUOTAS_NONE);
 	*out_row = row_of(*out_quotas, name_space, out_limit);
 	if (!*out_row)
 		ki_quotas_close(*out_quotas);
-	return *out_row != NULL;
+	return *out_row ? KILN_OK : KILN_MISS;
 }
 
 static void end_account(struct ki_quotas *quotas, const struct ki_quota *row)
@@ -131,8 +138,29 @@ static void end_account(struct ki_quotas *quotas, const struct ki_quota *row)
 	ki_quotas_close(quotas);
 }
 
+/* Whether a namespace may have a quota, or its row cannot be read just now. */
+static int may_be_limited(struct kiln *kiln, const char *name_space)
+{
+	struct ki_quotas *quotas;
+	const struct ki_quota *row;
+	int is_limited = 0, err;
+
+	err = open_quotas(kiln, KI_QUOTAS_PEEK, 0, &quotas);
+	if (err)
+		return err != -ENOENT;
+	row = ki_quotas_find(quotas, name_space);
+	if (!row)
+		row = ki_quotas_find(quotas, KILN_NAMESPACE_OTHERS);
+	if (row)
+		is_limited = ki_quotas_limit(quotas, row) != 0;
+	for (size_t i = 0; i < quotas->n; i++)
+		is_limited |= !*quotas->rows[i].name;
+	ki_quotas_close(quotas);
+	return is_limited;
+}
+
 /* Take what is claimed if there is room: KILN_OK, KILN_MISS (it has to be made),
-   KILN_E_TOO_LARGE.  *out_limit is written but with KILN_OK. */
+   KILN_E_TOO_LARGE, TIMEOUT.  *out_limit is written with the first two. */
 static enum kiln_status take(struct kiln *kiln, struct ki_claim *claim,
 			     uint64_t *out_limit)
 {
@@ -141,11 +169,15 @@ static enum kiln_status take(struct kiln *kiln, struct ki_claim *claim,
 	struct ki_quota *row;
 	uint64_t limit;
 
-	if (!begin_account(kiln, claim->name_space, &quotas, &row, &limit)) {
+	status = begin_account(kiln, claim->name_space, LOCK_NS, &quotas, &row,
+			       &limit);
+	if (status == KILN_E_TIMEOUT && may_be_limited(kiln, claim->name_space))
+		return status;
+	if (status) {
 		claim->name_space[0] = '\0';
 		return KILN_OK;
 	}
-	claim->turn = row->turn;
+	claim->n_begun = row->n_begun;
 	claim->is_uncounted = row->bytes == KILN_NAMESPACE_UNCOUNTED;
 	if (claim->bytes > limit) {
 		status = KILN_E_TOO_LARGE;
@@ -169,10 +201,11 @@ void ki_quota_return(struct kiln *kiln, const struct ki_claim *claim)
 	uint64_t limit;
 
 	if (!*claim->name_space ||
-	    !begin_account(kiln, claim->name_space, &quotas, &row, &limit))
+	    begin_account(kiln, claim->name_space, LOCK_NS, &quotas, &row,
+			  &limit))
 		return;
-	/* Counted since, it was found out. */
-	if (row->turn == claim->turn &&
+	/* A counting that was begun since finds it out. */
+	if (row->n_begun == claim->n_begun &&
 	    row->bytes != KILN_NAMESPACE_UNCOUNTED &&
 	    row->bytes >= claim->bytes)
 		row->bytes -= claim->bytes;
@@ -187,12 +220,13 @@ void ki_quota_begin_turn(struct kiln *kiln, const char *name_space,
 	uint64_t limit;
 
 	*out_turn = (struct ki_quota_turn){ .name_space = "" };
-	if (!begin_account(kiln, name_space, &quotas, &row, &limit))
+	if (begin_account(kiln, name_space, LOCK_NS, &quotas, &row, &limit))
 		return;
 	strcpy(out_turn->name_space, name_space);
 	out_turn->bytes = row->bytes;
 	out_turn->turn = row->turn;
-	ki_quotas_close(quotas);
+	row->n_begun++;
+	end_account(quotas, row);
 }
 
 void ki_quota_end_turn(struct kiln *kiln, const struct ki_quota_turn *turn,
@@ -202,8 +236,8 @@ void ki_quota_end_turn(struct kiln *kiln, const struct ki_quota_turn *turn,
 	struct ki_quota *row;
 	uint64_t limit;
 
-	if (!*turn->name_space ||
-	    !begin_account(kiln, turn->name_space, &quotas, &row, &limit))
+	if (!*turn->name_space || begin_account(kiln, turn->name_space, LOCK_NS,
+						&quotas, &row, &limit))
 		return;
 	if (row->turn == turn->turn) {
 		if (turn->bytes == KILN_NAMESPACE_UNCOUNTED ||
@@ -223,7 +257,7 @@ static void note_refused(struct kiln *kiln, const char *name_space)
 	struct ki_quota *row;
 	uint64_t limit;
 
-	if (!begin_account(kiln, name_space, &quotas, &row, &limit))
+	if (begin_account(kiln, name_space, LOCK_NS, &quotas, &row, &limit))
 		return;
 	row->n_refused++;
 	end_account(quotas, row);
@@ -288,6 +322,50 @@ static enum kiln_status make_room(struct kiln *kiln,
 	return status;
 }
 
+/* Whether a counting was begun after the claim, as far as can be read. */
+static int is_counted_since(struct kiln *kiln, const struct ki_claim *claim)
+{
+	struct ki_quotas *quotas;
+	const struct ki_quota *row;
+	int err, is_so;
+
+	err = open_quotas(kiln, KI_QUOTAS_PEEK, 0, &quotas);
+	if (err)
+		return err != -ENOENT;
+	row = ki_quotas_find(quotas, claim->name_space);
+	is_so = !row || row->bytes == KILN_NAMESPACE_UNCOUNTED ||
+		row->n_begun != claim->n_begun;
+	ki_quotas_close(quotas);
+	return is_so;
+}
+
+/*
+ * A counting that began after the claim, and before the put was done, takes what it
+ * found for all there is.  If it did find this entry, the account says too much now,
+ * and is counted anew when that matters.
+ */
+void ki_quota_confirm(struct kiln *kiln, const struct ki_claim *claim)
+{
+	struct ki_claim nothing = *claim;
+	struct ki_quotas *quotas;
+	struct ki_quota *row;
+	uint64_t limit;
+	int is_over = 0;
+
+	if (!*claim->name_space || !is_counted_since(kiln, claim) ||
+	    begin_account(kiln, claim->name_space, CONFIRM_NS, &quotas, &row,
+			  &limit))
+		return;
+	if (row->bytes != KILN_NAMESPACE_UNCOUNTED) {
+		row->bytes += claim->bytes;
+		is_over = row->bytes > limit;
+	}
+	end_account(quotas, row);
+	nothing.bytes = 0;
+	if (is_over)
+		(void)make_room(kiln, &nothing, limit);
+}
+
 enum kiln_status ki_quota_claim(struct kiln *kiln, const void *metadata,
 				size_t metadata_size, uint64_t bytes,
 				struct ki_claim *out_claim)
@@ -313,6 +391,8 @@ enum kiln_status ki_quota_claim(struct kiln *kiln, const void *metadata,
 			status = take(kiln, out_claim, &limit);
 		if (status == KILN_MISS) /* others were quicker */
 			status = KILN_E_TIMEOUT;
+	} else if (status == KILN_E_TIMEOUT) {
+		return status; /* nor can that be noted */
 	}
 	if (status)
 		note_refused(kiln, name);

@@ -43,7 +43,7 @@ struct row {
 	uint64_t turn;
 	uint64_t n_evicted;
 	uint64_t n_refused;
-	uint64_t reserved;
+	uint64_t n_begun;
 	uint64_t sum_of_account;
 };
 
@@ -95,6 +95,7 @@ static void take_row(const struct row *from, size_t i, struct ki_quota *out)
 		return;
 	out->bytes = from->bytes;
 	out->turn = from->turn;
+	out->n_begun = from->n_begun;
 	out->n_evicted = from->n_evicted;
 	out->n_refused = from->n_refused;
 }
@@ -106,6 +107,7 @@ int ki_quotas_write(struct ki_quotas *quotas, const struct ki_quota *quota)
 		.bytes_max = quota->bytes_max,
 		.bytes = quota->bytes,
 		.turn = quota->turn,
+		.n_begun = quota->n_begun,
 		.n_evicted = quota->n_evicted,
 		.n_refused = quota->n_refused,
 	};
@@ -184,7 +186,7 @@ static int open_file(struct ki_quotas *quotas, const char *path, unsigned flags,
 	unsigned how = KI_OPEN_READ | ki_open_flags(flags);
 	int err;
 
-	if (mode != KI_QUOTAS_LOOK)
+	if (mode == KI_QUOTAS_CHANGE || mode == KI_QUOTAS_MAKE)
 		how |= KI_OPEN_WRITE;
 	if (mode == KI_QUOTAS_MAKE)
 		how |= KI_OPEN_CREATE;
@@ -194,12 +196,12 @@ static int open_file(struct ki_quotas *quotas, const char *path, unsigned flags,
 	ki_fork_close_add(&quotas->place, quotas->fd);
 	if (mode == KI_QUOTAS_MAKE && (flags & KILN_OPEN_SHARED))
 		(void)sys->chmod(sys, path, permissions);
-	err = ki_lock_until(sys, quotas->fd,
-			    mode == KI_QUOTAS_LOOK ? KI_LOCK_SHARED
-						   : KI_LOCK_EXCLUSIVE,
-			    0, 1, deadline_ns);
-	if (err == -ETIMEDOUT)
-		return err;
+	if (mode != KI_QUOTAS_PEEK &&
+	    ki_lock_until(sys, quotas->fd,
+			  mode == KI_QUOTAS_LOOK ? KI_LOCK_SHARED
+						 : KI_LOCK_EXCLUSIVE,
+			  0, 1, deadline_ns) == -ETIMEDOUT)
+		return -ETIMEDOUT;
 	err = sys->fstat(sys, quotas->fd, out_info);
 	if (err)
 		return err;

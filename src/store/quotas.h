@@ -24,7 +24,8 @@ struct ki_quota {
 	/* What its entries came to when they were counted, and what was put since;
 	   KILN_NAMESPACE_UNCOUNTED. */
 	uint64_t bytes;
-	uint64_t turn; /* how often they were counted */
+	uint64_t turn;	  /* how often they were counted */
+	uint64_t n_begun; /* and how often that was begun */
 	uint64_t n_evicted;
 	uint64_t n_refused;
 };
@@ -41,7 +42,14 @@ struct ki_quotas {
 	struct ki_fork_close place;
 };
 
-enum ki_quotas_mode { KI_QUOTAS_LOOK, KI_QUOTAS_CHANGE, KI_QUOTAS_MAKE };
+/* PEEK: without the lock; a row that is being written may be none, or without an
+   account. */
+enum ki_quotas_mode {
+	KI_QUOTAS_PEEK,
+	KI_QUOTAS_LOOK,
+	KI_QUOTAS_CHANGE,
+	KI_QUOTAS_MAKE
+};
 
 /*
  * 0 with a structure for ki_quotas_close(), or -ENOENT (but in MAKE), -ETIMEDOUT
