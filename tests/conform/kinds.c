@@ -177,20 +177,34 @@ static enum kiln_status open_tree(const struct ki_store_options *options,
 
 /* ---- By cost ------------------------------------------------------------- */
 
+#define TRIES_MAX 20 /* each as long as a store waits for its lock */
+
+/* Others may be at it, and have it told before us. */
+static enum kiln_status tell(struct kiln_tier *tier)
+{
+	enum kiln_status status = KILN_E_TIMEOUT;
+	struct kiln_store_info info;
+
+	for (int i = 0; i < TRIES_MAX && status == KILN_E_TIMEOUT; i++)
+		status = !tier->ops->info(tier, &info) &&
+					 info.eviction == KILN_EVICT_BY_COST
+				 ? KILN_OK
+				 : tier->ops->set_eviction(tier,
+							   KILN_EVICT_BY_COST);
+	return status;
+}
+
 /* The store, told so if it has not been. */
 static enum kiln_status by_cost(
 	enum kiln_status (*open)(const struct ki_store_options *options,
 				 struct kiln_tier **out_tier),
 	const struct ki_store_options *options, struct kiln_tier **out_tier)
 {
-	struct kiln_store_info info;
 	struct kiln_tier *tier;
 	enum kiln_status status = open(options, &tier);
 
-	if (!status && !(options->flags & KILN_OPEN_READONLY) &&
-	    (tier->ops->info(tier, &info) ||
-	     info.eviction != KILN_EVICT_BY_COST)) {
-		status = tier->ops->set_eviction(tier, KILN_EVICT_BY_COST);
+	if (!status && !(options->flags & KILN_OPEN_READONLY)) {
+		status = tell(tier);
 		if (status)
 			tier->ops->close(tier);
 	}
