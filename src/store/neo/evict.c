@@ -332,14 +332,16 @@ static void order_by_cost(struct ki_neo_file *files, size_t n, int64_t now_ns)
 
 static void sort(struct ki_neo_plan *plan)
 {
-	struct ki_neo_file *files = plan->files + plan->next;
 	const size_t n = plan->n_known - plan->next;
+	struct ki_neo_file *files;
 
-	if (!plan->is_sorted && n)
+	if (!plan->is_sorted && n) {
+		files = plan->files + plan->next;
 		qsort_r(files, n, sizeof(*files), by_last_use,
 			plan->names.data);
-	if (!plan->is_sorted && n && plan->by_cost)
-		order_by_cost(files, n, plan->now_ns);
+		if (plan->by_cost)
+			order_by_cost(files, n, plan->now_ns);
+	}
 	plan->is_sorted = 1;
 }
 
