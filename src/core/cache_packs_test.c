@@ -62,7 +62,7 @@ static struct kiln *open_at(const char *directory, uint32_t flags,
 	struct kiln *kiln;
 	char url[256];
 
-	snprintf(url, sizeof(url), "log:%s/store", directory);
+	snprintf(url, sizeof(url), "log:%s/store", directory ? directory : "");
 	options.store_url = directory ? url : NULL;
 	options.flags = flags;
 	options.packs = packs;
