@@ -6,6 +6,16 @@
  * An answer is tried to be sent at once, from where it lies: for a small one that
  * the socket takes there is no copy, no memory, and no other system call.  What
  * it does not take becomes a parcel, and goes on when there is room.
+ *
+ *	frames ──> handled ──> answers ──> socket
+ *	             ^            │
+ *	             │            v
+ *	             └ held ── parcels     while these are too many
+ *
+ * Parcels of one item share its bytes, so that of all that waits to be read they
+ * count once; of a connection each counts, for that is what has to go through it.
+ * Frames that are held are looked at when the socket takes something: that
+ * needs no memory, and comes when there is room.
  */
 
 #include "connection.h"
@@ -23,7 +33,6 @@
 #include "requests.h"
 
 #define IN_BYTES_FIRST 4096
-#define IN_BYTES_MAX   (KI_FRAME_BYTES + KI_REMOTE_BODY_MAX)
 #define HEAD_BYTES_MAX (KI_FRAME_BYTES + 64)
 
 /* What is left of an answer. */
@@ -37,13 +46,42 @@ struct parcel {
 	uint8_t head[HEAD_BYTES_MAX];
 };
 
+static size_t left_of(const struct parcel *parcel)
+{
+	return parcel->head_size + parcel->bytes_size - parcel->n_sent;
+}
+
 static void free_parcel(struct parcel *parcel)
 {
-	ki_list_remove(&parcel->link);
 	item_unref(parcel->item);
 	if (!parcel->item)
 		free(parcel->bytes);
 	free(parcel);
+}
+
+/* It waits to be read from now on. */
+static void add_parcel(struct connection *connection, struct parcel *parcel)
+{
+	ki_list_append(&connection->parcels, &parcel->link);
+	connection->out_bytes += left_of(parcel);
+	if (!parcel->item || !parcel->item->n_unread++)
+		connection->helper->out_bytes += parcel->bytes_size;
+}
+
+static void drop_parcel(struct connection *connection, struct parcel *parcel)
+{
+	ki_list_remove(&parcel->link);
+	connection->out_bytes -= left_of(parcel);
+	if (!parcel->item || !--parcel->item->n_unread)
+		connection->helper->out_bytes -= parcel->bytes_size;
+	free_parcel(parcel);
+}
+
+static void drop_parcels(struct connection *connection)
+{
+	while (!ki_list_is_empty(&connection->parcels))
+		drop_parcel(connection, ki_container(connection->parcels.next,
+						     struct parcel, link));
 }
 
 /* ---- Its life ------------------------------------------------------------ */
@@ -65,8 +103,6 @@ static void close_descriptors(struct connection *connection)
 
 void connection_close(struct connection *connection)
 {
-	struct ki_list *link, *after;
-
 	if (connection->is_closed)
 		return;
 	connection->is_closed = 1;
@@ -74,8 +110,7 @@ void connection_close(struct connection *connection)
 	loop_cancel(connection->stall);
 	(void)close(connection->fd);
 	close_descriptors(connection);
-	ki_list_for_each_safe (link, after, &connection->parcels)
-		free_parcel(ki_container(link, struct parcel, link));
+	drop_parcels(connection);
 	requests_forget(connection);
 	ki_list_remove(&connection->link);
 	helper_has_lost(connection->helper);
@@ -84,19 +119,46 @@ void connection_close(struct connection *connection)
 
 /* ---- Answers ------------------------------------------------------------- */
 
-/* Where we listen at the moment: requests only while there is room for more. */
+/* Whether there is room for answers to more requests. */
+static int takes_requests(const struct connection *connection)
+{
+	const struct helper *helper = connection->helper;
+
+	return connection->n_pending < CONNECTION_PENDING_MAX &&
+	       connection->out_bytes < CONNECTION_OUT_BYTES_MAX &&
+	       (ki_list_is_empty(&connection->parcels) ||
+		helper->out_bytes < helper->out_bytes_max);
+}
+
+int connection_has_room(const struct connection *connection,
+			const struct item *item)
+{
+	const struct helper *helper = connection->helper;
+	uint64_t more = item->n_unread ? 0 : item->size;
+
+	if (ki_list_is_empty(&connection->parcels)) {
+		if (item->size <= CONNECTION_OUT_FIRST)
+			return 1;
+	} else if (connection->out_bytes + item->size >
+		   helper->out_bytes_max / CONNECTION_OUT_PART) {
+		return 0;
+	}
+	return !helper->out_bytes ||
+	       helper->out_bytes + more <= helper->out_bytes_max;
+}
+
+/* What we listen for at the moment. */
 static void listen_for(struct connection *connection)
 {
 	int events = 0;
 
 	if (connection->is_closed)
 		return;
-	if (connection->n_pending < CONNECTION_PENDING_MAX &&
-	    connection->out_bytes < CONNECTION_OUT_BYTES_MAX)
-		events |= LOOP_IN;
+	if (takes_requests(connection))
+		events |= connection->is_held ? LOOP_OUT : LOOP_IN;
 	if (!ki_list_is_empty(&connection->parcels))
 		events |= LOOP_OUT;
-	loop_change(connection->watched, events);
+	loop_change(connection->watched, events ? events : LOOP_HUP);
 }
 
 /* How much of the pieces the socket took; -errno. */
@@ -118,44 +180,47 @@ static ssize_t send_pieces(int fd, struct iovec *pieces, size_t n_pieces)
 static void give_up(struct connection *connection)
 {
 	(void)shutdown(connection->fd, SHUT_RDWR);
+	connection->is_given_up = 1;
 	connection->n_pending = 0;
-	connection->out_bytes = 0;
+	drop_parcels(connection);
 	listen_for(connection);
 }
 
+/* What nobody would ever look at again must not wait. */
 static void check_stall(void *arg)
 {
 	struct connection *connection = arg;
-	uint64_t ms = (loop_now_ns(connection->helper->loop) -
-		       connection->progress_ns) /
-		      1000000;
+	struct helper *helper = connection->helper;
+	uint64_t ms =
+		(loop_now_ns(helper->loop) - connection->progress_ns) / 1000000;
 
 	connection->stall = NULL;
 	if (ki_list_is_empty(&connection->parcels))
 		return;
-	if (ms >= connection->helper->stall_ms) {
-		connection->helper->n_cut_off++;
+	if (ms < helper->stall_ms)
+		connection->stall = loop_after(
+			helper->loop, (uint32_t)(helper->stall_ms - ms),
+			check_stall, connection);
+	if (!connection->stall) {
+		helper->n_cut_off++;
 		connection_close(connection);
-		return;
 	}
-	connection->stall =
-		loop_after(connection->helper->loop,
-			   (uint32_t)(connection->helper->stall_ms - ms),
-			   check_stall, connection);
 }
 
 static void queue(struct connection *connection, struct parcel *parcel)
 {
+	struct helper *helper = connection->helper;
+
 	if (ki_list_is_empty(&connection->parcels))
-		connection->progress_ns = loop_now_ns(connection->helper->loop);
-	ki_list_append(&connection->parcels, &parcel->link);
-	connection->out_bytes +=
-		parcel->head_size + parcel->bytes_size - parcel->n_sent;
+		connection->progress_ns = loop_now_ns(helper->loop);
+	add_parcel(connection, parcel);
 	if (!connection->stall)
-		connection->stall = loop_after(connection->helper->loop,
-					       connection->helper->stall_ms,
+		connection->stall = loop_after(helper->loop, helper->stall_ms,
 					       check_stall, connection);
-	listen_for(connection);
+	if (connection->stall)
+		listen_for(connection);
+	else
+		give_up(connection);
 }
 
 static struct parcel *new_parcel(const struct iovec *pieces, size_t n_sent,
@@ -192,6 +257,8 @@ static void post(struct connection *connection, struct iovec pieces[2],
 	struct parcel *parcel;
 	ssize_t n = 0;
 
+	if (connection->is_closed || connection->is_given_up)
+		return;
 	if (ki_list_is_empty(&connection->parcels))
 		n = send_pieces(connection->fd, pieces, 2);
 	if (n < 0) {
@@ -234,8 +301,7 @@ void connection_answer(struct connection *connection, enum ki_frame_type type,
 		{ (void *)(uintptr_t)body, body_size },
 	};
 
-	if (!connection->is_closed)
-		post(connection, pieces, NULL);
+	post(connection, pieces, NULL);
 }
 
 void connection_answer_item(struct connection *connection,
@@ -250,11 +316,10 @@ void connection_answer_item(struct connection *connection,
 		{ item->bytes, item->size },
 	};
 
-	if (!connection->is_closed)
-		post(connection, pieces, item);
+	post(connection, pieces, item);
 }
 
-/* 1: all of it is gone. */
+/* 1: all of it is gone.  Else it may be gone itself. */
 static int send_parcel(struct connection *connection, struct parcel *parcel)
 {
 	struct iovec pieces[2] = {
@@ -281,7 +346,7 @@ static int send_parcel(struct connection *connection, struct parcel *parcel)
 		connection->progress_ns = loop_now_ns(connection->helper->loop);
 	parcel->n_sent += (size_t)n;
 	connection->out_bytes -= (size_t)n;
-	return parcel->n_sent == parcel->head_size + parcel->bytes_size;
+	return !left_of(parcel);
 }
 
 static void send_parcels(struct connection *connection)
@@ -293,7 +358,7 @@ static void send_parcels(struct connection *connection)
 
 		if (!send_parcel(connection, parcel))
 			break;
-		free_parcel(parcel);
+		drop_parcel(connection, parcel);
 	}
 	listen_for(connection);
 }
@@ -421,13 +486,13 @@ static enum kiln_status handle(struct connection *connection,
 	return requests_handle(connection, frame, body, fd);
 }
 
-/* All whole frames; 0: a rule was broken. */
+/* All whole frames that there is room for; 0: a rule was broken. */
 static int handle_frames(struct connection *connection)
 {
 	size_t done = 0, left, needed = IN_BYTES_FIRST;
 	struct ki_frame frame;
 
-	while (!connection->is_closed &&
+	while (!connection->is_closed && takes_requests(connection) &&
 	       (left = connection->in_size - done) >= KI_FRAME_BYTES) {
 		const uint8_t *at = connection->in + done;
 
@@ -444,6 +509,8 @@ static int handle_frames(struct connection *connection)
 	if (connection->is_closed)
 		return 1;
 	connection->in_size -= done;
+	connection->is_held =
+		connection->in_size && !takes_requests(connection);
 	memmove(connection->in, connection->in + done, connection->in_size);
 	/* A descriptor belongs to a frame that is there, or begins there. */
 	if (!connection->in_size && connection->n_descriptors)
@@ -459,10 +526,15 @@ static void on_event(void *arg, int fd, int events)
 	connection->n_busy++;
 	if (events & LOOP_OUT)
 		send_parcels(connection);
-	if (!connection->is_closed && events & LOOP_IN)
+	if (events == LOOP_HUP)
+		got = -1;
+	else if (connection->is_held)
+		got = takes_requests(connection);
+	else if (events & LOOP_IN)
 		got = receive(connection);
 	if (got < 0 || (got > 0 && !handle_frames(connection)))
 		connection_close(connection);
+	listen_for(connection);
 	connection->n_busy--;
 	free_if_unused(connection);
 }

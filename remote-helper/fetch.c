@@ -125,8 +125,8 @@ void waiter_leave(struct waiter *waiter)
 static void answer_miss(struct waiter *waiter, uint32_t reasons)
 {
 	waiter->fetches->n_misses++;
-	waiter->done(waiter, 0, NULL, reasons,
-		     fetches_wait_ms(waiter->fetches));
+	(void)waiter->done(waiter, 0, NULL, reasons,
+			   fetches_wait_ms(waiter->fetches));
 }
 
 static void run_out(void *arg)
@@ -174,27 +174,6 @@ static void leave_batch(struct fetches *fetches, struct batch *batch)
 
 /* ---- One fetch ----------------------------------------------------------- */
 
-static void finish(struct fetch *fetch, struct item *item)
-{
-	struct fetches *fetches = fetch->fetches;
-	struct batch *batch = fetch->batch;
-	struct waiter *waiter;
-
-	names_remove(&fetches->names, &fetch->by_name);
-	while (!ki_list_is_empty(&fetch->waiters)) {
-		waiter = ki_container(fetch->waiters.next, struct waiter, link);
-		leave(waiter);
-		if (item)
-			waiter->done(waiter, fetch->level, item, 0, 0);
-		else
-			answer_miss(waiter, fetch->reasons);
-	}
-	fetch->batch = NULL;
-	free_fetch(fetch);
-	if (batch)
-		leave_batch(fetches, batch);
-}
-
 static int is_filled_from(const struct sources *sources, unsigned level)
 {
 	for (unsigned i = 0; i < level; i++)
@@ -203,16 +182,39 @@ static int is_filled_from(const struct sources *sources, unsigned level)
 	return 0;
 }
 
-static void accept(struct fetch *fetch, struct item *item)
+/* 0: there is somebody who has no room for the item. */
+static int answer_all(struct fetch *fetch, struct item *item)
+{
+	struct waiter *waiter;
+	int is_taken = 1;
+
+	while (!ki_list_is_empty(&fetch->waiters)) {
+		waiter = ki_container(fetch->waiters.next, struct waiter, link);
+		leave(waiter);
+		if (item)
+			is_taken &=
+				waiter->done(waiter, fetch->level, item, 0, 0);
+		else
+			answer_miss(waiter, fetch->reasons);
+	}
+	return is_taken;
+}
+
+static void finish(struct fetch *fetch, struct item *item)
 {
 	struct fetches *fetches = fetch->fetches;
-	int waits = !ki_list_is_empty(&fetch->waiters);
+	struct batch *batch = fetch->batch;
+	int waits = !ki_list_is_empty(&fetch->waiters), is_taken;
 
-	if (fetch->batch)
-		fetches->n_prefetched++;
-	if (!waits || is_filled_from(fetches->sources, fetch->level))
-		keep(fetch, item, waits);
-	finish(fetch, item);
+	names_remove(&fetches->names, &fetch->by_name);
+	is_taken = answer_all(fetch, item) && waits;
+	if (item &&
+	    (!is_taken || is_filled_from(fetches->sources, fetch->level)))
+		keep(fetch, item, is_taken);
+	fetch->batch = NULL;
+	free_fetch(fetch);
+	if (batch)
+		leave_batch(fetches, batch);
 }
 
 static uint32_t reason_of(enum kiln_status status)
@@ -262,10 +264,11 @@ static void got(void *arg, const struct outcome *outcome)
 		return;
 	}
 	item = item_new(outcome->body, outcome->body_size);
-	if (item)
-		accept(fetch, item);
-	else
-		finish(fetch, NULL);
+	if (!item)
+		fetch->reasons |= KI_REMOTE_FAULT;
+	else if (fetch->batch)
+		fetch->fetches->n_prefetched++;
+	finish(fetch, item);
 	item_unref(item);
 }
 
@@ -409,18 +412,15 @@ static int serve_from_memory(struct fetches *fetches, struct waiter *waiter,
 			     const uint8_t *name, unsigned from)
 {
 	struct memory_item *kept = memory_get(&fetches->memory, name);
-	struct item *item;
-	unsigned level;
 
 	if (!kept || kept->level < from ||
 	    refused_has(&fetches->refused, name, kept->level))
 		return 0;
-	fetches->n_from_memory++;
-	memory_serve(&fetches->memory, kept, loop_now_ns(fetches->loop));
-	item = item_ref(kept->item);
-	level = kept->level;
-	waiter->done(waiter, level, item, 0, 0);
-	item_unref(item);
+	if (waiter->done(waiter, kept->level, kept->item, 0, 0)) {
+		fetches->n_from_memory++;
+		memory_serve(&fetches->memory, kept,
+			     loop_now_ns(fetches->loop));
+	}
 	pump(fetches);
 	return 1;
 }

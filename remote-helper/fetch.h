@@ -33,9 +33,10 @@ struct fetch;
 struct waiter;
 
 /* `item` NULL: a miss, why (KI_REMOTE_*), and how long it makes no sense to ask
-   anything.  The item is borrowed.  The waiter is the callee's again. */
-typedef void waiter_fn(struct waiter *waiter, unsigned level, struct item *item,
-		       uint32_t reasons, uint32_t wait_ms);
+   anything.  The item is borrowed.  The waiter is the callee's again.  Returns 0
+   if it has no room for the item, which is kept then. */
+typedef int waiter_fn(struct waiter *waiter, unsigned level, struct item *item,
+		      uint32_t reasons, uint32_t wait_ms);
 
 /* Part of who waits. */
 struct waiter {

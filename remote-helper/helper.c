@@ -255,6 +255,7 @@ enum kiln_status helper_begin(struct helper *helper, struct loop *loop,
 				   .place = options->place,
 				   .idle_ms = options->idle_ms,
 				   .stall_ms = HELPER_STALL_MS,
+				   .out_bytes_max = options->memory_bytes_max,
 				   .started_ns = loop_now_ns(loop) };
 	ki_list_init(&helper->connections);
 	ki_list_init(&helper->drains);

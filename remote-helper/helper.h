@@ -39,10 +39,11 @@ struct loop_timer;
 struct helper_options {
 	struct place *place;
 	uint32_t idle_ms;
-	uint64_t memory_bytes_max;
-	const char *remote;	 /* KILN_REMOTE, or NULL */
-	const char *signing_key; /* the file of the secret, or NULL */
-	int trusts_transport;	 /* items need no signature */
+	uint64_t memory_bytes_max; /* of what waits to be asked for; and as
+				      much again of what waits to be read */
+	const char *remote;	   /* KILN_REMOTE, or NULL */
+	const char *signing_key;   /* the file of the secret, or NULL */
+	int trusts_transport;	   /* items need no signature */
 	const struct credentials *credentials; /* or NULL */
 	sources_open_fn *open;
 };
@@ -58,7 +59,8 @@ struct helper {
 	struct loop *loop;
 	struct place *place;
 	uint32_t idle_ms;
-	uint32_t stall_ms; /* who reads nothing for so long is cut off */
+	uint32_t stall_ms;	/* who reads nothing for so long is cut off */
+	uint64_t out_bytes_max; /* of answers that wait to be read, in all */
 
 	/* Who is connected. */
 	struct ki_list connections;
@@ -83,6 +85,8 @@ struct helper {
 	uint64_t n_accepted;
 	uint64_t n_strangers; /* of other users */
 	uint64_t n_cut_off;
+	uint64_t out_bytes; /* that wait to be read now */
+	uint64_t n_no_room; /* items that were not answered with, for these */
 };
 
 /* Begin to listen.  INVALID with `why`: the sources; NO_MEMORY. */

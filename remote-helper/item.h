@@ -9,7 +9,8 @@
 
 struct item {
 	unsigned n_refs;
-	uint8_t *bytes; /* from malloc() */
+	unsigned n_unread; /* answers with it that wait to be read */
+	uint8_t *bytes;	   /* from malloc() */
 	size_t size;
 };
 

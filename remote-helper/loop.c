@@ -135,7 +135,8 @@ static int is_owner(const struct loop_fd *watched)
 	return watched->loop->owners[watched->fd] == watched;
 }
 
-/* What nobody waits for must not be in there: hang-ups are told in any case. */
+/* What nobody waits for must not be in there: hang-ups are told in any case, and
+   LOOP_HUP is no more than being in there. */
 static int tell_epoll(struct loop_fd *watched)
 {
 	struct epoll_event event = { .data.ptr = watched };
@@ -208,6 +209,8 @@ static void call_fd(struct loop_fd *watched, uint32_t happened)
 		events |= LOOP_IN;
 	if (happened & (EPOLLOUT | EPOLLHUP | EPOLLERR))
 		events |= LOOP_OUT;
+	if (happened & (EPOLLHUP | EPOLLERR))
+		events |= LOOP_HUP;
 	events &= watched->events;
 	if (!watched->is_dead && events)
 		watched->fn(watched->arg, watched->fd, events);

@@ -15,6 +15,8 @@ struct loop_timer;
 
 #define LOOP_IN	 1
 #define LOOP_OUT 2
+/* The other side has gone: for who waits for nothing else. */
+#define LOOP_HUP 4
 
 typedef void loop_fd_fn(void *arg, int fd, int events);
 typedef void loop_timer_fn(void *arg);

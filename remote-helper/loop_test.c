@@ -214,9 +214,9 @@ static void a_hang_up_is_told_to_who_waits_and_to_no_other(void **state)
 	static const struct {
 		int events;
 		int is_told;
-	} rows[] = { { 0, 0 }, { LOOP_IN, 1 } };
+	} rows[] = { { 0, 0 }, { LOOP_IN, 1 }, { LOOP_HUP, 1 } };
 
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < 3; i++) {
 		struct loop *loop = loop_new();
 		struct loop_fd *watched;
 		int fds[2], n_calls = 0;

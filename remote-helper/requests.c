@@ -123,13 +123,21 @@ static void answer_get(struct connection *connection, uint64_t id,
 			  sizeof(body));
 }
 
-static void got(struct waiter *waiter, unsigned level, struct item *item,
-		uint32_t reasons, uint32_t wait_ms)
+/* What there is no room for comes too late: it waits in memory. */
+static int got(struct waiter *waiter, unsigned level, struct item *item,
+	       uint32_t reasons, uint32_t wait_ms)
 {
 	struct wait *wait = ki_container(waiter, struct wait, get);
+	int has_room = !item || connection_has_room(wait->connection, item);
 
+	if (!has_room) {
+		wait->connection->helper->n_no_room++;
+		item = NULL;
+		reasons = KI_REMOTE_LATE;
+	}
 	answer_get(wait->connection, wait->id, level, item, reasons, wait_ms);
 	end_wait(wait);
+	return has_room;
 }
 
 static void on_get(struct connection *connection, uint64_t id,

@@ -31,6 +31,14 @@ struct reply {
 	unsigned *n_at_once;
 };
 
+/* Bodies count until they are somebody's. */
+static void count_bytes(struct scripted *server, size_t size, int is_more)
+{
+	server->bytes_at_once += is_more ? size : -size;
+	if (server->bytes_at_once > server->most_bytes_at_once)
+		server->most_bytes_at_once = server->bytes_at_once;
+}
+
 /* ---- Servers -------------------------------------------------------------- */
 
 void scripted_reset(void)
@@ -71,6 +79,7 @@ static void send_reply(struct reply *reply)
 	ki_list_remove(&reply->link);
 	if (reply->n_at_once)
 		--*reply->n_at_once;
+	count_bytes(reply->backend->server, reply->outcome.body_size, 0);
 	reply->done(reply->arg, &reply->outcome);
 	free(reply);
 }
@@ -118,6 +127,7 @@ static void answer(struct backend *base, struct outcome outcome,
 				 .arg = arg,
 				 .outcome = outcome,
 				 .n_at_once = n_at_once };
+	count_bytes(server, outcome.body_size, 1);
 	ki_list_append(&backend->under_way, &reply->link);
 	reply->timer = loop_after(backend->loop, ms, on_reply, reply);
 }
@@ -239,6 +249,7 @@ static void close_backend(struct backend *base)
 
 		loop_cancel(reply->timer);
 		free(reply->outcome.body);
+		count_bytes(backend->server, reply->outcome.body_size, 0);
 		reply->outcome = (struct outcome){ .status = KILN_E_IO };
 		send_reply(reply);
 	}
@@ -383,14 +394,16 @@ void scripted_name(uint64_t number, uint8_t out[KI_REMOTE_NAME_BYTES])
 	kiln_key_free(key);
 }
 
-uint8_t *scripted_bytes(uint64_t number, size_t *out_size)
+/* The bytes of such an item, from malloc(). */
+static uint8_t *bytes_of(uint64_t number, const void *value, size_t value_size,
+			 size_t *out_size)
 {
 	struct kiln_key *key = key_of(number);
 	struct ki_item item = { .record = key->record.data,
 				.record_size = key->record.size,
 				.metadata = "",
-				.value = &number,
-				.value_size = sizeof(number) };
+				.value = value,
+				.value_size = value_size };
 	struct ki_item_seal how = { 0 };
 	struct ki_bytes bytes;
 
@@ -408,16 +421,33 @@ static void text_of(uint64_t number, char out[NAME_TEXT_BYTES])
 	ki_hex(name, sizeof(name), out);
 }
 
-void scripted_keep(struct scripted *server, uint64_t number)
+static void keep_value(struct scripted *server, uint64_t number,
+		       const void *value, size_t value_size)
 {
 	char text[NAME_TEXT_BYTES];
 	uint8_t *bytes;
 	size_t size;
 
 	text_of(number, text);
-	bytes = scripted_bytes(number, &size);
+	bytes = bytes_of(number, value, value_size, &size);
 	keep(server, text, bytes, size);
 	free(bytes);
+}
+
+void scripted_keep(struct scripted *server, uint64_t number)
+{
+	keep_value(server, number, &number, sizeof(number));
+}
+
+void scripted_keep_sized(struct scripted *server, uint64_t number,
+			 size_t value_size)
+{
+	uint8_t *value = malloc(value_size);
+
+	assert_non_null(value);
+	memset(value, (int)number, value_size);
+	keep_value(server, number, value, value_size);
+	free(value);
 }
 
 struct scripted_item *scripted_find(struct scripted *server, uint64_t number)
@@ -430,8 +460,8 @@ struct scripted_item *scripted_find(struct scripted *server, uint64_t number)
 
 /* ---- Look-ups ------------------------------------------------------------- */
 
-static void looked(struct waiter *waiter, unsigned level, struct item *item,
-		   uint32_t reasons, uint32_t wait_ms)
+static int looked(struct waiter *waiter, unsigned level, struct item *item,
+		  uint32_t reasons, uint32_t wait_ms)
 {
 	struct look_up *look = ki_container(waiter, struct look_up, waiter);
 
@@ -440,6 +470,7 @@ static void looked(struct waiter *waiter, unsigned level, struct item *item,
 	look->level = level;
 	look->reasons = reasons;
 	look->wait_ms = wait_ms;
+	return 1;
 }
 
 void look_up_begin(struct stage *stage, struct look_up *look, uint64_t number,

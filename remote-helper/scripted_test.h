@@ -31,6 +31,7 @@ struct scripted {
 	unsigned n_gets, n_batches, n_heads, n_puts, n_replacing;
 	unsigned n_leases, n_renews, n_releases;
 	unsigned largest_batch, n_at_once, most_at_once; /* names of gets */
+	size_t bytes_at_once, most_bytes_at_once; /* bodies on their way */
 
 	struct scripted_item items[SERVER_ITEMS_MAX];
 	char holder[64]; /* of the lease, one at a time; "": none */
@@ -62,8 +63,9 @@ void stage_run_ms(struct stage *stage, uint32_t ms);
 void scripted_keep(struct scripted *server, uint64_t number);
 struct scripted_item *scripted_find(struct scripted *server, uint64_t number);
 void scripted_name(uint64_t number, uint8_t out[KI_REMOTE_NAME_BYTES]);
-/* The bytes of such an item, from malloc(). */
-uint8_t *scripted_bytes(uint64_t number, size_t *out_size);
+/* The same with a value of so many bytes. */
+void scripted_keep_sized(struct scripted *server, uint64_t number,
+			 size_t value_size);
 
 /* A look-up, and what came of it. */
 struct look_up {

@@ -145,6 +145,9 @@ void tell(const struct helper *helper, struct ki_bytes *bytes)
 	ki_json_number(&json, "accepted", helper->n_accepted);
 	ki_json_number(&json, "cut_off", helper->n_cut_off);
 	ki_json_number(&json, "strangers", helper->n_strangers);
+	ki_json_number(&json, "unread_bytes", helper->out_bytes);
+	ki_json_number(&json, "unread_bytes_max", helper->out_bytes_max);
+	ki_json_number(&json, "no_room", helper->n_no_room);
 	ki_json_end(&json);
 	tell_fetches(helper, &json);
 	tell_uploads(helper, &json);
