@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "connection.h"
+#include "helper.h"
 #include "item.h"
 #include "loop.h"
 #include "sys/sys.h"
@@ -87,11 +88,18 @@ static void end_linger(void *arg)
 	free_pack(pack);
 }
 
-static void unref(struct pack *pack)
+/* Without a timer it stays until its place is wanted. */
+static void linger(struct pack *pack)
 {
-	if (!--pack->n_refs)
+	if (!pack->n_refs && !pack->linger)
 		pack->linger = loop_after(pack->all->loop, PACK_LINGER_MS,
 					  end_linger, pack);
+}
+
+static void unref(struct pack *pack)
+{
+	pack->n_refs--;
+	linger(pack);
 }
 
 static struct pack *ref(struct pack *pack)
@@ -135,13 +143,29 @@ static enum kiln_status open_backend(struct pack *pack)
 	return status;
 }
 
+/* The one that has been open for longest, of those that nobody has open. */
+static int free_unused(struct packs *packs)
+{
+	struct ki_list *link;
+
+	ki_list_for_each (link, &packs->packs) {
+		struct pack *pack = ki_container(link, struct pack, link);
+
+		if (pack->n_refs)
+			continue;
+		free_pack(pack);
+		return 1;
+	}
+	return 0;
+}
+
 static enum kiln_status new_pack(struct packs *packs, const char *url,
 				 struct pack **out_pack)
 {
 	enum kiln_status status;
 	struct pack *pack;
 
-	if (packs->n >= PACKS_MAX)
+	if (packs->n >= PACKS_MAX && !free_unused(packs))
 		return KILN_E_FULL;
 	pack = calloc(1, sizeof(*pack));
 	if (!pack)
@@ -183,35 +207,45 @@ static void note(struct pack *pack, const struct outcome *outcome)
 			     jitter(packs));
 }
 
+static void free_request(struct request *request)
+{
+	ki_list_remove(&request->link);
+	request->pack->all->bytes_asked -= request->size;
+	if (request->connection)
+		connection_settle(request->connection);
+	unref(request->pack);
+	free(request);
+}
+
 static int may_ask(struct pack *pack)
 {
 	return breaker_lets(&pack->breaker, 1) ||
 	       breaker_probes(&pack->breaker, loop_now_ns(pack->all->loop));
 }
 
-static struct request *new_request(struct connection *connection, uint64_t id,
-				   struct pack *pack, uint32_t size)
+/* IO: it is not asked at the moment.  It may be the probe: whoever has it asks, and
+   so it is the last thing that can fail. */
+static enum kiln_status new_request(struct connection *connection, uint64_t id,
+				    struct pack *pack, uint32_t size,
+				    struct request **out_request)
 {
 	struct request *request = calloc(1, sizeof(*request));
 
 	if (!request)
-		return NULL;
+		return KILN_E_NO_MEMORY;
 	request->connection = connection;
 	request->pack = ref(pack);
 	request->id = id;
 	request->size = size;
+	pack->all->bytes_asked += size;
 	ki_list_append(&connection->pack_requests, &request->link);
 	connection_pend(connection);
-	return request;
-}
-
-static void free_request(struct request *request)
-{
-	ki_list_remove(&request->link);
-	if (request->connection)
-		connection_settle(request->connection);
-	unref(request->pack);
-	free(request);
+	if (!may_ask(pack)) {
+		free_request(request);
+		return KILN_E_IO;
+	}
+	*out_request = request;
+	return KILN_OK;
 }
 
 /* ---- Opening ------------------------------------------------------------- */
@@ -278,14 +312,13 @@ static enum kiln_status begin_open(struct packs *packs,
 		status = new_pack(packs, url, &pack);
 	if (status)
 		return status;
-	(void)ref(pack);
 	handle = calloc(1, sizeof(*handle));
-	request = handle && may_ask(pack) ? new_request(connection, id, pack, 1)
-					  : NULL;
-	unref(pack);
-	if (!request) {
+	status = handle ? new_request(connection, id, pack, 1, &request)
+			: KILN_E_NO_MEMORY;
+	if (status) {
 		free(handle);
-		return handle ? KILN_E_IO : KILN_E_NO_MEMORY;
+		linger(pack);
+		return status;
 	}
 	ki_list_init(&handle->link);
 	request->handle = handle;
@@ -320,25 +353,50 @@ static void answer_range(struct connection *connection, enum kiln_status status,
 	connection_answer(connection, KI_FRAME_RANGED, status, id, NULL, 0);
 }
 
+/* What came, for who waits: OK with the item; IO: something else; FULL: there is no
+   room for it. */
+static enum kiln_status take_range(const struct request *request,
+				   const struct outcome *outcome,
+				   struct item **out_item)
+{
+	struct item *item;
+
+	if (outcome->status || outcome->body_size != request->size) {
+		free(outcome->body);
+		return outcome->status ? outcome->status : KILN_E_IO;
+	}
+	item = item_new(outcome->body, outcome->body_size);
+	if (!item)
+		return KILN_E_NO_MEMORY;
+	if (!connection_has_room(request->connection, item)) {
+		request->connection->helper->n_no_room++;
+		item_unref(item);
+		return KILN_E_FULL;
+	}
+	*out_item = item;
+	return KILN_OK;
+}
+
 static void ranged(void *arg, const struct outcome *outcome)
 {
 	struct request *request = arg;
+	struct connection *connection = request->connection;
 	struct item *item = NULL;
+	enum kiln_status status;
 
 	note(request->pack, outcome);
-	if (!request->connection || outcome->status ||
-	    outcome->body_size != request->size)
+	if (connection) {
+		status = take_range(request, outcome, &item);
+		if (item)
+			connection_answer_item(connection, KI_FRAME_RANGED,
+					       KILN_OK, request->id, NULL, 0,
+					       item);
+		else
+			answer_range(connection, status, request->id);
+		item_unref(item);
+	} else {
 		free(outcome->body);
-	else
-		item = item_new(outcome->body, outcome->body_size);
-	if (request->connection && item)
-		connection_answer_item(request->connection, KI_FRAME_RANGED,
-				       KILN_OK, request->id, NULL, 0, item);
-	else if (request->connection)
-		answer_range(request->connection,
-			     outcome->status ? outcome->status : KILN_E_IO,
-			     request->id);
-	item_unref(item);
+	}
 	free_request(request);
 }
 
@@ -361,20 +419,20 @@ void packs_range(struct packs *packs, struct connection *connection,
 		 uint64_t id, uint64_t number, uint64_t offset, uint32_t size)
 {
 	struct pack_handle *handle = find_handle(connection, number);
-	struct request *request;
+	struct request *request = NULL;
+	enum kiln_status status;
 
-	if (!handle || !size || size > PACK_RANGE_BYTES_MAX) {
-		answer_range(connection,
-			     size > PACK_RANGE_BYTES_MAX ? KILN_E_TOO_LARGE
-							 : KILN_E_INVALID,
-			     id);
-		return;
-	}
-	request = may_ask(handle->pack)
-			  ? new_request(connection, id, handle->pack, size)
-			  : NULL;
-	if (!request) {
-		answer_range(connection, KILN_E_IO, id);
+	if (!handle || !size)
+		status = KILN_E_INVALID;
+	else if (size > PACK_RANGE_BYTES_MAX)
+		status = KILN_E_TOO_LARGE;
+	else if (packs->bytes_asked + size > PACKS_BYTES_MAX)
+		status = KILN_E_FULL;
+	else
+		status = new_request(connection, id, handle->pack, size,
+				     &request);
+	if (status) {
+		answer_range(connection, status, id);
 		return;
 	}
 	packs->n_ranges++;

@@ -15,6 +15,7 @@
 #include "sources.h"
 
 #define PACK_RANGE_BYTES_MAX (16u << 20)
+#define PACKS_BYTES_MAX	     (256u << 20) /* on their way; beyond: FULL */
 #define PACK_LINGER_MS	     30000
 #define PACK_TAG_BYTES	     128
 #define PACKS_MAX	     64	 /* URLs open at once */
@@ -31,6 +32,7 @@ struct packs {
 	struct ki_list packs;
 	unsigned n;
 	uint64_t next_handle;
+	uint64_t bytes_asked; /* of parts that are on their way */
 	/* Counted. */
 	uint64_t n_opened, n_ranges, n_faults, bytes_in;
 };
