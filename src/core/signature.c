@@ -33,16 +33,6 @@
 
 /* ---- The keys given -------------------------------------------------------- */
 
-static enum kiln_status read_secret(const char *text,
-				    struct ki_sign_secret *out_secret,
-				    const char **out_why)
-{
-	if (*text == '/')
-		return ki_sign_read_secret(&ki_sys_posix, text, out_secret,
-					   out_why);
-	return ki_sign_secret_parse(text, out_secret);
-}
-
 /* A path is looked at when there is something to sign. */
 static int is_signing_key(const char *text)
 {
@@ -80,7 +70,7 @@ static int needs_signatures(const struct kiln *kiln)
 static void look_at_signing_key(struct kiln *kiln)
 {
 	struct ki_sign_secret secret;
-	const char *why = "is no key";
+	const char *why;
 
 	if (!kiln->log || !ki_kiln_writes(kiln))
 		return;
@@ -90,7 +80,8 @@ static void look_at_signing_key(struct kiln *kiln)
 			    "where signatures are required");
 		return;
 	}
-	if (read_secret(kiln->signing_key, &secret, &why)) {
+	if (ki_sign_read_given(&ki_sys_posix, kiln->signing_key, &secret,
+			       &why)) {
 		ki_kiln_log(kiln, KILN_LOG_ERROR, "signing_key: '%s' %s",
 			    *kiln->signing_key == '/' ? kiln->signing_key : "",
 			    why);
@@ -223,7 +214,8 @@ static enum kiln_status add_signature(const struct kiln *kiln,
 	struct ki_sign_secret secret;
 	const char *why;
 
-	if (!kiln->signing_key || read_secret(kiln->signing_key, &secret, &why))
+	if (!kiln->signing_key ||
+	    ki_sign_read_given(&ki_sys_posix, kiln->signing_key, &secret, &why))
 		return needs_signatures(kiln) ? KILN_E_OWNER : KILN_OK;
 	digest_of(key, parts, value, value_size, digest);
 	ki_sign(&secret, KI_SIGN_ENTRY, digest, signature);

@@ -134,6 +134,20 @@ enum kiln_status ki_sign_read_secret(const struct ki_sys *sys, const char *path,
 	return status;
 }
 
+enum kiln_status ki_sign_read_given(const struct ki_sys *sys, const char *given,
+				    struct ki_sign_secret *out_secret,
+				    const char **out_why)
+{
+	enum kiln_status status;
+
+	if (*given == '/')
+		return ki_sign_read_secret(sys, given, out_secret, out_why);
+	status = ki_sign_secret_parse(given, out_secret);
+	if (status && out_why)
+		*out_why = "is no secret key";
+	return status ? KILN_E_FORMAT : KILN_OK;
+}
+
 enum kiln_status ki_sign_read_public(const struct ki_sys *sys, const char *path,
 				     struct ki_sign_trust *trust,
 				     const char **out_why)

@@ -35,6 +35,12 @@ enum kiln_status ki_sign_read_secret(const struct ki_sys *sys, const char *path,
 				     struct ki_sign_secret *out_secret,
 				     const char **out_why);
 
+/* The same of a key as options have it: the path from the root of its file, or the
+   key itself. */
+enum kiln_status ki_sign_read_given(const struct ki_sys *sys, const char *given,
+				    struct ki_sign_secret *out_secret,
+				    const char **out_why);
+
 /* Add the keys of one file.  As above, but anybody may read it; FULL. */
 enum kiln_status ki_sign_read_public(const struct ki_sys *sys, const char *path,
 				     struct ki_sign_trust *trust,
