@@ -45,6 +45,22 @@ static char *guarded_new(size_t size)
 	return sodium_init() < 0 ? NULL : sodium_malloc(size);
 }
 
+char *credentials_keep(const char *secret)
+{
+	char *kept = guarded_new(strlen(secret) + 1);
+
+	if (kept) {
+		strcpy(kept, secret);
+		(void)sodium_mprotect_readonly(kept);
+	}
+	return kept;
+}
+
+void credentials_forget(char *kept)
+{
+	sodium_free(kept);
+}
+
 /* ---- Reading the file --------------------------------------------------- */
 
 static const char *why_not_own(const struct ki_file_info *info)
@@ -555,13 +571,18 @@ const struct credential *credentials_find(const struct credentials *credentials,
 	return best ? &best->credential : find_in_environment(credentials, url);
 }
 
+static void wipe_variable(const char *name)
+{
+	char *value = getenv(name);
+
+	if (value)
+		sodium_memzero(value, strlen(value));
+	(void)unsetenv(name);
+}
+
 void credentials_wipe_environment(void)
 {
-	for (size_t i = 0; i < N_VARIABLES; i++) {
-		char *value = getenv(variables[i]);
-
-		if (value)
-			sodium_memzero(value, strlen(value));
-		(void)unsetenv(variables[i]);
-	}
+	for (size_t i = 0; i < N_VARIABLES; i++)
+		wipe_variable(variables[i]);
+	wipe_variable("KILN_SIGNING_KEY");
 }

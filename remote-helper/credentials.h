@@ -65,9 +65,13 @@ void credentials_free(struct credentials *credentials); /* NULL is fine */
 const struct credential *credentials_find(const struct credentials *credentials,
 					  const struct url *url);
 
+/* A secret of another kind in such memory; NULL: there is none. */
+char *credentials_keep(const char *secret);
+void credentials_forget(char *kept); /* NULL is fine */
+
 /*
- * Overwrite the values in this process's own environment, and remove their
- * names: for when everything that needs them has been made.
+ * Overwrite the values in this process's own environment, that of KILN_SIGNING_KEY
+ * too, and remove their names: for when everything that needs them has been made.
  */
 void credentials_wipe_environment(void);
 

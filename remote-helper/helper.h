@@ -42,7 +42,7 @@ struct helper_options {
 	uint64_t memory_bytes_max; /* of what waits to be asked for; and as
 				      much again of what waits to be read */
 	const char *remote;	   /* KILN_REMOTE, or NULL */
-	const char *signing_key;   /* the file of the secret, or NULL */
+	const char *signing_key;   /* its file or itself, or NULL; borrowed */
 	int trusts_transport;	   /* items need no signature */
 	const struct credentials *credentials; /* or NULL */
 	sources_open_fn *open;

@@ -49,6 +49,8 @@ enum exit_status {
 	X(LISTEN_FD, "listen-fd", "N", "this descriptor listens there")        \
 	X(LOCK_FD, "lock-fd", "N", "this descriptor has the lock beside it")   \
 	X(DETACH, "detach", NULL, "go on in the background")                   \
+	X(GIVEN, "given", NULL,                                                \
+	  "the environment has all settings: no file has any")                 \
 	X(IDLE, "idle", "AGE",                                                 \
 	  "end when so long nobody came (300, 5m); 0: at once")                \
 	X(MEMORY, "memory", "SIZE",                                            \
@@ -75,6 +77,7 @@ struct arguments {
 	const char *socket;
 	int listen_fd, lock_fd;
 	int detaches;
+	int is_given;
 	uint64_t idle_s;
 	uint64_t memory_bytes_max;
 };
@@ -142,6 +145,9 @@ static int parse_value(int option, const char *value,
 		return parse_descriptor(value, &arguments->lock_fd);
 	case OPTION_DETACH:
 		arguments->detaches = 1;
+		return 1;
+	case OPTION_GIVEN:
+		arguments->is_given = 1;
 		return 1;
 	case OPTION_IDLE:
 		return !ki_parse_age(value, &arguments->idle_s) &&
@@ -289,65 +295,112 @@ static void block_signals(sigset_t *out_signals)
 /* ---- Settings ------------------------------------------------------------ */
 
 struct settings {
-	struct kiln_config *config;
-	struct helper_options helper;
+	struct kiln_config *config; /* NULL: they were given */
+	const char *remote, *credentials_file, *trust, *log;
+	char *signing_key; /* kept as credentials are, or NULL */
 	struct credentials *credentials;
+	struct helper_options helper;
 };
 
 static void settings_fini(struct settings *settings)
 {
 	credentials_free(settings->credentials);
+	credentials_forget(settings->signing_key);
 	kiln_config_free(settings->config);
 }
 
-static enum kiln_status load_credentials(struct settings *settings, char *why,
-					 size_t why_size)
+/* Those of this user, as for any program. */
+static enum kiln_status read_config(struct settings *settings,
+				    const char **out_signing_key, char *why,
+				    size_t why_size)
+{
+	struct kiln_options options;
+	enum kiln_status status =
+		kiln_config_load(&settings->config, why, why_size);
+
+	if (status)
+		return status;
+	kiln_options_init(&options);
+	kiln_config_options(settings->config, &options);
+	settings->remote = kiln_config_value(settings->config, KILN_SET_REMOTE);
+	settings->credentials_file = kiln_config_value(
+		settings->config, KILN_SET_REMOTE_CREDENTIALS);
+	settings->trust =
+		kiln_config_value(settings->config, KILN_SET_REMOTE_TRUST);
+	settings->log = kiln_config_value(settings->config, KILN_SET_LOG);
+	*out_signing_key = options.signing_key;
+	return KILN_OK;
+}
+
+/* Of a program that starts us: its socket is named after these alone. */
+static void take_given(struct settings *settings, const char **out_signing_key)
+{
+	settings->remote = getenv("KILN_REMOTE");
+	settings->credentials_file = getenv("KILN_REMOTE_CREDENTIALS");
+	settings->trust = getenv("KILN_REMOTE_TRUST");
+	settings->log = getenv("KILN_LOG");
+	*out_signing_key = getenv("KILN_SIGNING_KEY");
+}
+
+static enum kiln_status load_secrets(struct settings *settings,
+				     const char *signing_key, char *why,
+				     size_t why_size)
 {
 	enum kiln_status status =
-		credentials_load(&ki_sys_posix,
-				 kiln_config_value(settings->config,
-						   KILN_SET_REMOTE_CREDENTIALS),
+		credentials_load(&ki_sys_posix, settings->credentials_file,
 				 (const char *const *)environ,
 				 &settings->credentials, why, why_size);
 
+	if (!status && signing_key) {
+		settings->signing_key = credentials_keep(signing_key);
+		if (!settings->signing_key)
+			status = KILN_E_NO_MEMORY;
+	}
 	settings->helper.credentials = settings->credentials;
+	settings->helper.signing_key = settings->signing_key;
+	return status;
+}
+
+static enum kiln_status check_servers(const char *remote, char *why,
+				      size_t why_size)
+{
+	struct levels levels = { 0 };
+	enum kiln_status status;
+
+	if (!remote)
+		return KILN_OK;
+	status = levels_parse(remote, &levels, why, why_size);
+	levels_fini(&levels);
 	return status;
 }
 
 /* All that can be wrong is said while somebody listens. */
 static int load(struct settings *settings, const struct arguments *arguments)
 {
-	struct kiln_options options;
-	struct levels levels = { 0 };
 	char why[1024] = "out of memory";
-	const char *trust;
-	enum kiln_status status;
+	const char *signing_key = NULL;
+	enum kiln_status status = KILN_OK;
 
 	*settings = (struct settings){ 0 };
-	status = kiln_config_load(&settings->config, why, sizeof(why));
+	if (arguments->is_given)
+		take_given(settings, &signing_key);
+	else
+		status = read_config(settings, &signing_key, why, sizeof(why));
 	if (!status) {
-		kiln_options_init(&options);
-		kiln_config_options(settings->config, &options);
-		trust = kiln_config_value(settings->config,
-					  KILN_SET_REMOTE_TRUST);
 		settings->helper = (struct helper_options){
 			.idle_ms = (uint32_t)(arguments->idle_s * 1000),
 			.memory_bytes_max = arguments->memory_bytes_max,
-			.remote = kiln_config_value(settings->config,
-						    KILN_SET_REMOTE),
-			.signing_key = options.signing_key,
+			.remote = settings->remote,
 			.trusts_transport =
-				trust && !strcmp(trust, "transport"),
+				settings->trust &&
+				!strcmp(settings->trust, "transport"),
 			.open = backend_open,
 		};
-		log_open(kiln_config_value(settings->config, KILN_SET_LOG));
-		if (settings->helper.remote)
-			status = levels_parse(settings->helper.remote, &levels,
-					      why, sizeof(why));
+		log_open(settings->log);
+		status = check_servers(settings->remote, why, sizeof(why));
 	}
 	if (!status)
-		status = load_credentials(settings, why, sizeof(why));
-	levels_fini(&levels);
+		status = load_secrets(settings, signing_key, why, sizeof(why));
 	if (!status)
 		return 0;
 	complain("%s", why);
@@ -403,15 +456,21 @@ static int take_place(const struct arguments *arguments, struct place *place)
 	return err == -EAGAIN ? EXIT_BUSY : EXIT_UNAVAILABLE;
 }
 
-/* Memory that is locked is not, in a process forked from it: what is secret is
-   read again there. */
+/* Memory that is locked is not, in a process forked from it: what is secret comes
+   there anew. */
 static int go_to_background(struct settings *settings)
 {
+	char *const signing_key = settings->signing_key;
+	int is_good;
 	char why[1024];
 
 	credentials_free(settings->credentials);
 	settings->credentials = NULL;
-	return detach() && !load_credentials(settings, why, sizeof(why));
+	settings->signing_key = NULL;
+	is_good = detach() &&
+		  !load_secrets(settings, signing_key, why, sizeof(why));
+	credentials_forget(signing_key);
+	return is_good;
 }
 
 int main(int argc, char **argv)

@@ -2,7 +2,6 @@
 
 #include "sealer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@ struct sealer {
 	struct loop_fd *watched;
 	struct ki_thread thread;
 	int event_fd;
-	char signing_key[KI_PATH_MAX]; /* "" : none */
+	const char *signing_key; /* or NULL */
 
 	struct ki_mutex mutex;
 	struct ki_cond changed;
@@ -46,9 +45,9 @@ static enum kiln_status seal_plain(const struct sealer *sealer,
 	struct ki_sign_secret secret = { 0 };
 	enum kiln_status status = KILN_OK;
 
-	if (*sealer->signing_key) {
-		status = ki_sign_read_secret(&ki_sys_posix, sealer->signing_key,
-					     &secret, NULL);
+	if (sealer->signing_key) {
+		status = ki_sign_read_given(&ki_sys_posix, sealer->signing_key,
+					    &secret, NULL);
 		how.secret = &secret;
 	}
 	if (!status)
@@ -164,8 +163,7 @@ struct sealer *sealer_new(struct loop *loop, const char *signing_key)
 	sealer->loop = loop;
 	ki_list_init(&sealer->todo);
 	ki_list_init(&sealer->done);
-	snprintf(sealer->signing_key, sizeof(sealer->signing_key), "%s",
-		 signing_key ? signing_key : "");
+	sealer->signing_key = signing_key;
 	sealer->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (sealer->event_fd < 0) {
 		free(sealer);

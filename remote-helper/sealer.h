@@ -38,8 +38,8 @@ struct seal {
 	struct item *item;
 };
 
-/* `signing_key`: the file of the secret, or NULL: nothing is signed.  NULL: no
-   memory, no thread. */
+/* `signing_key`: the file of the secret, or the secret, borrowed; or NULL: nothing is
+   signed.  NULL: no memory, no thread. */
 struct sealer *sealer_new(struct loop *loop, const char *signing_key);
 /* Waits for the one at hand; `done` of the others is not called.  NULL is fine. */
 void sealer_free(struct sealer *sealer);

@@ -420,8 +420,8 @@ struct kiln_options {
 	const char *signing_key; /* a secret key as text, or the path from the
 				    root of a file that holds one, which is
 				    read when it is needed: signs what is put
-				    into a store of KILN_OPEN_SHARED; NULL:
-				    none */
+				    into a store of KILN_OPEN_SHARED, and what
+				    goes to servers; NULL: none */
 	/*
 	 * Servers that are asked last, through a helper process, as KILN_REMOTE
 	 * has them (docs/env.md): "redis://cache", "http://near s3://far/kiln".

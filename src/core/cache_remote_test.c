@@ -636,6 +636,118 @@ static void who_starts_a_helper_leaves_nothing_where_it_fails(void **state)
 			 KILN_E_INVALID);
 }
 
+/* A program in the place of kiln-remote, which says with what it was started. */
+static char *write_witness(const char *heard)
+{
+	char *path = harness_path(scene.directory, "witness"), *text;
+	int n = asprintf(&text, "#!/bin/sh\n/bin/cat /proc/$$/environ >'%s'\n",
+			 heard);
+
+	assert_true(n > 0);
+	harness_write(path, text, (size_t)n);
+	assert_int_equal(chmod(path, 0700), 0);
+	free(text);
+	return path;
+}
+
+static void set_all(const char *const *variables, int are_set)
+{
+	for (; *variables; variables += 2)
+		if (are_set)
+			setenv(variables[0], variables[1], 1);
+		else
+			unsetenv(variables[0]);
+}
+
+/* Whether "NAME=VALUE" is among those that end in NULs. */
+static int is_among(const char *list, size_t size, const char *name,
+		    const char *value)
+{
+	const size_t name_size = strlen(name);
+
+	for (size_t i = 0; i < size; i += strlen(list + i) + 1)
+		if (!strncmp(list + i, name, name_size) &&
+		    list[i + name_size] == '=')
+			return !strcmp(list + i + name_size + 1, value);
+	return 0;
+}
+
+/* It outlives its starter and serves others: of a program's environment it is given
+   what its socket is named after. */
+static void a_helper_is_given_what_it_has_use_for(void **state)
+{
+	static const char *const kept[] = { "AWS_REGION",  "here",
+					    "https_proxy", "http://p",
+					    "KILN_LOG",	   "/a/log",
+					    NULL };
+	static const char *const dropped[] = { "GLIBC_TUNABLES",
+					       "glibc.malloc.check=3",
+					       "HOME",
+					       "/elsewhere",
+					       "KILN_CONFIG",
+					       "/elsewhere",
+					       "KILN_SIGNING_KEY",
+					       "ci",
+					       "LD_AUDIT",
+					       "",
+					       "LD_LIBRARY_PATH",
+					       "/elsewhere",
+					       "LD_PRELOAD",
+					       "",
+					       "MALLOC_ARENA_MAX",
+					       "1",
+					       "SSLKEYLOGFILE",
+					       "/elsewhere/keys",
+					       NULL };
+	const uint8_t seed[KI_SIGN_SEED_BYTES] = { 1 };
+	char text[KI_SIGN_TEXT_BYTES], why[256], list[8192];
+	char *heard = harness_path(scene.directory, "heard");
+	char *witness = write_witness(heard);
+	struct kiln_options options = options_of(0);
+	const char *const settings[] = { "KILN_REMOTE",
+					 "s3://other/one",
+					 "KILN_REMOTE_CREDENTIALS",
+					 "/a/file",
+					 "KILN_REMOTE_TRUST",
+					 "transport",
+					 "KILN_SIGNING_KEY",
+					 text,
+					 NULL };
+	struct ki_sign_secret secret;
+	size_t size, n = 0;
+	FILE *file;
+
+	assert_int_equal(ki_sign_secret_new("ci", seed, &secret), KILN_OK);
+	ki_sign_secret_print(&secret, text);
+	ki_sign_secret_fini(&secret);
+	options.remote = settings[1];
+	options.remote_credentials = settings[3];
+	options.signing_key = text;
+	for (size_t i = 0; ki_remote_variables[i]; i++)
+		unsetenv(ki_remote_variables[i]);
+	set_all(kept, 1);
+	set_all(dropped, 1);
+	assert_int_equal(mkfifo(heard, 0600), 0);
+	assert_int_equal(kiln_remote_start(&options, witness, why, sizeof(why)),
+			 KILN_OK);
+	set_all(kept, 0);
+	set_all(dropped, 0);
+	file = fopen(heard, "r");
+	assert_non_null(file);
+	size = fread(list, 1, sizeof(list) - 1, file);
+	list[size] = '\0';
+	fclose(file);
+	for (size_t i = 0; settings[i]; i += 2)
+		assert_true(is_among(list, size, settings[i], settings[i + 1]));
+	for (size_t i = 0; kept[i]; i += 2)
+		assert_true(is_among(list, size, kept[i], kept[i + 1]));
+	for (size_t i = 0; i < size; i += strlen(list + i) + 1)
+		n++;
+	assert_int_equal(n, 4 + 3);
+	free(witness);
+	free(heard);
+}
+
 static void a_directory_that_is_open_to_others_has_no_helper(void **state)
 {
 	struct kiln_options options = options_of(0);
@@ -677,6 +789,7 @@ int main(void)
 		TEST(options_that_cannot_be_are_refused),
 		TEST(a_helper_tells_of_itself),
 		TEST(who_starts_a_helper_leaves_nothing_where_it_fails),
+		TEST(a_helper_is_given_what_it_has_use_for),
 		TEST(a_directory_that_is_open_to_others_has_no_helper),
 	};
 

@@ -104,58 +104,101 @@ static int find_program(char out[KI_PATH_MAX])
 	return !sys->stat(sys, out, &info);
 }
 
-/* ---- Its environment -------------------------------------------------------- */
+/* ---- What it is given -------------------------------------------------------- */
 
-/* Settings as they are in the options, whatever the environment had. */
-struct environment {
-	char *texts[3];
-	char **list;
+/*
+ * It outlives the program that starts it and serves others, so it is what its socket
+ * is named after and nothing else: settings as they are in the options, and of the
+ * environment ki_remote_variables.  What a program preloads, where it has libraries
+ * from and who traces it stays with the program.
+ */
+struct given {
+	char *settings[5];
+	size_t n_settings;
+	char **environment; /* up to NULL */
 };
 
-static int is_setting(const char *variable)
+static void drop(struct given *given)
 {
-	return !strncmp(variable, "KILN_REMOTE=", 12) ||
-	       !strncmp(variable, "KILN_REMOTE_CREDENTIALS=", 24) ||
-	       !strncmp(variable, "KILN_REMOTE_TRUST=", 18);
-}
-
-static void drop_environment(struct environment *environment)
-{
-	for (size_t i = 0; i < 3; i++)
-		free(environment->texts[i]);
-	free(environment->list);
-}
-
-static int make_text(char **out, const char *name, const char *value)
-{
-	return !value || asprintf(out, "%s=%s", name, value) >= 0;
-}
-
-static int make_environment(const struct kiln_options *options,
-			    struct environment *out)
-{
-	size_t n = 0, kept = 0;
-
-	*out = (struct environment){ { NULL }, NULL };
-	while (environ && environ[n])
-		n++;
-	out->list = calloc(n + 4, sizeof(*out->list));
-	if (!out->list ||
-	    !make_text(&out->texts[0], "KILN_REMOTE", options->remote) ||
-	    !make_text(&out->texts[1], "KILN_REMOTE_CREDENTIALS",
-		       options->remote_credentials) ||
-	    !make_text(&out->texts[2], "KILN_REMOTE_TRUST",
-		       options->remote_trust)) {
-		drop_environment(out);
-		return 0;
+	for (size_t i = 0; i < given->n_settings; i++) {
+		/* One may be a secret key. */
+		ki_sign_wipe(given->settings[i], strlen(given->settings[i]));
+		free(given->settings[i]);
 	}
-	for (size_t i = 0; i < n; i++)
-		if (!is_setting(environ[i]))
-			out->list[kept++] = environ[i];
-	for (size_t i = 0; i < 3; i++)
-		if (out->texts[i])
-			out->list[kept++] = out->texts[i];
+	free(given->environment);
+}
+
+static int give(struct given *given, const char *name, const char *value)
+{
+	char **setting = &given->settings[given->n_settings];
+
+	if (!value)
+		return 1;
+	if (asprintf(setting, "%s=%s", name, value) < 0)
+		return 0;
+	given->n_settings++;
 	return 1;
+}
+
+/* Its log is the user's, wherever that is set. */
+static int give_log(struct given *given)
+{
+	struct kiln_config *config = NULL;
+	int is_good;
+
+	(void)kiln_config_load(&config, NULL, 0);
+	if (!config)
+		return 1;
+	is_good = give(given, "KILN_LOG",
+		       kiln_config_value(config, KILN_SET_LOG));
+	kiln_config_free(config);
+	return is_good;
+}
+
+static int is_given(const char *variable)
+{
+	for (size_t i = 0; ki_remote_variables[i]; i++) {
+		const size_t size = strlen(ki_remote_variables[i]);
+
+		if (!strncmp(variable, ki_remote_variables[i], size) &&
+		    variable[size] == '=')
+			return 1;
+	}
+	return 0;
+}
+
+/* As ki_environment() has it, which names the socket. */
+static int give_environment(struct given *given)
+{
+	char *const *all = ki_process_is_secure() ? NULL : environ;
+	size_t n = 0;
+
+	while (all && all[n])
+		n++;
+	given->environment =
+		calloc(n + given->n_settings + 1, sizeof(*given->environment));
+	if (!given->environment)
+		return 0;
+	memcpy(given->environment, given->settings,
+	       given->n_settings * sizeof(*given->settings));
+	for (size_t i = 0, kept = given->n_settings; i < n; i++)
+		if (is_given(all[i]))
+			given->environment[kept++] = all[i];
+	return 1;
+}
+
+static int give_all(struct given *given, const struct kiln_options *options)
+{
+	*given = (struct given){ .n_settings = 0 };
+	if (give(given, "KILN_REMOTE", options->remote) &&
+	    give(given, "KILN_REMOTE_CREDENTIALS",
+		 options->remote_credentials) &&
+	    give(given, "KILN_REMOTE_TRUST", options->remote_trust) &&
+	    give(given, "KILN_SIGNING_KEY", options->signing_key) &&
+	    give_log(given) && give_environment(given))
+		return 1;
+	drop(given);
+	return 0;
 }
 
 /* ---- Starting --------------------------------------------------------------- */
@@ -204,18 +247,20 @@ static int launch(const struct kiln_options *options, const char *program,
 		  const char *socket, int listen_fd, int lock_fd)
 {
 	char *arguments[] = {
-		"kiln-remote", "--socket", (char *)(uintptr_t)socket,
-		"--listen-fd", "3",	   "--lock-fd",
-		"4",	       NULL,
+		"kiln-remote", "--given",
+		"--socket",    (char *)(uintptr_t)socket,
+		"--listen-fd", "3",
+		"--lock-fd",   "4",
+		NULL,
 	};
 	const int fds[] = { listen_fd, lock_fd };
-	struct environment environment;
+	struct given given;
 	int err;
 
-	if (!make_environment(options, &environment))
+	if (!give_all(&given, options))
 		return -ENOMEM;
-	err = ki_process_launch(program, arguments, environment.list, fds, 2);
-	drop_environment(&environment);
+	err = ki_process_launch(program, arguments, given.environment, fds, 2);
+	drop(&given);
 	return err;
 }
 

@@ -91,11 +91,16 @@ void ki_remote_name(const uint8_t record_digest[KI_REMOTE_NAME_BYTES],
 #define SALT_BYTES 32
 #define NAME_BYTES 16 /* of the digest, in the socket's name */
 
-/* What kiln-remote takes credentials from, besides the file. */
-static const char *const variables[] = {
+/* clang-format off */
+const char *const ki_remote_variables[] = {
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-	"AWS_REGION",	     "AWS_ENDPOINT_URL",      "REDISCLI_AUTH",
+	"AWS_REGION", "AWS_ENDPOINT_URL", "REDISCLI_AUTH",
+	"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY",
+	"no_proxy", "NO_PROXY",
+	"SSL_CERT_FILE", "SSL_CERT_DIR",
+	NULL,
 };
+/* clang-format on */
 
 /* Framed, and different from an empty one if it is not there. */
 static void add_text(struct ki_bytes *bytes, const char *text)
@@ -183,8 +188,8 @@ static enum kiln_status add_environment(const struct ki_sys *sys,
 {
 	int is_any = 0;
 
-	for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
-		const char *value = ki_environment(variables[i]);
+	for (size_t i = 0; ki_remote_variables[i]; i++) {
+		const char *value = ki_environment(ki_remote_variables[i]);
 
 		add_text(bytes, value);
 		is_any |= value != NULL;
@@ -215,6 +220,7 @@ enum kiln_status ki_remote_socket(const struct ki_remote_place *place,
 	add_text(&bytes, place->credentials);
 	add_text(&bytes, place->signing_key);
 	add_text(&bytes, place->trust);
+	ki_bytes_add_u32(&bytes, ki_user_id());
 	ki_bytes_add_u64(&bytes, network_namespace(sys));
 	status = add_environment(sys, place->directory, &bytes);
 	if (!status && bytes.failed)

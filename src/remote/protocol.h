@@ -209,24 +209,30 @@ enum kiln_status ki_item_glance(const uint8_t name[KI_REMOTE_NAME_BYTES],
 
 /*
  * What a helper is configured with; both sides make the same digest of it, and
- * the socket's name has that.  Texts as kiln_config has them.
+ * the socket's name has that.  Texts as kiln_options has them.
  */
 struct ki_remote_place {
 	const char *remote;	 /* KILN_REMOTE */
 	const char *credentials; /* path of the file, or NULL */
-	const char *signing_key; /* its name, or NULL */
+	const char *signing_key; /* a path or the key itself, or NULL */
 	const char *trust;	 /* "signed" or "transport" */
 	/* The directory of sockets, that of this user alone. */
 	const char *directory;
 };
 
 /*
+ * All that a helper is given of the environment of whoever starts it, up to NULL:
+ * credentials, proxies, and where certificates are.
+ */
+extern const char *const ki_remote_variables[];
+
+/*
  * The path of the socket, "DIRECTORY/remote-<32 digits>.sock", a digest of the
- * version of the protocol, of the above, of the environment that holds
- * credentials, and of the network namespace.  Names of sockets can be seen by all
- * users; so where the environment holds credentials, 32 random bytes in the
- * directory are digested with them, DIRECTORY/salt, which is made if it is not
- * there.  NO_MEMORY, INVALID (too long), IO (the salt).
+ * version of the protocol, of the above, of the user and of the network namespace.
+ * Names of sockets can be seen by all users; so where any of the variables is set,
+ * which may hold credentials, 32 random bytes in the directory are digested with
+ * them, DIRECTORY/salt, which is made if it is not there.  NO_MEMORY, INVALID (too
+ * long), IO (the salt).
  */
 enum kiln_status ki_remote_socket(const struct ki_remote_place *place,
 				  char *out_path, size_t size);

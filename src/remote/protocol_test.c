@@ -149,6 +149,13 @@ static void every_part_of_a_configuration_has_its_own_socket(void **state)
 	free(directory);
 }
 
+/* Whatever is set where the tests run. */
+static void forget_environment(void)
+{
+	for (size_t i = 0; ki_remote_variables[i]; i++)
+		unsetenv(ki_remote_variables[i]);
+}
+
 static void credentials_of_the_environment_have_their_own_socket(void **state)
 {
 	char *directory = harness_directory();
@@ -161,7 +168,7 @@ static void credentials_of_the_environment_have_their_own_socket(void **state)
 	char without[KI_PATH_MAX], one[KI_PATH_MAX], two[KI_PATH_MAX];
 	struct stat info;
 
-	unsetenv("REDISCLI_AUTH");
+	forget_environment();
 	socket_of(&place, without);
 	assert_int_equal(stat(salt, &info), -1);
 
@@ -191,6 +198,33 @@ static void credentials_of_the_environment_have_their_own_socket(void **state)
 	free(salt);
 	free(below);
 	free(elsewhere);
+	free(directory);
+}
+
+static void what_a_helper_is_given_names_its_socket(void **state)
+{
+	char *directory = harness_directory();
+	const struct ki_remote_place place = { .remote = "redis://a",
+					       .trust = "signed",
+					       .directory = directory };
+	char without[KI_PATH_MAX], with[KI_PATH_MAX], other[KI_PATH_MAX];
+
+	forget_environment();
+	socket_of(&place, without);
+	for (size_t i = 0; ki_remote_variables[i]; i++) {
+		setenv(ki_remote_variables[i], "one", 1);
+		socket_of(&place, with);
+		assert_string_not_equal(with, without);
+		setenv(ki_remote_variables[i], "two", 1);
+		socket_of(&place, other);
+		assert_string_not_equal(with, other);
+		unsetenv(ki_remote_variables[i]);
+	}
+	/* What it is not given makes no difference to it. */
+	setenv("HOME", "/elsewhere", 1);
+	setenv("LD_PRELOAD", "", 1);
+	socket_of(&place, with);
+	assert_string_equal(with, without);
 	free(directory);
 }
 
@@ -237,6 +271,7 @@ int main(void)
 			every_part_of_a_configuration_has_its_own_socket),
 		cmocka_unit_test(
 			credentials_of_the_environment_have_their_own_socket),
+		cmocka_unit_test(what_a_helper_is_given_names_its_socket),
 		cmocka_unit_test(all_who_start_together_find_the_same_salt),
 	};
 

@@ -14,9 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include <kiln/remote.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "sign/sign.h"
 
 /* docs/formats/remote-item.md */
 #define HEADER		192
@@ -302,6 +306,66 @@ static void S51_who_trusts_nobody_is_given_nothing(void **state)
 	node_free(writer);
 }
 
+/* As a library's user says it: what signs is the key itself, or a file that lies where
+   nobody looks by himself. */
+struct giving {
+	unsigned n;	 /* of the value */
+	const char *key; /* or NULL */
+	char text[KI_SIGN_TEXT_BYTES];
+};
+
+static int give_one(unsigned index, void *arg)
+{
+	const struct giving *giving = arg;
+	struct node_use use = { .size = WORLD_VALUE_BYTES };
+	struct kiln_options options;
+	struct kiln *kiln;
+	int bad;
+
+	kiln_options_init(&options);
+	options.remote = world_stock.url;
+	options.remote_trust = "signed";
+	options.signing_key = giving->key;
+	if (node_start_helper_of(&options) || kiln_open(&options, &kiln))
+		return 1;
+	bad = node_use(kiln, giving->n, &use);
+	kiln_close(kiln);
+	return bad || kiln_remote_drain(&options, HARNESS_HANG_S * 1000);
+}
+
+static void S51_a_key_of_the_options_signs(void **state)
+{
+	const uint8_t seed[KI_SIGN_SEED_BYTES] = { 7 };
+	char *file = NULL, public[KI_SIGN_TEXT_BYTES];
+	struct node *reader = world_node("signed");
+	struct ki_sign_secret secret;
+	struct giving giving;
+	struct node *giver;
+
+	assert_int_equal(ki_sign_secret_new("ours", seed, &secret), KILN_OK);
+	ki_sign_public_print(&secret.public, public);
+	ki_sign_secret_print(&secret, giving.text);
+	tool(reader, "trust", public);
+	node_start_helper(reader);
+	for (unsigned i = 0; i < 3; i++) {
+		giver = world_node("transport");
+		file = harness_path(node_directory(giver), "key");
+		harness_write(file, giving.text, strlen(giving.text));
+		assert_int_equal(chmod(file, 0600), 0);
+		giving.key = i == 0 ? giving.text : i == 1 ? file : NULL;
+		/* Nothing that is set otherwise counts. */
+		tool(giver, "new", "default");
+		giving.n = 320 + i;
+		assert_int_equal(node_run(giver, give_one, &giving), 0);
+		world_use(reader, 320 + i, 1);
+		assert_int_equal(world_run->n_remote, giving.key != NULL);
+		free(file);
+		node_free(giver);
+	}
+	ki_sign_secret_fini(&secret);
+	node_free(reader);
+}
+
 /* ---- All -------------------------------------------------------------------- */
 
 int world_tests(enum stock_kind kind)
@@ -310,6 +374,7 @@ int world_tests(enum stock_kind kind)
 		cmocka_unit_test(S50_what_is_damaged_is_built_and_mended),
 		cmocka_unit_test(S51_only_what_somebody_trusted_signed_is_used),
 		cmocka_unit_test(S51_who_trusts_nobody_is_given_nothing),
+		cmocka_unit_test(S51_a_key_of_the_options_signs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -391,6 +391,8 @@ static void clocks_that_jump(void **state)
 
 	node_set(writer, "LD_PRELOAD", getenv("KILN_TEST_JUMPING"));
 	node_set(node, "LD_PRELOAD", getenv("KILN_TEST_JUMPING"));
+	node_preload_helper(writer, getenv("KILN_TEST_JUMPING"));
+	node_preload_helper(node, getenv("KILN_TEST_JUMPING"));
 	node_start_helper(writer);
 	node_start_helper(node);
 	world_fill(writer, 2700, 30);

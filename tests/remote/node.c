@@ -243,24 +243,50 @@ char *node_socket(const struct node *node)
 	return path;
 }
 
+#define WRAPPER "TEST_HELPER" /* what is started in the helper's place */
+
+void node_preload_helper(struct node *node, const char *library)
+{
+	char *path = harness_path(node->directory, "helper.sh"), *text;
+	int n = asprintf(&text, "#!/bin/sh\nLD_PRELOAD='%s' exec '%s' \"$@\"\n",
+			 library, helper_program);
+
+	assert_true(n > 0);
+	harness_write(path, text, (size_t)n);
+	assert_int_equal(chmod(path, 0700), 0);
+	node_set(node, WRAPPER, path);
+	free(text);
+	free(path);
+}
+
+int node_start_helper_of(const struct kiln_options *options)
+{
+	const char *wrapper = getenv(WRAPPER);
+	char message[512] = "";
+
+	if (!kiln_remote_start(options, wrapper ? wrapper : helper_program,
+			       message, sizeof(message)))
+		return 0;
+	fprintf(stderr, "# no helper: %s\n", message);
+	return 1;
+}
+
 int node_start_helper_here(void)
 {
 	char message[512] = "";
 	struct kiln_config *config;
 	struct kiln_options options;
-	enum kiln_status status;
+	int bad = 1;
 
 	if (kiln_config_load(&config, message, sizeof(message)) == KILN_OK) {
 		kiln_options_init(&options);
 		kiln_config_options(config, &options);
-		status = kiln_remote_start(&options, helper_program, message,
-					   sizeof(message));
+		bad = node_start_helper_of(&options);
 		kiln_config_free(config);
-		if (status == KILN_OK)
-			return 0;
+	} else {
+		fprintf(stderr, "# %s\n", message);
 	}
-	fprintf(stderr, "# no helper: %s\n", message);
-	return 1;
+	return bad;
 }
 
 static int start_helper(unsigned index, void *arg)

@@ -34,6 +34,9 @@ void node_set(struct node *node, const char *name, const char *value);
 
 /* As a program starts it; it is there when this returns. */
 void node_start_helper(struct node *node);
+/* Those that are started from now on have it preloaded, which a program that starts
+   one cannot have them do. */
+void node_preload_helper(struct node *node, const char *library);
 /* The same; 0 unless that cannot be. */
 int node_try_helper(struct node *node);
 /* Its process, or 0. */
@@ -71,7 +74,8 @@ void *node_shared(size_t size);
 /* ---- In a program ---------------------------------------------------------- */
 
 int node_start_helper_here(void); /* 0: it is there */
-int node_drain_here(void);	  /* 0: all is uploaded */
+int node_start_helper_of(const struct kiln_options *options);
+int node_drain_here(void); /* 0: all is uploaded */
 
 /* As the settings say; NULL: it does not open. */
 struct kiln *node_open_kiln(uint32_t flags);
