@@ -3,6 +3,7 @@
 #include "store/evict.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <kiln/kiln.h>
 
@@ -148,4 +149,41 @@ size_t ki_evict_choose_by_cost(struct ki_evictable *entries, size_t n,
 {
 	ki_evict_order_by_cost(entries, n, now_ns);
 	return n_to_go(entries, n, bytes_max, INT64_MIN);
+}
+
+/* ---- Files ----------------------------------------------------------------- */
+
+/* From last use to cost; without memory it stays as it is. */
+static void order_files(const struct ki_evict_files *kind, char *files,
+			size_t n, int64_t now_ns)
+{
+	struct ki_evictable *entries = calloc(n, sizeof(*entries));
+	char *before = calloc(n, kind->size);
+	size_t n_weighed = 0, i;
+
+	if (entries && before) {
+		memcpy(before, files, n * kind->size);
+		while (n_weighed < n &&
+		       kind->weigh(before + n_weighed * kind->size,
+				   &entries[n_weighed])) {
+			entries[n_weighed].id = n_weighed;
+			n_weighed++;
+		}
+		ki_evict_order_by_cost(entries, n_weighed, now_ns);
+		for (i = 0; i < n_weighed; i++)
+			memcpy(files + i * kind->size,
+			       before + entries[i].id * kind->size, kind->size);
+	}
+	free(entries);
+	free(before);
+}
+
+void ki_evict_sort(const struct ki_evict_files *kind, void *files, size_t n,
+		   void *names, int by_cost, int64_t now_ns)
+{
+	if (!n)
+		return;
+	qsort_r(files, n, kind->size, kind->by_last_use, names);
+	if (by_cost)
+		order_files(kind, files, n, now_ns);
 }

@@ -55,4 +55,19 @@ void ki_evict_order_by_cost(struct ki_evictable *entries, size_t n,
 size_t ki_evict_choose_by_cost(struct ki_evictable *entries, size_t n,
 			       uint64_t bytes_max, int64_t now_ns);
 
+/* What a format has for a file of its directory. */
+struct ki_evict_files {
+	size_t size;
+	/* `names` is that of ki_evict_sort(). */
+	int (*by_last_use)(const void *a, const void *b, void *names);
+	/* Say what it weighs by cost, all but the id; 0: it stays, and so do all
+	   behind it in the order of last use. */
+	int (*weigh)(const void *file, struct ki_evictable *out_entry);
+};
+
+/* Put files into the order in which they go: that of last use, or by cost.  What
+   weighs the same, and without memory all, stays in that of last use. */
+void ki_evict_sort(const struct ki_evict_files *kind, void *files, size_t n,
+		   void *names, int by_cost, int64_t now_ns);
+
 #endif /* KI_STORE_EVICT_H */

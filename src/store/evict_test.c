@@ -162,6 +162,69 @@ static void by_cost_as_many_go_as_need_to(void **state)
 	assert_int_equal(ki_evict_choose_by_cost(NULL, 0, 0, S), 0);
 }
 
+/* ---- Files --------------------------------------------------------------------- */
+
+struct file {
+	char letter;
+	int64_t used_ns;
+	uint64_t build_ns;
+	int stays;
+};
+
+static int files_by_last_use(const void *a, const void *b, void *names)
+{
+	const struct file *x = a, *y = b;
+
+	if (x->stays != y->stays)
+		return x->stays - y->stays;
+	return x->used_ns < y->used_ns ? -1 : x->used_ns > y->used_ns;
+}
+
+static int weigh_file(const void *what, struct ki_evictable *out_entry)
+{
+	const struct file *file = what;
+
+	*out_entry = (struct ki_evictable){ .bytes = 1000,
+					    .used_ns = file->used_ns,
+					    .build_ns = file->build_ns };
+	return !file->stays;
+}
+
+static void files_go_in_the_order_of_their_weights(void **state)
+{
+	static const struct ki_evict_files kind = {
+		.size = sizeof(struct file),
+		.by_last_use = files_by_last_use,
+		.weigh = weigh_file,
+	};
+	static const struct row {
+		size_t n;
+		int by_cost;
+		const char *order;
+	} rows[] = {
+		{ 5, 0, "adbec" }, /* c and e stay: behind the others */
+		{ 5, 1, "badec" }, { 2, 1, "ba" }, { 1, 1, "a" }, { 0, 1, "" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct file files[] = {
+			{ 'a', 10 * S, 64 * MS, 0 },
+			{ 'b', 30 * S, MS, 0 },
+			{ 'c', 20 * S, MS, 1 },
+			{ 'd', 20 * S, 64 * MS, 0 },
+			{ 'e', 10 * S, MS, 1 },
+		};
+		char order[6] = { 0 };
+
+		ki_evict_sort(&kind, files, rows[i].n, NULL, rows[i].by_cost,
+			      40 * S);
+		for (size_t j = 0; j < rows[i].n; j++)
+			order[j] = files[j].letter;
+		assert_string_equal(order, rows[i].order);
+	}
+	ki_evict_sort(&kind, NULL, 0, NULL, 0, 0);
+}
+
 /* S33 */
 static void a_build_time_that_cannot_be_is_none(void **state)
 {
@@ -198,6 +261,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_cost_what_is_cheap_and_large_goes_first),
 		cmocka_unit_test(by_cost_as_many_go_as_need_to),
+		cmocka_unit_test(files_go_in_the_order_of_their_weights),
 		cmocka_unit_test(a_build_time_that_cannot_be_is_none),
 		cmocka_unit_test(the_least_recently_used_go_until_it_fits),
 	};

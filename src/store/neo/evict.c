@@ -303,45 +303,30 @@ static int by_last_use(const void *a, const void *b, void *names)
 	return order;
 }
 
-/* From last use to cost; without memory it stays as it is. */
-static void order_by_cost(struct ki_neo_file *files, size_t n, int64_t now_ns)
+static int weigh(const void *what, struct ki_evictable *out_entry)
 {
-	struct ki_evictable *entries = calloc(n, sizeof(*entries));
-	struct ki_neo_file *before = calloc(n, sizeof(*before));
+	const struct ki_neo_file *file = what;
 
-	while (n && files[n - 1].is_uncounted)
-		n--;
-	if (entries && before && n) {
-		memcpy(before, files, n * sizeof(*files));
-		for (size_t i = 0; i < n; i++)
-			entries[i] = (struct ki_evictable){
-				.bytes = files[i].size,
-				.used_ns = files[i].is_leftover
-						   ? KI_EVICT_FIRST
-						   : files[i].atime_ns,
-				.build_ns = files[i].build_ns,
-				.id = i,
-			};
-		ki_evict_order_by_cost(entries, n, now_ns);
-		for (size_t i = 0; i < n; i++)
-			files[i] = before[entries[i].id];
-	}
-	free(entries);
-	free(before);
+	*out_entry = (struct ki_evictable){
+		.bytes = file->size,
+		.used_ns = file->is_leftover ? KI_EVICT_FIRST : file->atime_ns,
+		.build_ns = file->build_ns,
+	};
+	return !file->is_uncounted;
 }
 
 static void sort(struct ki_neo_plan *plan)
 {
+	static const struct ki_evict_files kind = {
+		.size = sizeof(*plan->files),
+		.by_last_use = by_last_use,
+		.weigh = weigh,
+	};
 	const size_t n = plan->n_known - plan->next;
-	struct ki_neo_file *files;
 
-	if (!plan->is_sorted && n) {
-		files = plan->files + plan->next;
-		qsort_r(files, n, sizeof(*files), by_last_use,
-			plan->names.data);
-		if (plan->by_cost)
-			order_by_cost(files, n, plan->now_ns);
-	}
+	if (!plan->is_sorted && n)
+		ki_evict_sort(&kind, plan->files + plan->next, n,
+			      plan->names.data, plan->by_cost, plan->now_ns);
 	plan->is_sorted = 1;
 }
 
