@@ -40,15 +40,24 @@ static void pass(void)
 	set(&script);
 }
 
-/* Since the script was set. */
-static uint64_t n_faults(void)
-{
-	return proxy_counts(world_stock.proxy).n_faults - faults_before;
-}
-
 static uint64_t n_requests(void)
 {
 	return proxy_counts(world_stock.proxy).n_requests;
+}
+
+static void await_requests(uint64_t n)
+{
+	const struct proxy_counts wanted = { .n_requests = n };
+
+	proxy_await(world_stock.proxy, &wanted);
+}
+
+/* One more than when the script was set. */
+static void await_fault(void)
+{
+	const struct proxy_counts wanted = { .n_faults = faults_before + 1 };
+
+	proxy_await(world_stock.proxy, &wanted);
 }
 
 /* An answer in the language of the server. */
@@ -153,6 +162,7 @@ static void S52_who_fails_is_left_alone_and_found_again(void **state)
 	const struct proxy_script script = { .fault = PROXY_HANG };
 	struct node *writer = world_node("transport");
 	struct node *reader = world_node("transport");
+	char *store = harness_path(node_directory(reader), "store");
 	uint64_t before, deadline_ns;
 
 	node_start_helper(writer);
@@ -168,20 +178,17 @@ static void S52_who_fails_is_left_alone_and_found_again(void **state)
 	world_use(reader, 700, 50);
 	assert_int_equal(world_run->n_builds, 50);
 	assert_true(world_run->ns < GUARD_NS);
+	before = n_requests();
 	pass();
+	/* The helper asks by itself, and has its answer some time later. */
+	await_requests(before + 1);
 	deadline_ns = node_now_ns() + HARNESS_HANG_S * (uint64_t)1000000000;
-	for (unsigned i = 0; !i || !world_run->n_remote; i++) {
+	for (world_use(reader, 450, 3); !world_run->n_remote;
+	     world_use(reader, 450, 3)) {
 		assert_true(node_now_ns() < deadline_ns);
-		world_use(reader, 450, 3);
-		if (world_run->n_builds) {
-			char *store =
-				harness_path(node_directory(reader), "store");
-
-			harness_remove(store);
-			free(store);
-			(void)usleep(100000);
-		}
+		harness_remove(store);
 	}
+	free(store);
 	node_free(reader);
 	node_free(writer);
 }
@@ -204,10 +211,10 @@ static void S52_a_server_that_flaps(void **state)
 					 .n = 200,
 					 .build_ns = 2000000 };
 	program = node_start(reader, world_program, NULL);
-	for (size_t i = 0; i < 12; i++) {
+	for (unsigned i = 0; i < 12; i++) {
 		script.fault = faults[i % (sizeof(faults) / sizeof(*faults))];
 		set(&script);
-		(void)usleep(20000);
+		world_await(12 * (i + 1));
 	}
 	pass();
 	assert_int_equal(node_end(program), 0);
@@ -357,8 +364,7 @@ static void S53_a_server_that_takes_nothing_is_still_read(void **state)
 		set(&script);
 		node_start_helper(node);
 		world_use(node, 910 + i, 1);
-		while (!n_faults())
-			(void)usleep(1000);
+		await_fault();
 		world_use(node, 910 + i, 1);
 		assert_int_equal(world_run->n_builds, 0);
 		world_use(node, 900 + i, 1);

@@ -303,13 +303,15 @@ static void another_user_in_its_place(void **state)
 {
 	struct node *node = world_node("transport");
 	_Atomic unsigned *n_heard = node_shared(sizeof(*n_heard));
-	char *path;
+	char *path, byte;
+	int ready[2];
 	pid_t peer;
 
 	if (geteuid()) {
 		node_free(node);
 		HARNESS_LEAVE_OUT("not root");
 	}
+	assert_int_equal(pipe(ready), 0);
 	node_start_helper(node);
 	path = node_socket(node);
 	node_kill_helper(node);
@@ -323,7 +325,8 @@ static void another_user_in_its_place(void **state)
 		strcpy(address.sun_path, path);
 		(void)unlink(path);
 		if (bind(fd, (struct sockaddr *)&address, sizeof(address)) ||
-		    setresuid(65534, 65534, 65534) || listen(fd, 16))
+		    setresuid(65534, 65534, 65534) || listen(fd, 16) ||
+		    write(ready[1], "", 1) != 1)
 			_exit(1);
 		for (;;) {
 			client = accept(fd, NULL, NULL);
@@ -333,9 +336,9 @@ static void another_user_in_its_place(void **state)
 		}
 	}
 	/* Whose credentials they are is known once it listens. */
-	while (access(path, F_OK))
-		(void)usleep(1000);
-	(void)usleep(20000);
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
 	world_use(node, 2600, 3);
 	assert_int_equal(world_run->n_builds, 3);
 	assert_int_equal(*n_heard, 0);

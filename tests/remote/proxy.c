@@ -29,6 +29,7 @@
 #define LINKS_MAX  256
 #define READ_BYTES 65536
 #define SLOW_BYTES 1024 /* of a chunk where there is a rate */
+#define AWAIT_MS   60000
 
 struct proxy {
 	pid_t pid;
@@ -74,6 +75,8 @@ struct link {
 static struct proxy_script script;
 static struct proxy_counts counts;
 static unsigned times_left;
+static struct proxy_counts awaited;
+static int is_awaited; /* the owner waits for that */
 static struct address server_address;
 static struct link links[LINKS_MAX];
 static size_t n_links;
@@ -294,9 +297,11 @@ static void rename_all(uint8_t *bytes, size_t size)
 static void take_request(struct link *link, uint8_t *bytes, size_t size)
 {
 	enum proxy_fault fault = PROXY_PASS;
+	const int is_one = is_meant(bytes, size);
 
 	counts.n_requests++;
-	if (script.fault != PROXY_PASS && is_meant(bytes, size) &&
+	counts.n_meant += (uint64_t)is_one;
+	if (script.fault != PROXY_PASS && is_one &&
 	    (!script.times || times_left)) {
 		fault = script.fault;
 		counts.n_faults++;
@@ -410,7 +415,25 @@ static void set_listening(void)
 		drop_link(0, 1);
 }
 
-/* -1: the owner has gone. */
+static int has_come(void)
+{
+	return counts.n_connections >= awaited.n_connections &&
+	       counts.n_requests >= awaited.n_requests &&
+	       counts.n_meant >= awaited.n_meant &&
+	       counts.n_faults >= awaited.n_faults &&
+	       counts.bytes_to_client >= awaited.bytes_to_client;
+}
+
+/* What the owner asked for is answered when it is so.  -1: the owner has gone. */
+static int tell_owner(int control)
+{
+	if (!is_awaited || !has_come())
+		return 0;
+	is_awaited = 0;
+	return send(control, &counts, sizeof(counts), MSG_NOSIGNAL) < 0 ? -1
+									: 0;
+}
+
 static int hear_owner(int control)
 {
 	struct proxy_script next;
@@ -423,8 +446,11 @@ static int hear_owner(int control)
 		times_left = script.times;
 		set_listening();
 	}
-	return send(control, &counts, sizeof(counts), MSG_NOSIGNAL) < 0 ? -1
-									: 0;
+	memset(&awaited, 0, sizeof(awaited));
+	if (n == sizeof(awaited))
+		memcpy(&awaited, &next, sizeof(awaited));
+	is_awaited = 1;
+	return 0;
 }
 
 /* Whether what is first waits for its time, and otherwise for a reader. */
@@ -502,7 +528,8 @@ static void serve(int control)
 				drop_link(i, links[i].fault == PROXY_RESET);
 		if (fds[1].revents)
 			accept_client();
-		if (fds[0].revents && hear_owner(control))
+		if ((fds[0].revents && hear_owner(control)) ||
+		    tell_owner(control))
 			_exit(0);
 	}
 }
@@ -613,4 +640,19 @@ void proxy_set(struct proxy *proxy, const struct proxy_script *next)
 struct proxy_counts proxy_counts(struct proxy *proxy)
 {
 	return ask(proxy, "", 1);
+}
+
+void proxy_await(struct proxy *proxy, const struct proxy_counts *at_least)
+{
+	struct pollfd answer = { .fd = proxy->control, .events = POLLIN };
+	struct proxy_counts come;
+
+	if (send(proxy->control, at_least, sizeof(*at_least), MSG_NOSIGNAL) < 0)
+		fail("proxy: it has gone");
+	if (poll(&answer, 1, AWAIT_MS) != 1) {
+		errno = ETIMEDOUT;
+		fail("proxy: what is waited for does not come");
+	}
+	if (recv(proxy->control, &come, sizeof(come), 0) != sizeof(come))
+		fail("proxy: it has gone");
 }

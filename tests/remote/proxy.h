@@ -49,6 +49,7 @@ struct proxy_script {
 struct proxy_counts {
 	uint64_t n_connections;
 	uint64_t n_requests; /* that came, answered by whomever */
+	uint64_t n_meant;    /* of these, with the verb of the script */
 	uint64_t n_faults;   /* of these, spoiled */
 	uint64_t bytes_to_client;
 };
@@ -67,5 +68,9 @@ uint16_t proxy_port(const struct proxy *proxy);
 void proxy_set(struct proxy *proxy, const struct proxy_script *script);
 
 struct proxy_counts proxy_counts(struct proxy *proxy);
+
+/* Until none of the counts is below these; what does not come in a while ends the
+   program. */
+void proxy_await(struct proxy *proxy, const struct proxy_counts *at_least);
 
 #endif /* KI_TESTS_REMOTE_PROXY_H */

@@ -310,6 +310,7 @@ static void it_knows_the_ends_of_redis_requests(void **state)
 	const struct proxy_script script = { .fault = PROXY_ANSWER,
 					     .verb = "SET",
 					     .answer = "-NO\r\n" };
+	const struct proxy_counts all = { .n_requests = 3 };
 	struct peer *peer = *state;
 	char bytes[5];
 	int fd;
@@ -320,8 +321,8 @@ static void it_knows_the_ends_of_redis_requests(void **state)
 		say(fd, parts[i]);
 	assert_int_equal(hear(fd, bytes, sizeof(bytes)), sizeof(bytes));
 	assert_memory_equal(bytes, "-NO\r\n", sizeof(bytes));
-	while (proxy_counts(peer->proxy).n_requests < 3)
-		;
+	proxy_await(peer->proxy, &all);
+	assert_int_equal(proxy_counts(peer->proxy).n_meant, 1);
 	assert_int_equal(proxy_counts(peer->proxy).n_faults, 1);
 	close(fd);
 }

@@ -65,7 +65,10 @@ static void one_build_for_all(void **state)
 /* Who waits for a builder that dies is not held up until its lease has run out. */
 static void a_builder_is_killed(void **state)
 {
+	/* What who waits for a lease asks for. */
+	const struct proxy_script looks = { .verb = "STRLEN" };
 	const uint64_t begun_ns = node_now_ns();
+	struct proxy_counts awaited = { 0 };
 	pid_t builder, waiter;
 
 	nodes[0] = world_node("transport");
@@ -79,8 +82,12 @@ static void a_builder_is_killed(void **state)
 	while (!world_run->n_builds)
 		(void)usleep(1000);
 	world_run->build_ns = 0;
+	proxy_set(world_stock.proxy, &looks);
+	awaited.n_meant = proxy_counts(world_stock.proxy).n_meant + 1;
 	waiter = node_start(nodes[1], world_program, NULL);
-	(void)usleep(100000);
+	/* Without leases nobody waits. */
+	if (world_stock.kind == STOCK_REDIS)
+		proxy_await(world_stock.proxy, &awaited);
 	(void)kill(builder, SIGKILL);
 	(void)node_end(builder);
 	assert_int_equal(node_end(waiter), 0);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/servers_test.h"
 
@@ -41,6 +42,7 @@ int world_program(unsigned index, void *arg)
 
 		run->n_wrong += node_use(kiln, i, &use) != 0;
 		run->n_remote += use.source == KILN_FROM_REMOTE;
+		run->n_done++;
 		run->ns += use.ns;
 		if (use.ns > run->ns_max)
 			run->ns_max = use.ns;
@@ -67,6 +69,17 @@ void world_use_slow(struct node *node, unsigned first, unsigned n,
 void world_use(struct node *node, unsigned first, unsigned n)
 {
 	world_use_slow(node, first, n, 0);
+}
+
+void world_await(unsigned n_done)
+{
+	const uint64_t deadline_ns =
+		node_now_ns() + HARNESS_HANG_S * (uint64_t)1000000000;
+
+	while (world_run->n_done < n_done) {
+		assert_true(node_now_ns() < deadline_ns);
+		(void)usleep(1000);
+	}
 }
 
 void world_fill(struct node *node, unsigned first, unsigned n)

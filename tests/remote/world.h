@@ -26,9 +26,10 @@ struct world_run {
 	uint32_t flags;	  /* of kiln_open() */
 	unsigned n_wrong; /* errors, and values that are not the key's */
 	_Atomic unsigned n_builds;
-	unsigned n_remote; /* that came from the remote */
-	uint64_t ns_max;   /* the longest call */
-	uint64_t ns;	   /* all calls */
+	_Atomic unsigned n_remote; /* that came from the remote */
+	_Atomic unsigned n_done;   /* calls */
+	uint64_t ns_max;	   /* the longest call */
+	uint64_t ns;		   /* all calls */
 	uint64_t counters[KILN_N_COUNTERS];
 };
 extern struct world_run *world_run;
@@ -41,6 +42,9 @@ void world_use_slow(struct node *node, unsigned first, unsigned n,
 void world_use(struct node *node, unsigned first, unsigned n);
 /* What that process does, for who starts it otherwise: world_run is set. */
 int world_program(unsigned index, void *arg);
+
+/* Until so many of its calls are done. */
+void world_await(unsigned n_done);
 
 /* Values come to the server: built, and uploaded. */
 void world_fill(struct node *node, unsigned first, unsigned n);
