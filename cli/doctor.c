@@ -33,16 +33,32 @@
 
 static const char *const results[] = { "ok", "note", "bad" };
 
+/* As many as there are: a remote may have hundreds of servers. */
+static struct ki_doctor_check *add_check(struct ki_doctor *doctor)
+{
+	struct ki_doctor_check *grown;
+	int room = doctor->room ? 2 * doctor->room : 32;
+
+	if (doctor->n == doctor->room) {
+		grown = realloc(doctor->checks, (size_t)room * sizeof(*grown));
+		doctor->is_short |= !grown;
+		if (!grown)
+			return NULL;
+		doctor->checks = grown;
+		doctor->room = room;
+	}
+	return &doctor->checks[doctor->n++];
+}
+
 void ki_doctor_say(struct ki_doctor *doctor, const char *name,
 		   enum ki_doctor_result result, const char *remedy,
 		   const char *format, ...)
 {
-	struct ki_doctor_check *check;
+	struct ki_doctor_check *check = add_check(doctor);
 	va_list args;
 
-	if (doctor->n == KI_DOCTOR_CHECKS_MAX)
+	if (!check)
 		return;
-	check = &doctor->checks[doctor->n++];
 	check->name = name;
 	check->result = result;
 	check->remedy = remedy;
@@ -362,6 +378,12 @@ static void check_directory(struct ki_doctor *doctor)
 /* As programs will have them. */
 static void check_packs(struct ki_doctor *doctor)
 {
+	static const char in_file[] = "see what 'kiln verify pack:FILE' says "
+				      "of it, or take it out of KILN_PACKS";
+	static const char on_server[] =
+		"see whether the server has it, can be reached, and gives "
+		"ranges; it counts with a signature of a trusted key alone "
+		"('kiln key trust FILE')";
 	struct kiln_options options;
 	enum kiln_status status;
 	struct kiln *kiln;
@@ -375,8 +397,7 @@ static void check_packs(struct ki_doctor *doctor)
 	for (size_t i = 0; (path = kiln_pack_given(kiln, i, &status)); i++)
 		if (status)
 			ki_doctor_say(doctor, "pack", KI_DOCTOR_NOTE,
-				      "see what 'kiln verify pack:FILE' says "
-				      "of it, or take it out of KILN_PACKS",
+				      strstr(path, "://") ? on_server : in_file,
 				      "%s is not used: %s (%s)", path,
 				      ki_status_words(status),
 				      kiln_status_name(status));
@@ -591,7 +612,7 @@ static int works(const struct ki_doctor *doctor)
 	for (i = 0; i < doctor->n; i++)
 		if (doctor->checks[i].result == KI_DOCTOR_BAD)
 			return 0;
-	return 1;
+	return !doctor->is_short;
 }
 
 static void print_json(struct ki_bytes *out, const struct ki_doctor *doctor)
@@ -645,7 +666,7 @@ int ki_verb_doctor(const struct ki_command *command)
 {
 	struct ki_doctor *doctor = calloc(1, sizeof(*doctor));
 	struct ki_bytes out;
-	int status;
+	int status, has_helper;
 
 	if (!doctor)
 		return ki_store_failed(KILN_E_NO_MEMORY, "doctor");
@@ -653,8 +674,10 @@ int ki_verb_doctor(const struct ki_command *command)
 	if (doctor->config) {
 		check_shared(doctor);
 		check_directory(doctor);
+		has_helper = ki_doctor_start_remote(doctor);
 		check_packs(doctor);
-		ki_doctor_remote(doctor);
+		if (has_helper)
+			ki_doctor_remote(doctor);
 		check_jobs(doctor);
 	}
 	check_opencl(doctor);
@@ -669,6 +692,7 @@ int ki_verb_doctor(const struct ki_command *command)
 	status = ki_out_write(&out,
 			      works(doctor) ? KI_EXIT_OK : KI_EXIT_UNAVAILABLE);
 	kiln_config_free(doctor->config);
+	free(doctor->checks);
 	free(doctor);
 	return status;
 }

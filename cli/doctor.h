@@ -19,11 +19,10 @@ struct ki_doctor_check {
 	const char *remedy; /* or NULL */
 };
 
-#define KI_DOCTOR_CHECKS_MAX 32
-
 struct ki_doctor {
-	struct ki_doctor_check checks[KI_DOCTOR_CHECKS_MAX];
-	int n;
+	struct ki_doctor_check *checks;
+	int n, room;
+	int is_short; /* of memory: something is not among them */
 	struct kiln_config *config;
 	char layer[KI_PATH_MAX];
 	int layer_is_there;
@@ -45,6 +44,8 @@ void ki_doctor_room(struct ki_doctor *doctor, const char *path,
 /* Level Zero: the proxy driver, the loader, the driver, and a small program. */
 void ki_doctor_levelzero(struct ki_doctor *doctor);
 
+/* Start the helper where the settings want one; 0: it is said why there is none. */
+int ki_doctor_start_remote(struct ki_doctor *doctor);
 /* The servers, each tried end to end by the helper. */
 void ki_doctor_remote(struct ki_doctor *doctor);
 

@@ -16,9 +16,10 @@
 #include "base/json_read.h"
 #include "base/text.h"
 #include "doctor.h"
+#include "packs.h"
 #include "place.h"
+#include "sign/files.h"
 
-#define STATE_MS 2000
 /* Six steps, each in the time of a request, and some. */
 #define TRIAL_MS 60000
 
@@ -93,12 +94,12 @@ static void say_source(struct ki_doctor *doctor,
 
 /* NULL, and said: it does not answer. */
 static char *ask(struct ki_doctor *doctor, const struct kiln_options *options,
-		 unsigned what, uint32_t ms, struct ki_json_value *out_value)
+		 struct ki_json_value *out_value)
 {
 	enum kiln_status status;
 	char *text = NULL;
 
-	status = kiln_remote_tell(options, what, ms, &text);
+	status = kiln_remote_tell(options, KILN_REMOTE_TRIAL, TRIAL_MS, &text);
 	if (!status && !ki_json_parse(text, strlen(text), out_value))
 		status = KILN_E_FORMAT;
 	if (!status)
@@ -111,42 +112,99 @@ static char *ask(struct ki_doctor *doctor, const struct kiln_options *options,
 	return NULL;
 }
 
-static void try_sources(struct ki_doctor *doctor,
-			const struct kiln_options *options)
-{
-	struct ki_json_value told, sources, source;
-	char *text = ask(doctor, options, KILN_REMOTE_TRIAL, TRIAL_MS, &told);
+/* ---- Signatures ------------------------------------------------------------- */
 
-	if (!text)
-		return;
-	sources = ki_json_member(&told, "sources");
-	for (source = ki_json_first(&sources); source.size;
-	     source = ki_json_after(&sources, &source))
-		say_source(doctor, &source);
-	free(text);
+static int is_trusted(const struct kiln_options *options,
+		      const struct ki_sign_public *key)
+{
+	struct ki_sign_public trusted;
+
+	for (size_t i = 0; i < options->n_trusted_keys; i++)
+		if (!ki_sign_public_parse(options->trusted_keys[i], &trusted) &&
+		    !memcmp(trusted.bytes, key->bytes, sizeof(key->bytes)))
+			return 1;
+	return 0;
 }
 
 /* What programs build goes nowhere without a signature. */
-static void check_writing(struct ki_doctor *doctor,
+static void check_signing(struct ki_doctor *doctor,
 			  const struct kiln_options *options)
 {
-	struct ki_json_value told, uploads, possible;
-	char *text = ask(doctor, options, KILN_REMOTE_STATE, STATE_MS, &told);
+	const char *path = options->signing_key, *why = "cannot be read";
+	struct ki_sign_secret secret;
 
-	if (!text)
-		return;
-	uploads = ki_json_member(&told, "uploads");
-	possible = ki_json_member(&uploads, "possible");
-	if (!ki_json_is_true(&possible) && !options->signing_key)
+	if (!path) {
 		ki_doctor_say(doctor, "remote", KI_DOCTOR_NOTE,
 			      "'kiln key new default' makes one; others trust "
 			      "it by its public half",
 			      "nothing is uploaded: there is no key to sign "
 			      "with");
+		return;
+	}
+	if (ki_sign_read_secret(&ki_sys_posix, path, &secret, &why)) {
+		ki_doctor_say(doctor, "remote", KI_DOCTOR_NOTE,
+			      "correct it, or make another with 'kiln key new' "
+			      "and name it as signing-key",
+			      "nothing is uploaded: %s, the key to sign with, "
+			      "%s",
+			      path, why);
+		return;
+	}
+	if (!is_trusted(options, &secret.public))
+		ki_doctor_say(doctor, "remote", KI_DOCTOR_NOTE,
+			      "'kiln key trust NAME' trusts it",
+			      "what is uploaded is signed by '%s', which is "
+			      "not trusted here: it would not be used here",
+			      secret.public.name);
+	ki_sign_secret_fini(&secret);
+}
+
+/* And nothing counts that nobody trusted has signed. */
+static void check_signatures(struct ki_doctor *doctor,
+			     const struct kiln_options *options, int is_written)
+{
+	if (options->remote_trust &&
+	    !strcmp(options->remote_trust, "transport"))
+		return;
+	if (!options->n_trusted_keys)
+		ki_doctor_say(doctor, "remote", KI_DOCTOR_NOTE,
+			      "'kiln key trust FILE' trusts who fills the "
+			      "servers; remote-trust = transport trusts "
+			      "whoever can write there",
+			      "nothing that is there is used: no key is "
+			      "trusted here");
+	if (is_written)
+		check_signing(doctor, options);
+}
+
+/* ---- All -------------------------------------------------------------------- */
+
+static void try_sources(struct ki_doctor *doctor,
+			const struct kiln_options *options)
+{
+	struct ki_json_value told, sources, source, part;
+	char *text = ask(doctor, options, &told);
+	int is_written = 0;
+
+	if (!text)
+		return;
+	sources = ki_json_member(&told, "sources");
+	for (source = ki_json_first(&sources); source.size;
+	     source = ki_json_after(&sources, &source)) {
+		say_source(doctor, &source);
+		part = ki_json_member(&source, "read_only");
+		is_written |= !ki_json_is_true(&part);
+	}
+	part = ki_json_member(&told, "left_out");
+	if (ki_json_number_of(&part))
+		ki_doctor_say(doctor, "remote", KI_DOCTOR_NOTE, NULL,
+			      "%llu more servers did not fit into the answer",
+			      (unsigned long long)ki_json_number_of(&part));
+	check_signatures(doctor, options, is_written);
 	free(text);
 }
 
-void ki_doctor_remote(struct ki_doctor *doctor)
+int ki_doctor_start_remote(struct ki_doctor *doctor)
 {
 	char program[KI_PATH_MAX], why[512] = "";
 	struct kiln_options options;
@@ -154,20 +212,27 @@ void ki_doctor_remote(struct ki_doctor *doctor)
 
 	kiln_options_init(&options);
 	kiln_config_options(doctor->config, &options);
-	if (!options.remote)
-		return;
+	if (!ki_packs_want_remote(&options))
+		return 1;
 	status = kiln_remote_start(&options,
 				   ki_place_remote(program) ? NULL : program,
 				   why, sizeof(why));
-	if (status) {
+	if (status)
 		ki_doctor_say(doctor, "remote", KI_DOCTOR_NOTE,
 			      status == KILN_MISS
 				      ? "install the package kiln-remote"
 				      : "correct or unset it",
 			      "it is not used: %s (%s)", why,
 			      kiln_status_name(status));
-		return;
-	}
-	try_sources(doctor, &options);
-	check_writing(doctor, &options);
+	return !status;
+}
+
+void ki_doctor_remote(struct ki_doctor *doctor)
+{
+	struct kiln_options options;
+
+	kiln_options_init(&options);
+	kiln_config_options(doctor->config, &options);
+	if (options.remote)
+		try_sources(doctor, &options);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <jansson.h>
 
@@ -15,6 +16,7 @@
 
 static char *kiln;
 static char *directory;
+static int has_said_all; /* also what comes last */
 
 static int set_up(void **state)
 {
@@ -30,33 +32,48 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* What doctor says of the remote, its checks alone. */
-static json_t *examine(const char *remote, const char *trust)
+static struct ended doctor(const char *remote, const char *trust,
+			   const char *packs)
 {
-	char runtime[512], dir[512], config[512], servers[512], trusts[64];
+	char runtime[512], dir[512], config[512];
 	struct spawn spawn = {
 		.program = kiln,
 		.arguments = { "doctor", "--json" },
-		.variables = { runtime, dir, config, servers, trusts },
+		.variables = { runtime, dir, config, remote, trust, packs,
+			       /* What is not asked after here takes time. */
+			       "OCL_ICD_VENDORS=/nowhere",
+			       "ZE_ENABLE_ALT_DRIVERS=/nowhere" },
 	};
-	json_t *checks = json_array(), *root, *check;
-	struct ended ended;
-	size_t i;
 
 	snprintf(runtime, sizeof(runtime), "XDG_RUNTIME_DIR=%s", directory);
 	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", directory);
 	snprintf(config, sizeof(config), "XDG_CONFIG_HOME=%s/config",
 		 directory);
+	return spawn_run(&spawn);
+}
+
+/* What doctor says of the remote, its checks alone. */
+static json_t *examine(const char *remote, const char *trust)
+{
+	char servers[2048], trusts[64];
+	json_t *checks = json_array(), *root, *check;
+	struct ended ended;
+	const char *name;
+	size_t i;
+
 	snprintf(servers, sizeof(servers), "KILN_REMOTE=%s", remote);
 	snprintf(trusts, sizeof(trusts), "KILN_REMOTE_TRUST=%s", trust);
-	ended = spawn_run(&spawn);
+	ended = doctor(servers, trusts, "KILN_PACKS");
 	root = json_loads(ended.out, 0, NULL);
 	assert_non_null(root);
-	json_array_foreach(
-		json_object_get(root, "checks"), i,
-		check) if (!strcmp(json_string_value(json_object_get(check,
-								     "name")),
-				   "remote")) json_array_append(checks, check);
+	has_said_all = 0;
+	json_array_foreach(json_object_get(root, "checks"), i, check)
+	{
+		name = json_string_value(json_object_get(check, "name"));
+		if (!strcmp(name, "remote"))
+			json_array_append(checks, check);
+		has_said_all |= !strcmp(name, "ze driver");
+	}
 	json_decref(root);
 	ended_free(&ended);
 	return checks;
@@ -87,20 +104,73 @@ static void a_server_that_is_well_is_said_so(void **state)
 	server_stop(redis);
 }
 
-static void without_a_key_that_signs_nothing_is_uploaded(void **state)
+/* ---- Signatures ------------------------------------------------------------- */
+
+static void key(const char *verb, const char *name)
+{
+	char config[512];
+	struct spawn spawn = { .program = kiln,
+			       .arguments = { "key", verb, name },
+			       .variables = { config } };
+	struct ended ended;
+
+	snprintf(config, sizeof(config), "XDG_CONFIG_HOME=%s/config",
+		 directory);
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	ended_free(&ended);
+}
+
+static void open_to_others(void)
+{
+	char *path = harness_path(directory, "config/kiln/keys/default.secret");
+
+	assert_int_equal(chmod(path, 0644), 0);
+	free(path);
+}
+
+/* Behind what is said of the server. */
+static void expect_notes(const char *remote, const char *first,
+			 const char *second)
+{
+	const char *const words[] = { first, second };
+	json_t *checks = examine(remote, "signed");
+	size_t n = first ? second ? 3 : 2 : 1;
+
+	assert_int_equal(json_array_size(checks), n);
+	assert_string_equal(said(checks, 0, "result"), "ok");
+	for (size_t i = 1; i < n; i++) {
+		assert_string_equal(said(checks, i, "result"), "note");
+		assert_string_not_equal(said(checks, i, "remedy"), "");
+		if (!strstr(said(checks, i, "words"), words[i - 1]))
+			fail_msg("'%s' is not in '%s'", words[i - 1],
+				 said(checks, i, "words"));
+	}
+	json_decref(checks);
+}
+
+static void what_signatures_lack_is_said(void **state)
 {
 	struct server *redis = server_redis(directory, NULL);
-	json_t *checks;
+	const char *url;
+	char only_read[256];
 
 	if (!redis)
 		HARNESS_LEAVE_OUT("no redis-server");
-	checks = examine(server_url(redis), "signed");
-	assert_int_equal(json_array_size(checks), 2);
-	assert_string_equal(said(checks, 1, "result"), "note");
-	assert_non_null(strstr(said(checks, 1, "words"), "key to sign"));
-	json_decref(checks);
+	url = server_url(redis);
+	snprintf(only_read, sizeof(only_read), "%s#read-only", url);
+	expect_notes(only_read, "no key is trusted", NULL);
+	expect_notes(url, "no key is trusted", "no key to sign with");
+	key("new", "default");
+	expect_notes(url, "no key is trusted", "not trusted here");
+	key("trust", "default");
+	expect_notes(url, NULL, NULL);
+	open_to_others();
+	expect_notes(url, "can be read by others", NULL);
 	server_stop(redis);
 }
+
+/* ---- Trouble ---------------------------------------------------------------- */
 
 static void what_is_wrong_with_a_server_is_said_in_words(void **state)
 {
@@ -127,6 +197,39 @@ static void what_is_wrong_with_a_server_is_said_in_words(void **state)
 	server_stop(redis);
 }
 
+/* What comes behind them is said all the same. */
+static void of_many_servers_each_is_told_of(void **state)
+{
+	enum { N = 40 };
+	char remote[N * 24], *at = remote;
+	json_t *checks;
+
+	for (unsigned i = 0; i < N; i++)
+		at += snprintf(at, 24, "%sunix:/nowhere/%u", i ? "," : "", i);
+	checks = examine(remote, "transport");
+	assert_int_equal(json_array_size(checks), N);
+	assert_true(has_said_all);
+	json_decref(checks);
+}
+
+static void a_pack_on_a_server_is_tried(void **state)
+{
+	struct server_nginx_options options = { 0 };
+	struct server *nginx = server_nginx(directory, &options);
+	struct ended ended;
+	char url[256];
+
+	if (!nginx)
+		HARNESS_LEAVE_OUT("no nginx");
+	snprintf(url, sizeof(url), "KILN_PACKS=%snone.pack", server_url(nginx));
+	ended = doctor("KILN_REMOTE", "KILN_REMOTE_TRUST", url);
+	assert_non_null(strstr(ended.out, "none.pack is not used"));
+	assert_non_null(strstr(ended.out, "KILN_MISS"));
+	assert_null(strstr(ended.out, "pack:FILE"));
+	ended_free(&ended);
+	server_stop(nginx);
+}
+
 static void a_setting_that_is_wrong_is_named(void **state)
 {
 	json_t *checks = examine("gopher://cache", "transport");
@@ -141,8 +244,10 @@ int main(int argc, char **argv)
 #define ROW(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 	static const struct CMUnitTest tests[] = {
 		ROW(a_server_that_is_well_is_said_so),
-		ROW(without_a_key_that_signs_nothing_is_uploaded),
+		ROW(what_signatures_lack_is_said),
 		ROW(what_is_wrong_with_a_server_is_said_in_words),
+		ROW(of_many_servers_each_is_told_of),
+		ROW(a_pack_on_a_server_is_tried),
 		ROW(a_setting_that_is_wrong_is_named),
 	};
 #undef ROW

@@ -104,3 +104,9 @@ void ki_packs_set(const struct ki_command *command,
 		ki_complain("running without packs: out of memory");
 	ki_bytes_fini(&list);
 }
+
+int ki_packs_want_remote(const struct kiln_options *options)
+{
+	return options->remote ||
+	       (options->packs && strstr(options->packs, "://"));
+}

@@ -2,7 +2,7 @@
 #ifndef KI_CLI_PACKS_H
 #define KI_CLI_PACKS_H
 
-/* The packs of `kiln run`. */
+/* The packs of `kiln run`, and those on servers. */
 
 #include <kiln/inspect.h>
 
@@ -15,5 +15,8 @@
  */
 void ki_packs_set(const struct ki_command *command,
 		  const struct kiln_config *config);
+
+/* Whether these settings want kiln-remote: for servers, or for a pack on one. */
+int ki_packs_want_remote(const struct kiln_options *options);
 
 #endif /* KI_CLI_PACKS_H */

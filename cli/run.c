@@ -167,19 +167,13 @@ static int use_store(struct kiln_config *config, const char *url)
 	return -1;
 }
 
-/* Of a list of packs. */
-static int has_url(const char *packs)
-{
-	return packs && strstr(packs, "://");
-}
-
 /* Programs find it by their settings, and do without it if it cannot be had. */
 static void start_remote(const struct kiln_options *options)
 {
 	char program[KI_PATH_MAX], why[1024] = "out of memory";
 	enum kiln_status status = KILN_E_INVALID;
 
-	if (!options->remote && !has_url(options->packs))
+	if (!ki_packs_want_remote(options))
 		return;
 	status = kiln_remote_start(options,
 				   ki_place_remote(program) ? NULL : program,

@@ -9,6 +9,7 @@
 
 #include "base/json_read.h"
 #include "out.h"
+#include "packs.h"
 
 #define TELL_MS	   500
 #define TEXT_BYTES 512
@@ -118,7 +119,7 @@ void ki_stats_remote(struct ki_bytes *out, const struct kiln_options *options)
 	struct ki_json_value told;
 	char *text;
 
-	if (!options->remote)
+	if (!ki_packs_want_remote(options))
 		return;
 	text = ask(options);
 	if (text && ki_json_parse(text, strlen(text), &told))
@@ -135,7 +136,7 @@ void ki_stats_remote_json(struct ki_json *json,
 	struct ki_json_value told;
 	char *text;
 
-	if (!options->remote) {
+	if (!ki_packs_want_remote(options)) {
 		ki_json_null(json, "remote");
 		return;
 	}
