@@ -347,29 +347,11 @@ static const char *complaint(const struct row *row, int wanted,
 	return is_right ? NULL : "what it prints is no JSON of ours";
 }
 
-/* Whoever finds a store busy may try again: a machine may stop whoever holds a
-   lock for longer than anybody waits. */
-#define TRIES_MAX 5
-
-static struct ended finish(const struct row *row, const struct place *place,
-			   struct spawned *spawned)
-{
-	struct ended ended = spawn_finish(spawned);
-
-	for (int i = 1; i < TRIES_MAX && strstr(ended.err, "KILN_E_TIMEOUT");
-	     i++) {
-		ended_free(&ended);
-		*spawned = start(row, place);
-		ended = spawn_finish(spawned);
-	}
-	return ended;
-}
-
 /* Whether it is; ends what was started. */
 static int is_as_wanted(const struct row *row, const struct place *place,
 			int wanted, struct spawned *spawned)
 {
-	struct ended ended = finish(row, place, spawned);
+	struct ended ended = spawn_finish(spawned);
 	const char *what = complaint(row, wanted, &ended);
 
 	if (what)

@@ -154,6 +154,37 @@ void ki_unlock(const struct ki_sys *sys, struct ki_lock *lock)
 		drop(sys, lock);
 }
 
+/* ---- Patience --------------------------------------------------------------- */
+
+#define REFUSED_NS ((uint64_t)10 * 1000000000)
+#define RETRY_NS   ((uint64_t)5 * 1000000)
+
+uint64_t ki_lock_patience(const struct ki_lock_refusal *refusal,
+			  uint64_t now_ns, uint64_t wait_ns)
+{
+	const uint64_t since_ns =
+		__atomic_load_n(&refusal->since_ns, __ATOMIC_RELAXED);
+	const int is_refused = since_ns && now_ns - since_ns < REFUSED_NS &&
+			       wait_ns <= __atomic_load_n(&refusal->waited_ns,
+							  __ATOMIC_RELAXED);
+
+	return is_refused && wait_ns > RETRY_NS ? RETRY_NS : wait_ns;
+}
+
+/* Who would hardly wait has not learned anything new. */
+void ki_lock_note_wait(struct ki_lock_refusal *refusal, uint64_t begun_ns,
+		       uint64_t patience_ns, int err)
+{
+	if (!err) {
+		__atomic_store_n(&refusal->since_ns, 0, __ATOMIC_RELAXED);
+	} else if (err == -ETIMEDOUT && patience_ns > RETRY_NS) {
+		__atomic_store_n(&refusal->waited_ns, patience_ns,
+				 __ATOMIC_RELAXED);
+		__atomic_store_n(&refusal->since_ns, begun_ns,
+				 __ATOMIC_RELAXED);
+	}
+}
+
 /* ---- Who holds build locks ------------------------------------------------ */
 
 static uint64_t offset_of(const struct kiln_key *key)

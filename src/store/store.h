@@ -229,6 +229,27 @@ int ki_lock_build(struct ki_lock_file *file, const struct kiln_key *key,
 		  uint32_t timeout_ms, struct ki_lock *lock);
 void ki_unlock(const struct ki_sys *sys, struct ki_lock *lock);
 
+/*
+ * Patience with a lock that all who write take.  A holder for whom somebody waited
+ * in vain may be stopped: for ten seconds none waits as long for him again, or each
+ * store of a program would.  Who has more patience than that has it all the same: a
+ * store that many write to is only busy, and a tool is not to fail there because it
+ * had a short look before.
+ */
+struct ki_lock_refusal {
+	/* Atomic, by __atomic builtins. */
+	uint64_t since_ns; /* when the wait began; or 0 */
+	uint64_t waited_ns;
+};
+
+/* How long to wait, of `wait_ns`. */
+uint64_t ki_lock_patience(const struct ki_lock_refusal *refusal,
+			  uint64_t now_ns, uint64_t wait_ns);
+/* A wait of that length came to an end: 0, or -ETIMEDOUT.  Other errors say nothing
+   of the holder. */
+void ki_lock_note_wait(struct ki_lock_refusal *refusal, uint64_t begun_ns,
+		       uint64_t patience_ns, int err);
+
 /* The same for a tier's calls: TIMEOUT, NO_MEMORY; UNSUPPORTED where there are no
    locks, or nothing may be written. */
 enum kiln_status ki_tier_lock_build(struct ki_lock_file *file,

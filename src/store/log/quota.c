@@ -279,11 +279,12 @@ static enum kiln_status count_locked(struct ki_log *log,
 static enum kiln_status count_anew(struct ki_log *log, struct log_index *index,
 				   uint64_t bytes, uint64_t quota)
 {
+	const uint32_t patience_ms = ki_log_patience_ms(log);
 	struct ki_lock lock;
 	enum kiln_status status =
-		ki_log_structure_begin(log, &lock, ki_log_patience_ms(log));
+		ki_log_structure_begin(log, &lock, patience_ms);
 
-	if (status == KILN_E_TIMEOUT)
+	if (status == KILN_E_TIMEOUT && patience_ms > LOG_ROLL_TIMEOUT_MS)
 		ki_log_note_wait(log, 1);
 	if (status)
 		return status;

@@ -30,8 +30,6 @@
 #define CONFIG_BYTES 8
 #define TRIES_MAX    8
 #define SUM_MAX	     ((uint64_t)INT64_MAX)
-#define REFUSED_NS   ((uint64_t)10 * 1000000000)
-#define RETRY_NS     ((uint64_t)5 * 1000000)
 
 /* Longer than that its maker hardly takes to lock it, unless he is gone. */
 #define MAKER_NS       ((int64_t)100 * 1000000)
@@ -222,19 +220,13 @@ static int is_plausible(struct ki_neo *neo, uint64_t total)
 	       total >= ki_records_totals(neo->records).bytes_files;
 }
 
-/* A holder for whom we waited in vain may be stopped: for a while he is not waited
-   for again, or each store of a program would take as long. */
 static uint64_t patience(const struct ki_neo *neo, uint64_t now_ns,
 			 uint64_t wait_ns)
 {
-	const uint64_t refused_ns =
-		__atomic_load_n(&neo->refused_ns, __ATOMIC_RELAXED);
-	uint64_t most_ns = neo->wait_max_ns;
+	const uint64_t patience_ns =
+		ki_lock_patience(&neo->refusal, now_ns, wait_ns);
 
-	if (refused_ns && now_ns - refused_ns < REFUSED_NS &&
-	    most_ns > RETRY_NS)
-		most_ns = RETRY_NS;
-	return wait_ns < most_ns ? wait_ns : most_ns;
+	return patience_ns < neo->wait_max_ns ? patience_ns : neo->wait_max_ns;
 }
 
 static void leave(struct ki_neo *neo, struct ki_neo_account *account)
@@ -250,17 +242,15 @@ enum kiln_status ki_neo_account_begin(struct ki_neo *neo, uint64_t wait_ns,
 {
 	const struct ki_sys *sys = neo->sys;
 	const uint64_t begun_ns = sys->monotonic_ns(sys);
-	const uint64_t deadline_ns =
-		begun_ns + patience(neo, begun_ns, wait_ns);
+	const uint64_t patience_ns = patience(neo, begun_ns, wait_ns);
 	int err;
 
 	if (ki_neo_check_directory(neo))
 		return KILN_E_OWNER;
 	/* Who comes late has used up its time here, and tries once. */
 	ki_mutex_lock(&neo->writer);
-	err = lock_config(neo, deadline_ns, account);
-	__atomic_store_n(&neo->refused_ns, err == -ETIMEDOUT ? begun_ns : 0,
-			 __ATOMIC_RELAXED);
+	err = lock_config(neo, begun_ns + patience_ns, account);
+	ki_lock_note_wait(&neo->refusal, begun_ns, patience_ns, err);
 	if (!err) {
 		err = ki_records_begin(neo->records);
 		ki_neo_note_generation(neo);

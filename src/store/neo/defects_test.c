@@ -584,6 +584,46 @@ static void a_lock_is_waited_for_a_moment_only(void **state)
 	free(directory);
 }
 
+static uint64_t clears_in_vain(struct kiln_tier *tier)
+{
+	const uint64_t begun_ns = now_ns;
+
+	assert_int_equal(tier->ops->wipe(tier), KILN_E_TIMEOUT);
+	return now_ns - begun_ns;
+}
+
+/* S61: what a store, or a hit of what is damaged, would not wait for is none of
+   the tools' business. */
+static void each_has_the_patience_that_it_brings(void **state)
+{
+	char *directory = harness_directory();
+	char *config = harness_path(directory, "config.file"), *path;
+	struct ki_sys sys = ki_sys_posix;
+	struct kiln_tier *tier;
+	int fd;
+
+	now_ns = sys.monotonic_ns(&sys);
+	sys.monotonic_ns = clock_by_hand;
+	sys.sleep_ns = sleep_by_hand;
+	tier = open_with(&sys, directory, 0, 0, NULL);
+	assert_int_equal(put(tier, 1, 100), KILN_OK);
+	path = path_of(tier, 1);
+	replace_file(path, "damaged", 7);
+	fd = open(config, O_RDWR);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(get(tier, 1), KILN_MISS);
+	assert_int_equal(waits_in_vain(tier), KI_NEO_PUT_NS);
+	assert_int_equal(clears_in_vain(tier), KI_NEO_TOOL_NS);
+	assert_true(clears_in_vain(tier) <= KI_NEO_PUT_NS / 10);
+	assert_true(waits_in_vain(tier) <= KI_NEO_PUT_NS / 10);
+	close(fd);
+	assert_int_equal(tier->ops->wipe(tier), KILN_OK);
+	tier->ops->close(tier);
+	free(path);
+	free(config);
+	free(directory);
+}
+
 static int no_flock(const struct ki_sys *sys, int fd, enum ki_lock_kind kind)
 {
 	return -ENOLCK;
@@ -627,6 +667,7 @@ int main(void)
 		cmocka_unit_test(a_bad_binary_is_a_miss_and_makes_way),
 		cmocka_unit_test(as_much_goes_as_is_needed),
 		cmocka_unit_test(a_lock_is_waited_for_a_moment_only),
+		cmocka_unit_test(each_has_the_patience_that_it_brings),
 		cmocka_unit_test(
 			without_locks_nothing_is_stored_and_hits_go_on),
 	};

@@ -101,15 +101,15 @@ struct ki_neo {
 	uint64_t fork_generation;
 	kiln_log_fn *log;
 	void *log_arg;
-	struct ki_lock_file locks; /* the file lock_path leads to */
+	struct ki_lock_file locks;	/* the file lock_path leads to */
+	struct ki_lock_refusal refusal; /* of config.file */
 	struct ki_directory_watch watch;
 	/* Atomic, by __atomic builtins. */
 	enum kiln_neo_layout layout; /* ki_neo_layout() */
 	uint64_t generation;	     /* what tier.generation points to */
 	uint64_t checked_ns;	     /* when it was last looked at */
-	uint64_t refused_ns; /* when a lock was last waited for in vain; or 0 */
-	uint64_t bytes_max;  /* this handle's own; 0: none */
-	int place_is_other;  /* the path leads to another directory by now */
+	uint64_t bytes_max;	     /* this handle's own; 0: none */
+	int place_is_other; /* the path leads to another directory by now */
 	/* Held by who has, or waits for, the lock of config.file. */
 	struct ki_mutex writer;
 	struct ki_neo_plan plan;

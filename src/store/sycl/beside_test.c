@@ -2,6 +2,7 @@
 
 /* Beside others: what tools, backups and left lock files do to those who store. */
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,6 +180,79 @@ static void tools_remove_all_lock_files_that_are_left(void **state)
 		free(directory);
 	}
 }
+
+/* ---- A turn that others have ------------------------------------------------------- */
+
+#define MS ((uint64_t)1000000)
+
+static int holder = -1;	     /* a descriptor that holds the turn */
+static uint64_t held_for_ns; /* it is let go when so long has been waited */
+
+static void holding_sleep_ns(const struct ki_sys *sys, uint64_t ns)
+{
+	waited_ns += ns;
+	if (holder >= 0 && waited_ns >= held_for_ns) {
+		close(holder);
+		holder = -1;
+	}
+}
+
+static void hold_turn(const char *directory, uint64_t for_ns)
+{
+	char *path = harness_path(directory, "kiln.lock");
+
+	holder = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(holder >= 0);
+	assert_int_equal(ki_sys_posix.try_lock(&ki_sys_posix, holder,
+					       KI_LOCK_EXCLUSIVE, 0, 1),
+			 0);
+	held_for_ns = for_ns;
+	waited_ns = 0;
+	free(path);
+}
+
+/* S61: writers keep the turn from who looks; who then clears waits as long as it
+   would have without looking. */
+static void a_look_in_vain_takes_no_patience_from_a_tool(void **state)
+{
+	static const struct {
+		uint64_t held_for_ms;
+		enum kiln_status cleared, cleared_again;
+		uint64_t waited_ms, waited_again_ms;
+	} rows[] = {
+		{ 500, KILN_OK, KILN_OK, 500, 500 },
+		{ 60000, KILN_E_TIMEOUT, KILN_E_TIMEOUT, 2100, 2105 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *directory = harness_directory();
+		struct ki_sys sys = ki_sys_posix;
+		struct kiln_store_info info;
+		struct kiln_tier *tier;
+
+		INTERPOSE(&sys, moved, monotonic_ns);
+		INTERPOSE(&sys, holding, sleep_ns);
+		tier = open_by(&sys, directory, 0);
+		assert_int_equal(put(tier, 1, VALUE), KILN_OK);
+		hold_turn(directory, rows[i].held_for_ms * MS);
+		assert_int_equal(tier->ops->info(tier, &info), KILN_OK);
+		assert_int_equal(waited_ns, KI_SYCL_PUT_NS);
+		assert_int_equal(tier->ops->wipe(tier), rows[i].cleared);
+		assert_in_range(waited_ns, rows[i].waited_ms * MS,
+				(rows[i].waited_ms + 50) * MS);
+		/* Who has waited so long in vain does not do so again at once. */
+		assert_int_equal(tier->ops->wipe(tier), rows[i].cleared_again);
+		assert_in_range(waited_ns, rows[i].waited_again_ms * MS,
+				(rows[i].waited_again_ms + 50) * MS);
+		if (holder >= 0)
+			close(holder);
+		holder = -1;
+		tier->ops->close(tier);
+		free(directory);
+	}
+}
+
+/* ---- Being told -------------------------------------------------------------------- */
 
 static unsigned n_told;
 
@@ -539,6 +613,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(others_store_while_one_looks_at_all),
+		cmocka_unit_test(a_look_in_vain_takes_no_patience_from_a_tool),
 		cmocka_unit_test(tools_remove_all_lock_files_that_are_left),
 		cmocka_unit_test(verify_names_lock_files_that_are_left),
 		cmocka_unit_test(a_lock_file_that_is_made_anew_is_left_alone),

@@ -36,8 +36,8 @@
 
 #define TURN_BYTE    0
 #define TRIES_MAX    4
-#define REFUSED_NS   ((uint64_t)10 * 1000000000)
-#define RETRY_NS     ((uint64_t)5 * 1000000)
+#define RECOUNT_NS   ((uint64_t)10 * 1000000000)
+#define SPARE_NS     ((uint64_t)5 * 1000000)
 #define THREADS_NS   ((uint64_t)50 * 1000)
 #define PAUSE_MIN_NS ((uint64_t)1000000)
 #define PAUSE_MAX_NS ((uint64_t)50 * 1000000)
@@ -355,19 +355,14 @@ static void recover(const struct ki_sycl *sycl, struct ki_sycl_turn *turn)
 
 /* ---- The turn ------------------------------------------------------------------------------- */
 
-/* A holder for whom we waited in vain may be stopped: for a while he is not waited
-   for again, or each store of a program would take as long. */
 static uint64_t patience(const struct ki_sycl *sycl, uint64_t now_ns,
 			 uint64_t wait_ns)
 {
-	const uint64_t refused_ns =
-		__atomic_load_n(&sycl->refused_ns, __ATOMIC_RELAXED);
-	uint64_t most_ns = sycl->wait_max_ns;
+	const uint64_t patience_ns =
+		ki_lock_patience(&sycl->refusal, now_ns, wait_ns);
 
-	if (refused_ns && now_ns - refused_ns < REFUSED_NS &&
-	    most_ns > RETRY_NS)
-		most_ns = RETRY_NS;
-	return wait_ns < most_ns ? wait_ns : most_ns;
+	return patience_ns < sycl->wait_max_ns ? patience_ns
+					       : sycl->wait_max_ns;
 }
 
 /* Why a sum may be wrong; 0 if nothing speaks against it. */
@@ -386,7 +381,7 @@ static int is_plausible(const struct ki_sycl *sycl, unsigned doubts)
 	return !doubts ||
 	       (doubts == sycl->doubts &&
 		sycl->sys->monotonic_ns(sycl->sys) - sycl->counted_ns <
-			REFUSED_NS);
+			RECOUNT_NS);
 }
 
 static void read_account(struct ki_sycl *sycl, struct ki_sycl_turn *turn)
@@ -435,11 +430,9 @@ enum kiln_status ki_sycl_turn_begin(struct ki_sycl *sycl, uint64_t wait_ns,
 	is_late = sys->monotonic_ns(sys) - begun_ns > patience_ns / 2;
 	err = ki_lock_byte(&sycl->locks, TURN_BYTE, begun_ns + patience_ns,
 			   &turn->lock);
-	/* Who came late, or would not wait, says nothing of the holder. */
-	if (!err)
-		__atomic_store_n(&sycl->refused_ns, 0, __ATOMIC_RELAXED);
-	else if (err == -ETIMEDOUT && !is_late && patience_ns > RETRY_NS)
-		__atomic_store_n(&sycl->refused_ns, begun_ns, __ATOMIC_RELAXED);
+	/* Who came late says nothing of the holder. */
+	if (!err || !is_late)
+		ki_lock_note_wait(&sycl->refusal, begun_ns, patience_ns, err);
 	if (!err) {
 		err = ki_records_begin(sycl->records);
 		ki_sycl_note_generation(sycl);
@@ -453,7 +446,7 @@ begun:
 	/* Tools see a lock file of the dead to its end. */
 	turn->deadline_ns = begun_ns + (wait_ns < KI_SYCL_TOOL_NS
 						? patience_ns
-						: sycl->stale_ns + RETRY_NS);
+						: sycl->stale_ns + SPARE_NS);
 	turn->now_ns = (int64_t)sys->realtime_ns(sys);
 	if (look_at_held(sycl, turn) > 0)
 		recover(sycl, turn);

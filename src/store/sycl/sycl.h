@@ -148,11 +148,11 @@ struct ki_sycl {
 	kiln_log_fn *log;
 	void *log_arg;
 	struct ki_directory_watch watch;
-	struct ki_lock_file locks; /* the file lock_path leads to */
+	struct ki_lock_file locks;	/* the file lock_path leads to */
+	struct ki_lock_refusal refusal; /* of the turn */
 	/* Atomic, by __atomic builtins. */
 	uint64_t generation; /* what tier.generation points to */
 	uint64_t checked_ns; /* when it was last looked at */
-	uint64_t refused_ns; /* when a lock was last waited for in vain; or 0 */
 	uint64_t bytes_max;  /* this handle's own; 0: none */
 	/* Held by who has, or waits for, the turn. */
 	struct ki_mutex writer;
