@@ -350,7 +350,8 @@ static void requests_that_came_together_are_looked_at_as_there_is_room(
 	struct program program = program_begin();
 	uint8_t name[KI_REMOTE_NAME_BYTES];
 
-	scripted_keep_sized(&scripted[0], 0, 2 * CONNECTION_OUT_BYTES_MAX);
+	scripted_keep_sized(&scripted[0], 0,
+			    CONNECTION_OUT_BYTES_MAX + 400 * KIB);
 	scripted_name(0, name);
 	fetches_prefetch(&helper.fetches, name, 1);
 	await_servers();

@@ -19,6 +19,7 @@
 struct batch {
 	size_t n, n_left;
 	uint64_t begun_ns;
+	uint64_t largest; /* item that it brought */
 };
 
 /* One name on its way through the levels. */
@@ -29,6 +30,7 @@ struct fetch {
 	struct ki_list together; /* while it waits to be asked with others */
 	struct ask ask;
 	struct batch *batch; /* of prefetch; else NULL */
+	uint64_t share;	     /* of memory, for what it brings; 0: none */
 	unsigned from, level;
 	uint32_t reasons;
 	char text[NAME_TEXT_BYTES];
@@ -160,6 +162,11 @@ static void leave_batch(struct fetches *fetches, struct batch *batch)
 	if (--batch->n_left)
 		return;
 	fetches->n_batches--;
+	if (batch->largest) {
+		fetches->largest = fetches->largest / 4 * 3;
+		if (fetches->largest < batch->largest)
+			fetches->largest = batch->largest;
+	}
 	if (ns < BATCH_FAST_NS && batch->n == fetches->batch_size)
 		fetches->batch_size = batch->n < BATCH_MAX / 2
 					      ? 2 * (unsigned)batch->n
@@ -174,12 +181,25 @@ static void leave_batch(struct fetches *fetches, struct batch *batch)
 
 /* ---- One fetch ----------------------------------------------------------- */
 
+static struct source *source_of(const struct fetch *fetch)
+{
+	return sources_of(fetch->fetches->sources, fetch->level,
+			  fetch->by_name.name);
+}
+
 static int is_filled_from(const struct sources *sources, unsigned level)
 {
 	for (unsigned i = 0; i < level; i++)
 		if (sources_is_written(sources, i))
 			return 1;
 	return 0;
+}
+
+/* Nothing is set aside for it any more. */
+static void drop_share(struct fetch *fetch)
+{
+	memory_give_back(&fetch->fetches->memory, fetch->share);
+	fetch->share = 0;
 }
 
 /* 0: there is somebody who has no room for the item. */
@@ -207,6 +227,7 @@ static void finish(struct fetch *fetch, struct item *item)
 	int waits = !ki_list_is_empty(&fetch->waiters), is_taken;
 
 	names_remove(&fetches->names, &fetch->by_name);
+	drop_share(fetch);
 	is_taken = answer_all(fetch, item) && waits;
 	if (item &&
 	    (!is_taken || is_filled_from(fetches->sources, fetch->level)))
@@ -246,11 +267,45 @@ static void reject(struct fetch *fetch)
 	step(fetch);
 }
 
+/* Whoever waits may have all that the level allows. */
+static void ask_for_more(struct fetch *fetch)
+{
+	struct fetches *fetches = fetch->fetches;
+
+	if (fetches->largest < 2 * fetch->share)
+		fetches->largest = 2 * fetch->share;
+	drop_share(fetch);
+	if (ki_list_is_empty(&fetch->waiters)) {
+		fetches->n_prefetch_dropped++;
+		finish(fetch, NULL);
+	} else {
+		step(fetch);
+	}
+}
+
+static int is_beyond_its_share(const struct fetch *fetch,
+			       enum kiln_status status)
+{
+	return status == KILN_E_TOO_LARGE && fetch->share &&
+	       fetch->share < source_of(fetch)->settings->item_bytes_max;
+}
+
+static void note_prefetched(struct fetch *fetch, const struct item *item)
+{
+	fetch->fetches->n_prefetched++;
+	if (fetch->batch->largest < item->size)
+		fetch->batch->largest = item->size;
+}
+
 static void got(void *arg, const struct outcome *outcome)
 {
 	struct fetch *fetch = arg;
 	struct item *item;
 
+	if (is_beyond_its_share(fetch, outcome->status)) {
+		ask_for_more(fetch);
+		return;
+	}
 	if (outcome->status) {
 		fetch->reasons |= reason_of(outcome->status);
 		fetch->level++;
@@ -267,7 +322,7 @@ static void got(void *arg, const struct outcome *outcome)
 	if (!item)
 		fetch->reasons |= KI_REMOTE_FAULT;
 	else if (fetch->batch)
-		fetch->fetches->n_prefetched++;
+		note_prefetched(fetch, item);
 	finish(fetch, item);
 	item_unref(item);
 }
@@ -285,21 +340,16 @@ static void ask(struct source *source, struct fetch *const *several, size_t n)
 		asks[i]->done = got;
 		asks[i]->arg = several[i];
 	}
-	source_get(source, asks, names, n);
+	source_get(source, asks, names, n, several[0]->share);
 }
 
-static struct source *source_of(const struct fetch *fetch)
-{
-	return sources_of(fetch->fetches->sources, fetch->level,
-			  fetch->by_name.name);
-}
-
-/* All that go to the source of the first. */
+/* All that go to the source of the first, and may bring as much. */
 static void ask_first(struct fetches *fetches)
 {
 	struct fetch *several[SOURCE_BATCH_MAX];
 	struct ki_list *link, *after;
 	struct source *source = NULL;
+	uint64_t share = 0;
 	size_t n = 0;
 
 	ki_list_for_each_safe (link, after, &fetches->together) {
@@ -308,9 +358,11 @@ static void ask_first(struct fetches *fetches)
 
 		if (n == SOURCE_BATCH_MAX)
 			break;
-		if (!source)
+		if (!source) {
 			source = source_of(fetch);
-		if (source_of(fetch) != source)
+			share = fetch->share;
+		}
+		if (source_of(fetch) != source || fetch->share != share)
 			continue;
 		ki_list_remove(link);
 		several[n++] = fetch;
@@ -482,21 +534,61 @@ static int take_wanted(struct fetches *fetches,
 	return 0;
 }
 
-static int begin_batch(struct fetches *fetches)
+/* How many names the next batch has, and what is set aside for each.  An item of
+   which there is no telling, or for which there may never be more room, is tried
+   alone. */
+static unsigned plan_batch(const struct fetches *fetches, uint64_t *out_share)
+{
+	uint64_t room = memory_room(&fetches->memory);
+	uint64_t n = fetches->batch_size;
+
+	room /= BATCHES_MAX - fetches->n_batches;
+	if (fetches->largest && n > room / fetches->largest)
+		n = room / fetches->largest;
+	if (!n && !fetches->n_batches && !fetches->memory.unserved_bytes)
+		n = 1;
+	if (!n || !room)
+		return 0;
+	*out_share = room / n;
+	return *out_share ? (unsigned)n : 0;
+}
+
+/* The next that is wanted, on its way. */
+static struct fetch *begin_wanted(struct fetches *fetches, struct batch *batch,
+				  uint64_t share)
 {
 	uint8_t name[KI_REMOTE_NAME_BYTES];
+	struct fetch *fetch;
+
+	if (!take_wanted(fetches, name))
+		return NULL;
+	fetch = new_fetch(fetches, name, 0);
+	if (!fetch) {
+		fetches->n_prefetch_dropped++;
+		return NULL;
+	}
+	fetch->batch = batch;
+	fetch->share = share;
+	memory_set_aside(&fetches->memory, share);
+	return fetch;
+}
+
+static int begin_batch(struct fetches *fetches)
+{
 	struct fetch *several[BATCH_MAX], *fetch;
-	struct batch *batch = malloc(sizeof(*batch));
+	struct batch *batch;
+	uint64_t share;
+	unsigned n_most = plan_batch(fetches, &share);
 	size_t n = 0;
 
+	batch = n_most ? malloc(sizeof(*batch)) : NULL;
 	if (!batch)
 		return 0;
-	while (n < fetches->batch_size && take_wanted(fetches, name) &&
-	       (fetch = new_fetch(fetches, name, 0))) {
-		fetch->batch = batch;
+	while (n < n_most && (fetch = begin_wanted(fetches, batch, share)))
 		several[n++] = fetch;
-	}
-	*batch = (struct batch){ n, n, loop_now_ns(fetches->loop) };
+	*batch = (struct batch){ .n = n,
+				 .n_left = n,
+				 .begun_ns = loop_now_ns(fetches->loop) };
 	if (!n) {
 		free(batch);
 		return 0;
@@ -507,17 +599,21 @@ static int begin_batch(struct fetches *fetches)
 	return 1;
 }
 
-/* A batch may be done before it has begun, where no source is asked. */
+/* A batch may be done before it has begun, where no source is asked.  Where none can
+   begin, and nothing is there or on its way that would make it go on later, it
+   ends. */
 static void pump(struct fetches *fetches)
 {
 	if (fetches->is_pumping)
 		return;
 	fetches->is_pumping = 1;
 	while (fetches->n_wanted && fetches->n_batches < BATCHES_MAX &&
-	       memory_has_room(&fetches->memory) &&
 	       !fetches->sources->is_closing)
 		if (!begin_batch(fetches))
 			break;
+	if (fetches->n_wanted && !fetches->n_batches &&
+	    !fetches->memory.unserved_bytes)
+		end_prefetch(fetches);
 	fetches->is_pumping = 0;
 }
 

@@ -18,6 +18,11 @@
  *	      batches come back fast, with half as many if they do not: a server that
  *	      a whole fleet prefetches from must still answer those who wait.  If one
  *	      name alone is slow, it ends.
+ *
+ *	      What a batch may bring is set aside in memory before it is asked for,
+ *	      the same share for each name; an item that is larger than that waits for
+ *	      who asks for it.  There are as many names in a batch as items of the
+ *	      size of late have room.
  */
 
 #include "base/list.h"
@@ -63,6 +68,7 @@ struct fetches {
 	struct loop_timer *flush;
 	unsigned n_batches; /* of prefetch, under way */
 	unsigned batch_size;
+	uint64_t largest; /* item that they brought of late */
 	int is_pumping;
 
 	/* Counted. */

@@ -408,14 +408,20 @@ static void a_shard_that_fails_takes_no_other_with_it(void **state)
 
 /* ---- Prefetch ------------------------------------------------------------- */
 
-static void prefetch(struct stage *stage, unsigned n)
+static void prefetch_from(struct stage *stage, unsigned first, unsigned n)
 {
 	uint8_t *names = malloc((size_t)n * KI_REMOTE_NAME_BYTES);
 
 	for (unsigned i = 0; i < n; i++)
-		scripted_name(i, names + (size_t)i * KI_REMOTE_NAME_BYTES);
+		scripted_name(first + i,
+			      names + (size_t)i * KI_REMOTE_NAME_BYTES);
 	fetches_prefetch(&stage->fetches, names, n);
 	free(names);
+}
+
+static void prefetch(struct stage *stage, unsigned n)
+{
+	prefetch_from(stage, 0, n);
 }
 
 static void await_prefetched(struct stage *stage, unsigned n)
@@ -518,6 +524,63 @@ static void prefetch_waits_while_memory_is_full(void **state)
 	stage_finish(&stage);
 }
 
+/* Nothing that nobody has taken yet goes for what comes, nor is there more on its
+   way than there is room for. */
+static void batches_bring_no_more_than_there_is_room_for(void **state)
+{
+	enum { N = 200, MAX = 400 << 10 };
+	struct stage stage;
+	struct memory *memory = &stage.fetches.memory;
+
+	stage_begin(&stage, "http://0");
+	for (unsigned i = 0; i < N; i++)
+		scripted_keep_sized(&scripted[0], i, 10 << 10);
+	scripted[0].ms = 2;
+	memory->bytes_max = MAX;
+	prefetch(&stage, N);
+	stage_run_ms(&stage, 100);
+	assert_true(stage.fetches.n_wanted > 0);
+	assert_int_equal(memory->n_evicted, 0);
+	assert_in_range(memory->unserved_bytes, MAX / 2, MAX / 4 * 3);
+	assert_in_range(scripted[0].most_bytes_at_once, 20 << 10, MAX / 4 * 3);
+	for (unsigned i = 0; i < N; i++) {
+		assert_true(look_up(&stage, i, LONG_MS).is_hit);
+		assert_true(memory->bytes + scripted[0].bytes_at_once <= MAX);
+		assert_int_equal(memory->n_evicted, 0);
+	}
+	assert_int_equal(scripted[0].n_gets, N);
+	assert_int_equal(memory->aside, 0);
+	stage_finish(&stage);
+}
+
+static void an_item_beyond_its_share_waits_for_who_asks_for_it(void **state)
+{
+	enum { N = 60, MAX = 200 << 10, LARGE = N / 2 };
+	struct stage stage;
+	struct look_up look;
+
+	stage_begin(&stage, "http://0");
+	for (unsigned i = 0; i < N; i++)
+		scripted_keep_sized(&scripted[0], i,
+				    i == LARGE ? 120 << 10 : 100);
+	scripted[0].ms = 5;
+	stage.fetches.memory.bytes_max = MAX;
+	prefetch(&stage, N);
+	await_prefetched(&stage, N - 1);
+	assert_in_range(scripted[0].most_bytes_at_once, 1, MAX);
+	assert_int_equal(stage.fetches.n_prefetch_dropped, 1);
+	assert_true(look_up(&stage, LARGE, LONG_MS).is_hit);
+
+	/* Asked for while it is on its way with others. */
+	for (unsigned i = 1000; i < 1000 + N; i++)
+		scripted_keep_sized(&scripted[0], i, 120 << 10);
+	prefetch_from(&stage, 1000, N);
+	look_up_begin(&stage, &look, 1000, LONG_MS, 0);
+	stage_run_until(&stage, &look.is_done);
+	assert_true(look.is_hit);
+	stage_finish(&stage);
+}
+
 /* All of it, though no batch is ever asked. */
 static void prefetch_from_nobody_is_dropped(void **state)
 {
@@ -586,6 +649,8 @@ int main(void)
 		ROW(prefetch_goes_on_to_the_next_level_in_batches),
 		ROW(who_asks_for_a_name_on_its_way_waits_for_it),
 		ROW(prefetch_waits_while_memory_is_full),
+		ROW(batches_bring_no_more_than_there_is_room_for),
+		ROW(an_item_beyond_its_share_waits_for_who_asks_for_it),
 		ROW(prefetch_from_nobody_is_dropped),
 		ROW(the_helper_may_end_while_sources_are_tried),
 	};

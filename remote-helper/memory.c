@@ -43,9 +43,9 @@ static void evict_first(struct memory *memory, struct ki_list *list)
 /* Until `size` bytes more are within the bound; 0: they never are. */
 static int make_room(struct memory *memory, uint64_t size)
 {
-	if (size > memory->bytes_max)
+	if (memory->aside + size > memory->bytes_max)
 		return 0;
-	while (memory->bytes + size > memory->bytes_max) {
+	while (memory->bytes + memory->aside + size > memory->bytes_max) {
 		if (!ki_list_is_empty(&memory->served)) {
 			evict_first(memory, &memory->served);
 			continue;
@@ -104,9 +104,23 @@ void memory_serve(struct memory *memory, struct memory_item *kept,
 	ki_list_append(&memory->served, &kept->link);
 }
 
-int memory_has_room(const struct memory *memory)
+uint64_t memory_room(const struct memory *memory)
 {
-	return memory->unserved_bytes < memory->bytes_max / 4 * 3;
+	uint64_t most = memory->bytes_max / 4 * 3;
+	uint64_t taken = memory->unserved_bytes + memory->aside;
+
+	return taken < most ? most - taken : 0;
+}
+
+void memory_set_aside(struct memory *memory, uint64_t bytes)
+{
+	(void)make_room(memory, bytes);
+	memory->aside += bytes;
+}
+
+void memory_give_back(struct memory *memory, uint64_t bytes)
+{
+	memory->aside -= bytes;
 }
 
 static void sweep(struct memory *memory, struct ki_list *list, uint64_t age_s,

@@ -7,8 +7,8 @@
  * came too late for who asked.  Besides, those that are being looked at by a
  * program, from which nearer levels are filled once it finds them good.
  *
- * It is bounded.  What was handed out goes first, a program has it in its own
- * store; then what came first.  Nothing stays for long: what nobody took in
+ * It is bounded, what is set aside for items on their way included.  What was handed
+ * out goes first, a program has it in its own store; then what came first.  Nothing stays for long: what nobody took in
  * MEMORY_UNSERVED_S, and what was handed out MEMORY_SERVED_S ago.
  */
 
@@ -32,6 +32,7 @@ struct memory {
 	struct names names;
 	struct ki_list unserved, served;
 	uint64_t bytes, bytes_max;
+	uint64_t aside; /* for what is on its way */
 	uint64_t unserved_bytes;
 	uint64_t n_evicted; /* that nobody took */
 };
@@ -52,8 +53,12 @@ void memory_serve(struct memory *memory, struct memory_item *kept,
 		  uint64_t now_ns);
 void memory_remove(struct memory *memory, struct memory_item *kept);
 
-/* Whether there is room for more that nobody has asked for. */
-int memory_has_room(const struct memory *memory);
+/* For how much more there is room that nobody has asked for: three quarters of all
+   may be such. */
+uint64_t memory_room(const struct memory *memory);
+/* So much of that room is set aside, until it is given back. */
+void memory_set_aside(struct memory *memory, uint64_t bytes);
+void memory_give_back(struct memory *memory, uint64_t bytes);
 
 /* Let go of what has been there too long. */
 void memory_sweep(struct memory *memory, uint64_t now_ns);

@@ -80,14 +80,36 @@ static void there_is_room_until_three_quarters_wait_to_be_asked_for(
 	memory_init(&memory, 1000);
 	for (unsigned i = 0; i < 7; i++)
 		put(&memory, i, 100, 0, i);
-	assert_true(memory_has_room(&memory));
+	assert_int_equal(memory_room(&memory), 50);
 	put(&memory, 7, 100, 0, 8);
-	assert_false(memory_has_room(&memory));
+	assert_int_equal(memory_room(&memory), 0);
 	memory_serve(&memory, get(&memory, 3), 9);
-	assert_true(memory_has_room(&memory));
+	assert_int_equal(memory_room(&memory), 50);
 	memory_remove(&memory, get(&memory, 3));
 	assert_int_equal(memory.bytes, 700);
 	assert_int_equal(memory.unserved_bytes, 700);
+	memory_fini(&memory);
+}
+
+static void what_is_set_aside_counts_and_only_what_was_served_goes_for_it(
+	void **state)
+{
+	struct memory memory;
+
+	memory_init(&memory, 1000);
+	for (unsigned i = 0; i < 10; i++)
+		put(&memory, i, 100, i >= 4, i);
+	assert_int_equal(memory_room(&memory), 350);
+	memory_set_aside(&memory, 350);
+	assert_int_equal(memory_room(&memory), 0);
+	assert_int_equal(memory.bytes, 600);
+	assert_int_equal(memory.n_evicted, 0);
+	put(&memory, 10, 651, 0, 10); /* there would never be room */
+	assert_null(get(&memory, 10));
+	memory_give_back(&memory, 350);
+	put(&memory, 11, 350, 0, 11);
+	assert_int_equal(memory.bytes, 950);
+	assert_int_equal(memory.n_evicted, 0);
 	memory_fini(&memory);
 }
 
@@ -199,6 +221,8 @@ int main(void)
 		cmocka_unit_test(what_was_handed_out_goes_first),
 		cmocka_unit_test(
 			there_is_room_until_three_quarters_wait_to_be_asked_for),
+		cmocka_unit_test(
+			what_is_set_aside_counts_and_only_what_was_served_goes_for_it),
 		cmocka_unit_test(nothing_stays_for_long),
 		cmocka_unit_test(the_same_name_again_replaces),
 		cmocka_unit_test(names_are_found_among_thousands),

@@ -383,8 +383,9 @@ static void begin(struct source *source, struct ask *ask, enum ask_kind kind)
 }
 
 void source_get(struct source *source, struct ask *const *asks,
-		const char *const *names, size_t n)
+		const char *const *names, size_t n, uint64_t body_max)
 {
+	uint64_t item_max = source->settings->item_bytes_max;
 	void *args[SOURCE_BATCH_MAX];
 
 	assert(n <= SOURCE_BATCH_MAX);
@@ -393,7 +394,8 @@ void source_get(struct source *source, struct ask *const *asks,
 		args[i] = asks[i];
 	}
 	source->backend->ops->get(
-		source->backend, names, n, source->settings->item_bytes_max,
+		source->backend, names, n,
+		body_max && body_max < item_max ? body_max : item_max,
 		source->settings->timeout_ms, done_of_ask, args);
 }
 

@@ -112,10 +112,12 @@ struct ask {
 	void *arg;
 };
 
-/* done(ask->arg): set `done` and `arg` of each before.  At most SOURCE_BATCH_MAX. */
+/* done(ask->arg): set `done` and `arg` of each before.  At most SOURCE_BATCH_MAX.
+   `body_max`: of each, where that is less than the level's max-item; 0: as that
+   says. */
 #define SOURCE_BATCH_MAX 64
 void source_get(struct source *source, struct ask *const *asks,
-		const char *const *names, size_t n);
+		const char *const *names, size_t n, uint64_t body_max);
 void source_head(struct source *source, struct ask *ask, const char *name,
 		 uint32_t timeout_ms);
 void source_put(struct source *source, struct ask *ask, const char *name,
