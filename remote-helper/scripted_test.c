@@ -57,19 +57,23 @@ static struct scripted_item *find(struct scripted *server, const char *name)
 	return NULL;
 }
 
-static void keep(struct scripted *server, const char *name, const void *bytes,
-		 size_t size)
+static enum kiln_status keep(struct scripted *server, const char *name,
+			     const void *bytes, size_t size)
 {
 	struct scripted_item *item = find(server, name);
+	uint8_t *copy = malloc(size);
 
+	if (!copy)
+		return KILN_E_NO_MEMORY;
+	memcpy(copy, bytes, size);
 	if (!item)
 		item = find(server, "");
 	assert_non_null(item);
 	free(item->bytes);
 	snprintf(item->name, sizeof(item->name), "%s", name);
-	item->bytes = malloc(size);
-	memcpy(item->bytes, bytes, size);
+	item->bytes = copy;
 	item->size = size;
+	return KILN_OK;
 }
 
 /* ---- Answers -------------------------------------------------------------- */
@@ -122,14 +126,25 @@ static void answer(struct backend *base, struct outcome outcome,
 		outcome = (struct outcome){ .status = KILN_E_TIMEOUT };
 		ms = timeout_ms;
 	}
+	if (reply)
+		reply->timer = loop_after(backend->loop, ms, on_reply, reply);
+	if (!reply || !reply->timer) {
+		free(reply);
+		free(outcome.body);
+		outcome = (struct outcome){ .status = KILN_E_NO_MEMORY };
+		if (n_at_once)
+			--*n_at_once;
+		done(arg, &outcome);
+		return;
+	}
 	*reply = (struct reply){ .backend = backend,
+				 .timer = reply->timer,
 				 .done = done,
 				 .arg = arg,
 				 .outcome = outcome,
 				 .n_at_once = n_at_once };
 	count_bytes(server, outcome.body_size, 1);
 	ki_list_append(&backend->under_way, &reply->link);
-	reply->timer = loop_after(backend->loop, ms, on_reply, reply);
 }
 
 static struct scripted *server_of(struct backend *base)
@@ -138,6 +153,16 @@ static struct scripted *server_of(struct backend *base)
 }
 
 /* ---- What is asked -------------------------------------------------------- */
+
+static struct outcome copy_of(const uint8_t *bytes, size_t size)
+{
+	struct outcome outcome = { .body = malloc(size), .body_size = size };
+
+	if (!outcome.body)
+		return (struct outcome){ .status = KILN_E_NO_MEMORY };
+	memcpy(outcome.body, bytes, size);
+	return outcome;
+}
 
 static void get(struct backend *base, const char *const *names, size_t n_names,
 		uint64_t body_max, uint32_t timeout_ms, done_fn *done,
@@ -158,9 +183,7 @@ static void get(struct backend *base, const char *const *names, size_t n_names,
 		if (item && item->size > body_max)
 			outcome.status = KILN_E_TOO_LARGE;
 		else if (item) {
-			outcome = (struct outcome){ .body = malloc(item->size),
-						    .body_size = item->size };
-			memcpy(outcome.body, item->bytes, item->size);
+			outcome = copy_of(item->bytes, item->size);
 		}
 		answer(base, outcome, timeout_ms, &server->n_at_once, done,
 		       args[i]);
@@ -192,7 +215,29 @@ static void put(struct backend *base, const char *name, const void *body,
 	else if (only_new && find(server, name))
 		outcome.status = KILN_EXISTS;
 	else
-		keep(server, name, body, body_size);
+		outcome.status = keep(server, name, body, body_size);
+	answer(base, outcome, timeout_ms, NULL, done, arg);
+}
+
+/* The URL itself is a file of zeros. */
+static void range(struct backend *base, const char *name, uint64_t offset,
+		  uint32_t size, char tag[128], uint32_t timeout_ms,
+		  done_fn *done, void *arg)
+{
+	static const uint8_t zeros[4096];
+	struct scripted *server = server_of(base);
+	struct scripted_item *item = *name ? find(server, name) : NULL;
+	size_t end = item ? item->size : sizeof(zeros);
+	struct outcome outcome = { .status = KILN_MISS };
+
+	server->n_ranges++;
+	if (*name && !item)
+		;
+	else if (offset > end || size > end - offset)
+		outcome.status = KILN_E_IO;
+	else
+		outcome = copy_of((item ? item->bytes : zeros) + offset, size);
+	outcome.total_bytes = end;
 	answer(base, outcome, timeout_ms, NULL, done, arg);
 }
 
@@ -261,6 +306,7 @@ static const struct backend_ops ops = {
 	.get = get,
 	.head = head,
 	.put = put,
+	.range = range,
 	.close = close_backend,
 };
 
@@ -269,6 +315,7 @@ static const struct backend_ops ops_with_leases = {
 	.get = get,
 	.head = head,
 	.put = put,
+	.range = range,
 	.lease = lease,
 	.renew = renew,
 	.release = release,
@@ -289,6 +336,8 @@ enum kiln_status scripted_open(struct loop *loop, const char *url,
 	int i = url[7] - '0';
 
 	assert_in_range(i, 0, SERVERS_MAX - 1);
+	if (!backend)
+		return KILN_E_NO_MEMORY;
 	backend->base.ops = scripted[i].has_leases ? &ops_with_leases : &ops;
 	backend->base.shown = shown[i];
 	backend->loop = loop;
@@ -430,7 +479,7 @@ static void keep_value(struct scripted *server, uint64_t number,
 
 	text_of(number, text);
 	bytes = bytes_of(number, value, value_size, &size);
-	keep(server, text, bytes, size);
+	assert_int_equal(keep(server, text, bytes, size), KILN_OK);
 	free(bytes);
 }
 

@@ -4,7 +4,8 @@
 
 /*
  * Servers that do what a test says, behind backend.h, and all parts of the helper
- * but its process in front of them.  They keep what is put there, and count.
+ * but its process in front of them.  They keep what is put there, and count.  What
+ * they have no memory for they answer so, within the call, as backends do.
  */
 
 #include "helper.h"
@@ -29,7 +30,7 @@ struct scripted {
 
 	/* What happened. */
 	unsigned n_gets, n_batches, n_heads, n_puts, n_replacing;
-	unsigned n_leases, n_renews, n_releases;
+	unsigned n_leases, n_renews, n_releases, n_ranges;
 	unsigned largest_batch, n_at_once, most_at_once; /* names of gets */
 	size_t bytes_at_once, most_bytes_at_once; /* bodies on their way */
 
