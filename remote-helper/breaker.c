@@ -40,6 +40,8 @@ void breaker_note(struct breaker *breaker, enum breaker_answer answer,
 {
 	int was_only_late = !breaker->n_faults || breaker->is_only_late;
 
+	if (answer == BREAKER_UNASKED)
+		return;
 	if (breaker->state != BREAKER_CLOSED) {
 		/* A fault of those who are let through for not waiting. */
 		if (answer == BREAKER_FAULT)
@@ -74,6 +76,12 @@ void breaker_probed(struct breaker *breaker, enum breaker_answer answer,
 {
 	if (breaker->state != BREAKER_HALF_OPEN)
 		return;
+	if (answer == BREAKER_UNASKED) {
+		breaker->state = BREAKER_OPEN;
+		breaker->until_ns =
+			now_ns + jittered_ns(BREAKER_WAIT_MS, random);
+		return;
+	}
 	if (answer != BREAKER_GOOD) {
 		breaker_open(breaker, answer, now_ns, random);
 		return;

@@ -18,6 +18,10 @@
  * A source that flaps costs little: after a probe one fault opens again, and the
  * wait begins at 1 s again only after BREAKER_GOOD_AGAIN good answers.
  *
+ * Unasked    Says nothing of the source; who was to probe gives the probe back, and
+ *	      another is due as long after as the first.  Whoever takes one must say
+ *	      what became of it on every path: nobody else asks until then.
+ *
  * Late       A source that answers, but too late for who waits, opens too; as
  *	      long as lateness is all there is, it may be asked by those who do not
  *	      wait (prefetch).
@@ -32,7 +36,12 @@
 
 enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_HALF_OPEN };
 
-enum breaker_answer { BREAKER_GOOD, BREAKER_LATE, BREAKER_FAULT };
+enum breaker_answer {
+	BREAKER_GOOD,
+	BREAKER_LATE,
+	BREAKER_FAULT,
+	BREAKER_UNASKED, /* it never came to the source, for want of memory */
+};
 
 /* Zeros are a closed one. */
 struct breaker {

@@ -183,6 +183,35 @@ static void a_fault_among_late_answers_is_more_than_lateness(void **state)
 	}
 }
 
+/* Nothing is known of the source, and another probe comes. */
+static void what_was_never_asked_says_nothing_and_gives_the_probe_back(
+	void **state)
+{
+	struct bench bench = { .now_ns = 1 };
+	uint32_t next_wait_ms;
+
+	note(&bench, BREAKER_FAULT);
+	note(&bench, BREAKER_FAULT);
+	note(&bench, BREAKER_UNASKED);
+	assert_int_equal(bench.breaker.state, BREAKER_CLOSED);
+	note(&bench, BREAKER_FAULT);
+	assert_int_equal(bench.breaker.state, BREAKER_OPEN);
+	next_wait_ms = bench.breaker.next_wait_ms;
+	for (int i = 0; i < 5; i++) {
+		wait_for_probe(&bench);
+		breaker_probed(&bench.breaker, BREAKER_UNASKED, bench.now_ns,
+			       HALF);
+		assert_int_equal(bench.breaker.state, BREAKER_OPEN);
+		assert_int_equal(bench.breaker.next_wait_ms, next_wait_ms);
+		assert_in_range(breaker_wait_ms(&bench.breaker, bench.now_ns),
+				BREAKER_WAIT_MS * 3 / 4,
+				BREAKER_WAIT_MS * 5 / 4 + 1);
+	}
+	wait_for_probe(&bench);
+	breaker_probed(&bench.breaker, BREAKER_GOOD, bench.now_ns, 0);
+	assert_int_equal(bench.breaker.state, BREAKER_CLOSED);
+}
+
 /* The clock is monotonic, but a machine may have slept. */
 static void a_clock_that_jumps_makes_a_probe_due_and_no_more(void **state)
 {
@@ -214,6 +243,8 @@ int main(void)
 			what_is_only_late_is_asked_by_who_does_not_wait),
 		cmocka_unit_test(
 			a_fault_among_late_answers_is_more_than_lateness),
+		cmocka_unit_test(
+			what_was_never_asked_says_nothing_and_gives_the_probe_back),
 		cmocka_unit_test(
 			a_clock_that_jumps_makes_a_probe_due_and_no_more),
 	};

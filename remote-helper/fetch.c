@@ -482,7 +482,7 @@ void fetches_get(struct fetches *fetches, struct waiter *waiter,
 		 unsigned from)
 {
 	struct fetch *fetch;
-	int is_new;
+	int is_new, waits;
 
 	waiter->fetches = fetches;
 	waiter->fetch = NULL;
@@ -501,17 +501,19 @@ void fetches_get(struct fetches *fetches, struct waiter *waiter,
 		answer_miss(waiter, KI_REMOTE_FAULT);
 		return;
 	}
-	if (ms) {
-		ki_list_append(&fetch->waiters, &waiter->link);
-		waiter->fetch = fetch;
+	if (ms)
 		waiter->deadline =
 			loop_after(fetches->loop, ms, run_out, waiter);
+	waits = waiter->deadline != NULL; /* nobody waits without an end */
+	if (waits) {
+		ki_list_append(&fetch->waiters, &waiter->link);
+		waiter->fetch = fetch;
 	}
 	if (is_new)
 		step(fetch);
-	else if (ms && !ki_list_is_empty(&fetch->together))
+	else if (waits && !ki_list_is_empty(&fetch->together))
 		flush_now(fetches);
-	if (!ms)
+	if (!waits)
 		answer_miss(waiter, KI_REMOTE_LATE);
 }
 

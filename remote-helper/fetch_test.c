@@ -599,7 +599,8 @@ static void prefetch_from_nobody_is_dropped(void **state)
 
 /* ---- Trials --------------------------------------------------------------- */
 
-static void told(void *arg, const char *json, size_t size)
+static void told(void *arg, enum kiln_status status, const char *json,
+		 size_t size)
 {
 	fail_msg("told who has gone");
 }
@@ -608,11 +609,14 @@ static void told(void *arg, const char *json, size_t size)
 static void the_helper_may_end_while_sources_are_tried(void **state)
 {
 	struct stage stage;
+	struct trial *trial;
 
 	stage_begin(&stage, "http://0 http://1 http://2,http://3");
 	for (int i = 0; i < 4; i++)
 		scripted[i].ms = 1000;
-	trial_forget(trial_begin(&stage.sources, told, NULL));
+	assert_int_equal(trial_begin(&stage.sources, told, NULL, &trial),
+			 KILN_OK);
+	trial_forget(trial);
 	stage_finish(&stage);
 }
 

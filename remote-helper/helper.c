@@ -24,6 +24,8 @@ static void end_idle(void *arg)
 	loop_stop(helper->loop);
 }
 
+static void consider_idle(struct helper *helper);
+
 static void look_at_name(void *arg)
 {
 	struct helper *helper = arg;
@@ -31,11 +33,11 @@ static void look_at_name(void *arg)
 	helper->watch = NULL;
 	if (!place_is_ours(helper->place))
 		helper_drain(helper);
-	else
-		helper->watch = loop_after(helper->loop, WATCH_MS, look_at_name,
-					   helper);
+	consider_idle(helper);
 }
 
+/* Each of the two timers sees to it that there is the other, should that not have
+   been to be had. */
 static void consider_idle(struct helper *helper)
 {
 	int is_idle = !helper->n_connections && !helper->uploads.n;
@@ -47,6 +49,9 @@ static void consider_idle(struct helper *helper)
 		loop_cancel(helper->idle);
 		helper->idle = NULL;
 	}
+	if (helper->listening && !helper->watch)
+		helper->watch = loop_after(helper->loop, WATCH_MS, look_at_name,
+					   helper);
 }
 
 void helper_has_lost(struct helper *helper)
@@ -81,8 +86,11 @@ void helper_await_drain(struct helper *helper, struct drain *drain, uint32_t ms)
 		drain->done(drain, KILN_OK);
 		return;
 	}
-	ki_list_append(&helper->drains, &drain->link);
 	drain->deadline = loop_after(helper->loop, ms, drain_runs_out, drain);
+	if (drain->deadline)
+		ki_list_append(&helper->drains, &drain->link);
+	else
+		drain->done(drain, KILN_E_TIMEOUT);
 }
 
 static void emptied(void *arg)
@@ -239,7 +247,6 @@ static int begin_parts(struct helper *helper,
 	packs_begin(&helper->packs, loop, options->credentials, options->open);
 	helper->listening = loop_watch(loop, options->place->listen_fd, LOOP_IN,
 				       on_visitor, helper);
-	helper->watch = loop_after(loop, WATCH_MS, look_at_name, helper);
 	consider_idle(helper);
 	return helper->listening && helper->watch && helper->idle &&
 	       (helper->sealer || !may_seal(options));

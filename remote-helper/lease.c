@@ -405,9 +405,15 @@ void leases_take(struct leases *leases, struct lease_waiter *waiter,
 		waiter->done(waiter, KILN_E_UNSUPPORTED, NULL);
 		return;
 	}
+	waiter->deadline = loop_after(leases->loop, ms, run_out, waiter);
+	if (!waiter->deadline) { /* nobody waits without an end */
+		if (!link)
+			free_lease(lease);
+		waiter->done(waiter, KILN_E_UNSUPPORTED, NULL);
+		return;
+	}
 	ki_list_append(&lease->waiters, &waiter->link);
 	waiter->lease = lease;
-	waiter->deadline = loop_after(leases->loop, ms, run_out, waiter);
 	if (link)
 		leases->n_waited++;
 	else

@@ -187,9 +187,15 @@ static enum kiln_status new_pack(struct packs *packs, const char *url,
 
 static enum breaker_answer judge(const struct outcome *outcome)
 {
-	return outcome->status == KILN_OK || outcome->status == KILN_MISS
-		       ? BREAKER_GOOD
-		       : BREAKER_FAULT;
+	switch (outcome->status) {
+	case KILN_OK:
+	case KILN_MISS:
+		return BREAKER_GOOD;
+	case KILN_E_NO_MEMORY:
+		return BREAKER_UNASKED;
+	default:
+		return BREAKER_FAULT;
+	}
 }
 
 static void note(struct pack *pack, const struct outcome *outcome)

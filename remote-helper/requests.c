@@ -23,9 +23,12 @@ struct wait {
 	enum ki_frame_type kind;
 	union {
 		struct waiter get;
-		struct lease_waiter lease;
 		struct drain drain;
 		struct trial *trial;
+		struct {
+			struct lease_waiter lease;
+			struct held *held; /* for when it is ours */
+		};
 	};
 };
 
@@ -233,17 +236,13 @@ static void leased(struct lease_waiter *waiter, enum kiln_status status,
 		   struct lease *lease)
 {
 	struct wait *wait = ki_container(waiter, struct wait, lease);
-	struct held *held = NULL;
+	struct held *held = wait->held;
 
 	if (!status) {
-		held = malloc(sizeof(*held));
-		if (held) {
-			held->lease = lease;
-			ki_list_append(&wait->connection->held, &held->link);
-		} else {
-			lease_give_back(lease);
-			status = KILN_E_UNSUPPORTED;
-		}
+		held->lease = lease;
+		ki_list_append(&wait->connection->held, &held->link);
+	} else {
+		free(held);
 	}
 	answer(wait->connection, KI_FRAME_LEASED, status, wait->id);
 	end_wait(wait);
@@ -254,12 +253,16 @@ static void on_lease(struct connection *connection, uint64_t id,
 {
 	const uint8_t *name = ki_read(body, KI_REMOTE_NAME_BYTES);
 	uint32_t ms = ki_read_u32(body);
-	struct wait *wait = begin_wait(connection, KI_FRAME_LEASE, id);
+	struct held *held = malloc(sizeof(*held));
+	struct wait *wait =
+		held ? begin_wait(connection, KI_FRAME_LEASE, id) : NULL;
 
 	if (!wait) {
+		free(held);
 		answer(connection, KI_FRAME_LEASED, KILN_E_UNSUPPORTED, id);
 		return;
 	}
+	wait->held = held;
 	wait->lease.done = leased;
 	leases_take(&connection->helper->leases, &wait->lease, name, ms);
 }
@@ -312,27 +315,32 @@ static void on_range(struct connection *connection, uint64_t id,
 
 /* ---- Telling ------------------------------------------------------------- */
 
-static void tried(void *arg, const char *json, size_t size)
+static void tried(void *arg, enum kiln_status status, const char *json,
+		  size_t size)
 {
 	struct wait *wait = arg;
 
-	connection_answer(wait->connection, KI_FRAME_TOLD, KILN_OK, wait->id,
+	connection_answer(wait->connection, KI_FRAME_TOLD, status, wait->id,
 			  json, size);
 	end_wait(wait);
 }
 
 static void try_all(struct connection *connection, uint64_t id)
 {
-	struct wait *wait = begin_wait(connection, KI_FRAME_TELL, id);
 	static const char none[] = "{\"sources\": [], \"left_out\": 0}";
+	struct wait *wait = begin_wait(connection, KI_FRAME_TELL, id);
+	enum kiln_status status;
 
-	if (wait)
-		wait->trial =
-			trial_begin(&connection->helper->sources, tried, wait);
-	if (wait && !wait->trial)
-		tried(wait, none, sizeof(none) - 1);
-	if (!wait)
+	if (!wait) {
 		answer(connection, KI_FRAME_TOLD, KILN_E_NO_MEMORY, id);
+		return;
+	}
+	status = trial_begin(&connection->helper->sources, tried, wait,
+			     &wait->trial);
+	if (status == KILN_MISS)
+		tried(wait, KILN_OK, none, sizeof(none) - 1);
+	else if (status)
+		tried(wait, status, NULL, 0);
 }
 
 static void tell_counters(struct connection *connection, uint64_t id)
@@ -411,6 +419,7 @@ static void forget(struct wait *wait)
 		break;
 	case KI_FRAME_LEASE:
 		lease_waiter_leave(&wait->lease);
+		free(wait->held);
 		break;
 	case KI_FRAME_DRAIN:
 		drain_leave(&wait->drain);

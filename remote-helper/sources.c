@@ -146,9 +146,16 @@ uint32_t sources_wait_ms(const struct sources *sources)
 	return wait_ms == UINT32_MAX ? 0 : wait_ms;
 }
 
-int source_lets(const struct source *source, int waits)
+static void await_probe(struct source *source);
+
+/* Whoever is sent away sees to it that a probe comes: the timer of one may not have
+   been to be had before. */
+int source_lets(struct source *source, int waits)
 {
-	return !source->all->is_closing && breaker_lets(&source->reads, waits);
+	if (source->all->is_closing)
+		return 0;
+	await_probe(source);
+	return breaker_lets(&source->reads, waits);
 }
 
 int source_lets_write(struct source *source)
@@ -221,7 +228,7 @@ static void probe(void *arg)
 	}
 	ask = calloc(1, sizeof(*ask));
 	if (!ask) {
-		breaker_probed(&source->reads, BREAKER_FAULT,
+		breaker_probed(&source->reads, BREAKER_UNASKED,
 			       loop_now_ns(source->all->loop),
 			       sources_random(source->all));
 		await_probe(source);
@@ -244,7 +251,7 @@ static struct breaker *breaker_of(struct source *source, enum ask_kind kind)
 	return kind == ASK_PUT ? &source->writes : &source->reads;
 }
 
-static enum breaker_answer judge(enum kiln_status status)
+static int is_fault(enum kiln_status status)
 {
 	switch (status) {
 	case KILN_OK:
@@ -252,10 +259,21 @@ static enum breaker_answer judge(enum kiln_status status)
 	case KILN_EXISTS:
 	case KILN_E_TOO_LARGE:
 	case KILN_E_NO_MEMORY:
-		return BREAKER_GOOD;
+		return 0;
 	default:
-		return BREAKER_FAULT;
+		return 1;
 	}
+}
+
+static enum breaker_answer judge(enum ask_kind kind, enum kiln_status status)
+{
+	if (status == KILN_E_NO_MEMORY)
+		return BREAKER_UNASKED;
+	if (!is_fault(status))
+		return BREAKER_GOOD;
+	if (kind == ASK_PROBE && status == KILN_E_TIMEOUT)
+		return BREAKER_LATE;
+	return BREAKER_FAULT;
 }
 
 /* What changed, for the log. */
@@ -278,20 +296,16 @@ static void note(struct ask *ask, const struct outcome *outcome)
 	struct source *source = ask->source;
 	struct breaker *breaker = breaker_of(source, ask->kind);
 	enum breaker_state before = breaker->state;
-	enum breaker_answer answer = judge(outcome->status);
+	enum breaker_answer answer = judge(ask->kind, outcome->status);
 	uint64_t now_ns = loop_now_ns(source->all->loop);
 	uint32_t random = sources_random(source->all);
 
-	if (answer == BREAKER_FAULT)
+	if (is_fault(outcome->status))
 		snprintf(source->why, sizeof(source->why), "%s",
 			 outcome->why ? outcome->why
 				      : kiln_status_name(outcome->status));
-	if (ask->kind == ASK_PROBE)
-		breaker_probed(breaker,
-			       outcome->status == KILN_E_TIMEOUT ? BREAKER_LATE
-								 : answer,
-			       now_ns, random);
-	else if (ask->kind == ASK_PUT && breaker->state == BREAKER_HALF_OPEN)
+	if (ask->kind == ASK_PROBE ||
+	    (ask->kind == ASK_PUT && breaker->state == BREAKER_HALF_OPEN))
 		breaker_probed(breaker, answer, now_ns, random);
 	else if (!ask->is_late)
 		breaker_note(breaker, answer, now_ns, random);
@@ -348,7 +362,7 @@ static void count(const struct ask *ask, const struct outcome *outcome)
 	};
 	struct figures *figures = &ask->source->figures;
 
-	if (judge(outcome->status) == BREAKER_FAULT)
+	if (is_fault(outcome->status))
 		count_fault(figures, outcome->status);
 	if (ask->kind == ASK_PUT && outcome->status == KILN_EXISTS)
 		figures->counts[FIGURES_PUTS_THERE]++;

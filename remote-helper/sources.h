@@ -80,7 +80,7 @@ struct source *sources_of(struct sources *sources, unsigned level,
 uint32_t sources_wait_ms(const struct sources *sources);
 
 /* Whether to ask it for items now; `waits`: somebody waits for the answer. */
-int source_lets(const struct source *source, int waits);
+int source_lets(struct source *source, int waits);
 /* Whether to write to it now; if so, go ahead: it may be the probe. */
 int source_lets_write(struct source *source);
 

@@ -135,8 +135,11 @@ static void tell(struct trial *trial)
 	ki_json_end(&json);
 	ki_json_number(&json, "left_out", trial->n - n_told);
 	ki_json_end(&json);
-	if (!bytes.failed)
-		trial->done(trial->arg, (const char *)bytes.data, bytes.size);
+	if (bytes.failed)
+		trial->done(trial->arg, KILN_E_NO_MEMORY, NULL, 0);
+	else
+		trial->done(trial->arg, KILN_OK, (const char *)bytes.data,
+			    bytes.size);
 	ki_bytes_fini(&bytes);
 }
 
@@ -313,22 +316,26 @@ static void go_on(struct candidate *candidate)
 		finish(candidate);
 }
 
-struct trial *trial_begin(struct sources *sources, trial_fn *fn, void *arg)
+/* A server that cannot even be asked, for want of memory, is done within the call:
+   that counts itself until all have begun. */
+enum kiln_status trial_begin(struct sources *sources, trial_fn *fn, void *arg,
+			     struct trial **out_trial)
 {
 	struct trial *trial;
 	size_t n = 0, k = 0;
 
 	for (size_t i = 0; i < sources->n_levels; i++)
 		n += sources->levels[i].n;
-	trial = n ? calloc(1, sizeof(*trial) + n * sizeof(struct candidate))
-		  : NULL;
+	if (!n)
+		return KILN_MISS;
+	trial = calloc(1, sizeof(*trial) + n * sizeof(struct candidate));
 	if (!trial)
-		return NULL;
+		return KILN_E_NO_MEMORY;
 	trial->sources = sources;
 	trial->done = fn;
 	trial->arg = arg;
 	trial->n = n;
-	trial->n_left = n;
+	trial->n_left = n + 1;
 	make_item(trial);
 	for (size_t i = 0; i < sources->n_levels; i++)
 		for (size_t j = 0; j < sources->levels[i].n; j++)
@@ -338,7 +345,12 @@ struct trial *trial_begin(struct sources *sources, trial_fn *fn, void *arg)
 			};
 	for (size_t i = 0; i < n; i++)
 		go_on(&trial->candidates[i]);
-	return trial;
+	if (!--trial->n_left) {
+		free(trial);
+		return KILN_E_NO_MEMORY;
+	}
+	*out_trial = trial;
+	return KILN_OK;
 }
 
 void trial_forget(struct trial *trial)

@@ -19,11 +19,14 @@
 
 struct trial;
 
-/* `json`: borrowed. */
-typedef void trial_fn(void *arg, const char *json, size_t size);
+/* OK with `json`, borrowed; NO_MEMORY. */
+typedef void trial_fn(void *arg, enum kiln_status status, const char *json,
+		      size_t size);
 
-/* NULL: there are no sources, or no memory; `done` is not called. */
-struct trial *trial_begin(struct sources *sources, trial_fn *done, void *arg);
+/* MISS: there are no sources; NO_MEMORY.  `done` is called if it is OK, and never
+   within the call. */
+enum kiln_status trial_begin(struct sources *sources, trial_fn *done, void *arg,
+			     struct trial **out_trial);
 /* Nobody wants to know any more. */
 void trial_forget(struct trial *trial);
 

@@ -127,7 +127,8 @@ static void on_probed(void *arg, const struct outcome *outcome)
 	if (outcome->status == KILN_EXISTS)
 		http->conditional = HEEDED;
 	else if (outcome->status == KILN_E_IO ||
-		 outcome->status == KILN_E_TIMEOUT)
+		 outcome->status == KILN_E_TIMEOUT ||
+		 outcome->status == KILN_E_NO_MEMORY)
 		http->conditional = UNKNOWN; /* asked again with the next */
 	else if (outcome->status != KILN_OK || http->n_probes == PROBES)
 		http->conditional = OVERLOOKED;
