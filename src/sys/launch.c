@@ -18,6 +18,7 @@
 
 #define FDS_MAX 8
 #define FIRST	3
+#define HEAR_NS ((uint64_t)1000000000)
 
 struct launch {
 	const char *path;
@@ -106,14 +107,22 @@ static _Noreturn void fork_again(struct launch *launch)
 	_exit(0);
 }
 
-/* What the child has to say: its error, or nothing, when it has become another.
-   To the end: then it is gone, and what it held is free. */
+/*
+ * What the child has to say: its error, or nothing, when it has become another.
+ * To the end: then it is gone, and what it held is free.  A process that another
+ * thread has forked meanwhile has that end, too, and may keep it for good: who has
+ * said nothing by then has begun, as far as can be told.
+ */
 static int hear(int fd)
 {
+	const struct ki_sys *sys = &ki_sys_posix;
+	const uint64_t deadline_ns = sys->monotonic_ns(sys) + HEAR_NS;
 	int err = 0, said;
 	ssize_t n;
 
 	do {
+		if (sys->wait(sys, fd, 0, deadline_ns))
+			break;
 		n = read(fd, &said, sizeof(said));
 		if (n == (ssize_t)sizeof(said))
 			err = said;

@@ -22,6 +22,11 @@
 
 #define BACKLOG 1024
 
+/* Of Linux 6.3; older headers do not have it. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u
+#endif
+
 /* An address, and the directory that it goes through, or -1. */
 struct address {
 	struct sockaddr_un name;
@@ -193,12 +198,23 @@ int ki_posix_wait(const struct ki_sys *sys, int fd, int for_room,
 	}
 }
 
+/* Never to be executed, where the system knows that: some refuse any other. */
+static int make_memory(void)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd = memfd_create("kiln", flags | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("kiln", flags);
+	return fd;
+}
+
 int ki_posix_sealed_memory(const struct ki_sys *sys,
 			   const struct ki_piece *pieces, int n_pieces)
 {
 	const int seals =
 		F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
-	int err = 0, fd = memfd_create("kiln", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int err = 0, fd = make_memory();
 	uint64_t offset = 0;
 
 	if (fd < 0)

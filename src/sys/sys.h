@@ -263,7 +263,7 @@ int ki_process_alive(int pid, uint64_t start);
  * Start a program that outlives this one: in a session of its own, no child of
  * ours, in the directory "/", signals as they are by default, /dev/null for the
  * three standard descriptors, those given as 3, 4... and no other.  Returns when
- * it has begun.  -errno: it has not.
+ * it has begun, or after 1 s if that cannot be told.  -errno: it has not.
  */
 int ki_process_launch(const char *path, char *const *arguments,
 		      char *const *environment, const int *fds, int n_fds);

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -267,6 +269,74 @@ static void our_threads_block_all_signals(void **state)
 	assert_true(blocked);
 }
 
+/* ---- Other processes ---------------------------------------------------------- */
+
+/* What another thread might fork while a program is being started. */
+static pid_t holder = -1;
+static int is_holding;
+
+static void fork_a_holder(void)
+{
+	if (!is_holding)
+		return;
+	is_holding = 0;
+	holder = fork();
+	if (holder)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		(void)pause();
+}
+
+static void a_start_is_not_held_up_by_whom_others_fork(void **state)
+{
+	char *const nothing[] = { NULL };
+	char *const arguments[] = { "true", NULL };
+	const int none = -1;
+
+	assert_int_equal(pthread_atfork(fork_a_holder, NULL, NULL), 0);
+	is_holding = 1;
+	/* The test has a time in which it must end. */
+	assert_int_equal(
+		ki_process_launch("/bin/true", arguments, nothing, &none, 0),
+		0);
+	assert_true(holder > 0);
+	(void)kill(holder, SIGKILL);
+	assert_int_equal(waitpid(holder, NULL, 0), holder);
+}
+
+static void a_start_that_fails_is_told(void **state)
+{
+	char *const nothing[] = { NULL };
+	char *const arguments[] = { "nothing", NULL };
+	const int none = -1;
+
+	assert_int_equal(ki_process_launch("/nowhere/nothing", arguments,
+					   nothing, &none, 0),
+			 -ENOENT);
+}
+
+/* Linux 6.3 knows it, and a system may demand it. */
+static void memory_that_is_handed_over_is_not_for_execution(void **state)
+{
+	const struct ki_piece piece = { "bytes", 5 };
+	const int seals =
+		F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+	const int no_exec = 0x20; /* F_SEAL_EXEC */
+	int known = memfd_create("test", MFD_CLOEXEC | 8u);
+	int fd = sys->sealed_memory(sys, &piece, 1);
+	char bytes[5];
+
+	assert_true(fd >= 0);
+	assert_int_equal(fcntl(fd, F_GET_SEALS),
+			 known < 0 ? seals : seals | no_exec);
+	assert_int_equal(ki_pread_all(sys, fd, bytes, 5, 0), 0);
+	assert_memory_equal(bytes, "bytes", 5);
+	(void)close(fd);
+	if (known >= 0)
+		(void)close(known);
+}
+
 static void sizes_are_rounded_to_the_pages_there_are(void **state)
 {
 	static const struct {
@@ -320,6 +390,10 @@ int main(void)
 		cmocka_unit_test(a_new_name_takes_no_place_that_is_taken),
 		cmocka_unit_test(a_new_name_stands_though_the_old_one_stays),
 		cmocka_unit_test(our_threads_block_all_signals),
+		cmocka_unit_test(a_start_is_not_held_up_by_whom_others_fork),
+		cmocka_unit_test(a_start_that_fails_is_told),
+		cmocka_unit_test(
+			memory_that_is_handed_over_is_not_for_execution),
 		cmocka_unit_test(sizes_are_rounded_to_the_pages_there_are),
 		cmocka_unit_test(pages_are_zeroed_and_lie_where_huge_ones_can),
 	};
