@@ -343,9 +343,11 @@ static enum kiln_status talk(const struct kiln_options *options, uint8_t type,
 	struct ki_connection *connection;
 	char socket[KI_PATH_MAX];
 	uint8_t body[4];
-	const struct ki_request request = {
-		.type = type, .body = body, .size = sizeof(body), .fd_along = -1
-	};
+	const struct ki_request request = { .type = type,
+					    .body = body,
+					    .size = sizeof(body),
+					    .fd_along = -1,
+					    .answer_max = KI_REMOTE_BODY_MAX };
 	enum kiln_status status = find_socket(options, socket, NULL, 0);
 
 	if (status)

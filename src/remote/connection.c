@@ -9,7 +9,9 @@
  *	      somebody reads -> wait to be given the answer, or the reading
  *
  * A frame that has begun to arrive belongs to the connection, so whoever reads
- * next goes on where the last one stopped.  An answer that nobody waits for any
+ * next goes on where the last one stopped.  What it says of its size is believed as
+ * its bytes come: room for a body grows with it.  An answer that is longer than what
+ * was asked for can be is a breach.  An answer that nobody waits for any
  * more is read and dropped, until the reader's time is over and no longer: there
  * may be no end to them.  One to what was never asked is a breach.
  *
@@ -28,15 +30,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEND_NS	 ((uint64_t)20000000)
-#define IN_BYTES 4096
-#define NOBODY	 ((uint64_t)0)
+#define SEND_NS		 ((uint64_t)20000000)
+#define IN_BYTES	 4096
+#define BODY_BYTES_FIRST ((size_t)256 << 10)
+#define NOBODY		 ((uint64_t)0)
 
 struct waiter {
 	struct waiter *next;
 	uint64_t id;
 	struct ki_answer *answer;
 	enum kiln_status status; /* KILN_MISS: not yet */
+	size_t size_max;
 };
 
 /* A frame that is arriving. */
@@ -47,7 +51,7 @@ struct incoming {
 	size_t n_head;
 	struct ki_frame frame;
 	uint8_t *body; /* NULL: it is dropped */
-	size_t n_body;
+	size_t n_body, room;
 };
 
 struct ki_connection {
@@ -381,6 +385,24 @@ static int receive_head(struct ki_connection *connection, uint64_t deadline_ns)
 }
 
 /* Long bodies go where they belong without a stay in the buffer. */
+/* Without memory the rest is dropped, and comes too late. */
+static void make_room(struct incoming *incoming)
+{
+	const size_t size = incoming->frame.size;
+	size_t room = 2 * incoming->room;
+	uint8_t *body;
+
+	if (room > size)
+		room = size;
+	body = realloc(incoming->body, room);
+	if (body) {
+		incoming->room = room;
+	} else {
+		free(incoming->body);
+	}
+	incoming->body = body;
+}
+
 static int receive_body(struct ki_connection *connection, uint64_t deadline_ns)
 {
 	const struct ki_sys *sys = connection->sys;
@@ -388,12 +410,16 @@ static int receive_body(struct ki_connection *connection, uint64_t deadline_ns)
 	const size_t size = incoming->frame.size;
 
 	while (incoming->n_body < size) {
-		const size_t left = size - incoming->n_body;
-		uint8_t *place = incoming->body
-					 ? incoming->body + incoming->n_body
-					 : NULL;
+		size_t left;
+		uint8_t *place;
 		ssize_t n;
 
+		if (incoming->body && incoming->n_body == incoming->room)
+			make_room(incoming);
+		left = (incoming->body ? incoming->room : size) -
+		       incoming->n_body;
+		place = incoming->body ? incoming->body + incoming->n_body
+				       : NULL;
 		if (place && left > IN_BYTES &&
 		    incoming->start == incoming->end) {
 			n = sys->recv(sys, connection->fd, place, left);
@@ -425,6 +451,7 @@ static int begin_body_locked(struct ki_connection *connection)
 	struct incoming *incoming = &connection->incoming;
 	struct ki_frame *frame = &incoming->frame;
 	const int is_hello = !connection->is_welcomed;
+	const struct waiter *waiter;
 
 	if (ki_frame_get(incoming->head, frame) ||
 	    (frame->type == KI_FRAME_HELLO) != is_hello ||
@@ -432,9 +459,14 @@ static int begin_body_locked(struct ki_connection *connection)
 		      : frame->id == NOBODY || frame->id > connection->last_id))
 		return -EPROTO;
 	incoming->n_body = 0;
-	if (!frame->size || (!is_hello && !find_waiter(connection, frame->id)))
+	waiter = is_hello ? NULL : find_waiter(connection, frame->id);
+	if (waiter && frame->size > waiter->size_max)
+		return -EPROTO;
+	if (!frame->size || (!is_hello && !waiter))
 		return 0;
-	incoming->body = malloc(frame->size);
+	incoming->room =
+		frame->size < BODY_BYTES_FIRST ? frame->size : BODY_BYTES_FIRST;
+	incoming->body = malloc(incoming->room);
 	/* Without memory it is dropped, and comes too late. */
 	return is_hello && !incoming->body ? -ENOMEM : 0;
 }
@@ -550,7 +582,9 @@ enum kiln_status ki_connection_ask(struct ki_connection *connection,
 				   struct ki_answer *out_answer)
 {
 	struct ki_answer answer = { 0 };
-	struct waiter waiter = { .answer = &answer, .status = KILN_MISS };
+	struct waiter waiter = { .answer = &answer,
+				 .status = KILN_MISS,
+				 .size_max = request->answer_max };
 	enum kiln_status status;
 
 	ki_mutex_lock(&connection->mutex);

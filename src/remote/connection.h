@@ -28,7 +28,8 @@ struct ki_request {
 	uint8_t flags;
 	const void *body;
 	size_t size;
-	int fd_along; /* -1: none */
+	int fd_along;	   /* -1: none */
+	size_t answer_max; /* bytes of body that an answer may have */
 };
 
 struct ki_answer {

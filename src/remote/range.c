@@ -44,12 +44,15 @@ static void ignore_welcome(void *arg, uint64_t capabilities, uint32_t later_ms)
 /* An answer of the expected type, and its own status. */
 static enum kiln_status ask(struct ki_range *range, uint8_t type,
 			    const void *body, size_t size, uint64_t wait_ns,
-			    uint8_t expected, struct ki_answer *out_answer)
+			    uint8_t expected, size_t answer_max,
+			    struct ki_answer *out_answer)
 {
 	const struct ki_sys *sys = range->sys;
-	const struct ki_request request = {
-		.type = type, .body = body, .size = size, .fd_along = -1
-	};
+	const struct ki_request request = { .type = type,
+					    .body = body,
+					    .size = size,
+					    .fd_along = -1,
+					    .answer_max = answer_max };
 	const uint64_t start = sys->monotonic_ns(sys);
 	const uint64_t spent = atomic_load(&spent_ns);
 	const uint64_t left = spent < VAIN_NS ? VAIN_NS - spent : 0;
@@ -81,7 +84,7 @@ static enum kiln_status open_handle(struct ki_range *range, uint64_t *out_bytes)
 	struct ki_answer answer;
 	enum kiln_status status =
 		ask(range, KI_FRAME_OPEN, range->url, strlen(range->url),
-		    OPEN_NS, KI_FRAME_OPENED, &answer);
+		    OPEN_NS, KI_FRAME_OPENED, KI_FRAME_OPENED_BYTES, &answer);
 
 	if (status)
 		return status;
@@ -143,7 +146,7 @@ static enum kiln_status read_once(struct ki_range *range, uint64_t offset,
 	ki_put_u64(body + 8, offset);
 	ki_put_u32(body + 16, (uint32_t)count);
 	status = ask(range, KI_FRAME_RANGE, body, sizeof(body), READ_NS,
-		     KI_FRAME_RANGED, &answer);
+		     KI_FRAME_RANGED, count, &answer);
 	if (status)
 		return status;
 	if (answer.size == count)

@@ -262,10 +262,13 @@ static enum kiln_status ask(struct ki_remote *remote, const struct look *look,
 	const uint64_t left =
 		look->deadline_ns > now ? look->deadline_ns - now : 0;
 	uint8_t body[KI_FRAME_GET_BYTES];
-	const struct ki_request request = { .type = KI_FRAME_GET,
-					    .body = body,
-					    .size = sizeof(body),
-					    .fd_along = -1 };
+	const struct ki_request request = {
+		.type = KI_FRAME_GET,
+		.body = body,
+		.size = sizeof(body),
+		.fd_along = -1,
+		.answer_max = KI_FRAME_ITEM_HEAD_BYTES + KI_REMOTE_ITEM_MAX
+	};
 	enum kiln_status status;
 
 	memcpy(body, look->name, KI_REMOTE_NAME_BYTES);

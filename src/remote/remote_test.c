@@ -261,6 +261,58 @@ static void no_helper_costs_a_hit_and_no_more(void **state)
 	kiln_key_free(other);
 }
 
+/* Of addresses, not of memory that was touched: that is what runs out under a limit. */
+static size_t count_pages(void)
+{
+	size_t size;
+	char *text = harness_read("/proc/self/statm", &size);
+	size_t n;
+
+	assert_non_null(text);
+	n = strtoul(text, NULL, 10);
+	free(text);
+	return n;
+}
+
+static void what_is_only_announced_takes_no_room(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote = open_at(peer_path(peer), 0);
+	struct kiln_key *key = key_of(1);
+	const size_t few = ((size_t)512 << 20) / (size_t)getpagesize();
+	size_t before;
+
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	before = count_pages();
+	peer_behave(peer, PEER_HUGE);
+	ki_patience_forget(1);
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_true(count_pages() - before < few);
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
+static void what_is_large_comes_whole(void **state)
+{
+	enum { SIZE = 3000001 };
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote = open_at(peer_path(peer), 0);
+	struct kiln_key *key = key_of(1);
+	char *value = malloc(SIZE + 1);
+
+	assert_non_null(value);
+	for (size_t i = 0; i < SIZE; i++)
+		value[i] = (char)('a' + i * 31 % 23);
+	value[SIZE] = '\0';
+	peer_add(peer, key, 0, value, SIZE, &(struct ki_item_seal){ 0 });
+	assert_int_equal(get(remote, key, value), KILN_OK);
+	free(value);
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
 static void a_socket_that_is_none_is_a_miss_at_once(void **state)
 {
 	char *directory = harness_directory();
@@ -719,6 +771,9 @@ int main(void)
 		cmocka_unit_test_setup(a_guest_keeps_no_descriptor, forget),
 		cmocka_unit_test_setup(no_helper_costs_a_hit_and_no_more,
 				       forget),
+		cmocka_unit_test_setup(what_is_only_announced_takes_no_room,
+				       forget),
+		cmocka_unit_test_setup(what_is_large_comes_whole, forget),
 		cmocka_unit_test_setup(a_socket_that_is_none_is_a_miss_at_once,
 				       forget),
 		cmocka_unit_test_setup(
