@@ -42,7 +42,7 @@
 #include "key/key.h"
 #include "core/hot.h"
 
-/* For what another machine has put there just now. */
+/* For what another machine has put there just now, of what is left for waits. */
 #define LEASED_MS 2000
 
 /* Not worth a place beside the hot path. */

@@ -59,16 +59,21 @@ void ki_patience_note_build(struct ki_patience *patience, uint64_t ns)
 	ki_mutex_unlock(&patience->mutex);
 }
 
-uint64_t ki_patience_wait_ns(const struct ki_patience *patience)
+uint64_t ki_patience_left_ns(void)
 {
 	const uint64_t spent =
 		atomic_load_explicit(&spent_ns, memory_order_relaxed);
-	const uint64_t left =
-		spent < KI_PATIENCE_VAIN_NS ? KI_PATIENCE_VAIN_NS - spent : 0;
-	const uint64_t wait =
-		atomic_load_explicit(&patience->wait_ns, memory_order_relaxed);
 
-	return ki_patience_scaled(wait < left ? wait : left);
+	return ki_patience_scaled(
+		spent < KI_PATIENCE_VAIN_NS ? KI_PATIENCE_VAIN_NS - spent : 0);
+}
+
+uint64_t ki_patience_wait_ns(const struct ki_patience *patience)
+{
+	const uint64_t worth = ki_patience_worth_ns(patience);
+	const uint64_t left = ki_patience_left_ns();
+
+	return worth < left ? worth : left;
 }
 
 uint64_t ki_patience_worth_ns(const struct ki_patience *patience)

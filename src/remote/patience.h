@@ -52,6 +52,9 @@ static inline int ki_patience_is_quiet(const struct ki_patience *patience,
 /* How long a look-up may wait; 0: only for what is there. */
 uint64_t ki_patience_wait_ns(const struct ki_patience *patience);
 
+/* What is left for waits that bring nothing. */
+uint64_t ki_patience_left_ns(void);
+
 /* What a wait may be worth here, whatever was spent: half of a build. */
 uint64_t ki_patience_worth_ns(const struct ki_patience *patience);
 

@@ -366,22 +366,31 @@ static int is_asked(struct ki_remote *remote, const struct kiln_key *key)
 	return !kiln_key_is_local(key) && ki_remote_is_worth_asking(remote);
 }
 
+static enum kiln_status get_within(struct ki_remote *remote,
+				   const struct kiln_key *key, uint64_t wait_ns,
+				   struct kiln_blob **out_value,
+				   struct kiln_blob **out_metadata)
+{
+	struct look look = { .key = key, .wait_ns = wait_ns };
+	enum kiln_status status;
+
+	if (!is_asked(remote, key))
+		return KILN_MISS;
+	status = look_up(remote, &look, out_value, out_metadata);
+	if (status)
+		ki_patience_spend(look.wait_ns);
+	return status;
+}
+
 static enum kiln_status remote_get(struct kiln_tier *tier,
 				   const struct kiln_key *key,
 				   struct kiln_blob **out_value,
 				   struct kiln_blob **out_metadata)
 {
 	struct ki_remote *remote = of(tier);
-	struct look look = { .key = key };
-	enum kiln_status status;
 
-	if (!is_asked(remote, key))
-		return KILN_MISS;
-	look.wait_ns = ki_patience_wait_ns(&remote->patience);
-	status = look_up(remote, &look, out_value, out_metadata);
-	if (status)
-		ki_patience_spend(look.wait_ns);
-	return status;
+	return get_within(remote, key, ki_patience_wait_ns(&remote->patience),
+			  out_value, out_metadata);
 }
 
 enum kiln_status ki_remote_get_patiently(struct ki_remote *remote,
@@ -390,11 +399,11 @@ enum kiln_status ki_remote_get_patiently(struct ki_remote *remote,
 					 struct kiln_blob **out_value,
 					 struct kiln_blob **out_metadata)
 {
-	struct look look = { .key = key, .wait_ns = wait_ms * NS_OF_MS };
+	const uint64_t left = ki_patience_left_ns();
 
-	if (!is_asked(remote, key))
-		return KILN_MISS;
-	return look_up(remote, &look, out_value, out_metadata);
+	return get_within(remote, key,
+			  wait_ms * NS_OF_MS < left ? wait_ms * NS_OF_MS : left,
+			  out_value, out_metadata);
 }
 
 /* ---- Putting ---------------------------------------------------------------- */

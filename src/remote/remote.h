@@ -51,8 +51,8 @@ static inline struct kiln_tier *ki_remote_tier(struct ki_remote *remote)
 	return (struct kiln_tier *)remote;
 }
 
-/* A look-up that may wait so long, whatever else was; vain or not, it is not
-   counted among those that are. */
+/* A look-up of what is known to be there: it may take so long, whatever a build
+   takes, but no more than is left for waits that bring nothing. */
 enum kiln_status ki_remote_get_patiently(struct ki_remote *remote,
 					 const struct kiln_key *key,
 					 uint32_t wait_ms,

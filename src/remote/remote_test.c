@@ -557,6 +557,40 @@ static void what_is_waited_in_vain_has_an_end(void **state)
 	peer_free(peer);
 }
 
+/* What another machine has put there may take longer than a look-up, and in vain it is
+   no less in vain. */
+static void what_is_known_to_be_there_is_waited_for_within_that_end(
+	void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote = open_at(peer_path(peer), 0);
+	struct kiln_key *key = key_of(1);
+	struct kiln_blob *value, *metadata;
+
+	ki_patience_forget(1);
+	for (unsigned i = 0; i < 5; i++)
+		ki_remote_note_build(remote, 2000000);
+	ki_patience_spend(KI_PATIENCE_VAIN_NS - 200000000);
+	assert_int_equal(
+		ki_remote_get_patiently(remote, key, 2000, &value, &metadata),
+		KILN_MISS);
+	assert_in_range(peer_wait_ms(peer), 100, 200);
+	/* Without an answer it is all gone. */
+	peer_behave(peer, PEER_MUTE);
+	assert_int_equal(
+		ki_remote_get_patiently(remote, key, 2000, &value, &metadata),
+		KILN_MISS);
+	peer_behave(peer, PEER_GOOD);
+	assert_int_equal(
+		ki_remote_get_patiently(remote, key, 2000, &value, &metadata),
+		KILN_MISS);
+	peer_await(peer, KI_FRAME_GET, 3);
+	assert_int_equal(peer_wait_ms(peer), 0);
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
 static void a_late_answer_is_dropped_and_the_next_is_its_own(void **state)
 {
 	struct peer *peer = peer_new(NULL);
@@ -788,6 +822,9 @@ int main(void)
 			answers_that_nobody_waits_for_keep_nobody, forget),
 		cmocka_unit_test_setup(what_is_waited_in_vain_has_an_end,
 				       forget),
+		cmocka_unit_test_setup(
+			what_is_known_to_be_there_is_waited_for_within_that_end,
+			forget),
 		cmocka_unit_test_setup(
 			a_late_answer_is_dropped_and_the_next_is_its_own,
 			forget),
