@@ -3,9 +3,18 @@
 /*
  * A handle is known on the connection that it was opened on, and is opened again on
  * the next one; numbers of handles are given out once, so an old one is refused and
- * never somebody else's.  A server that has failed is left alone for a while, and
- * once such waits have come to VAIN_NS in a process all are left alone: a pack is a
- * help, and a program that opens one must not be slower for it than without.
+ * never somebody else's.  A server that has failed is left alone for a while.
+ *
+ * A pack is a help, and a program that opens one must not be slower for it than
+ * without.  So a process has a budget for waits that bring nothing, and for what
+ * an answer takes beyond FAIR_NS, which is what servers far away need:
+ *
+ *	debt  + what a wait was too long by
+ *	      - a sixtieth of the time that goes by
+ *
+ * Nobody waits longer than VAIN_NS less the debt, and with a debt of VAIN_NS all
+ * packs are left alone.  A server that was down costs a process that lives long a
+ * second in a minute at most, and is used again when it is back.
  */
 
 #include "remote/range.h"
@@ -21,6 +30,8 @@
 #define READ_NS		(500 * NS_OF_MS)
 #define QUIET_NS	(5000 * NS_OF_MS)
 #define VAIN_NS		(1000 * NS_OF_MS)
+#define FAIR_NS		(200 * NS_OF_MS)
+#define FORGIVEN	60 /* of the time that goes by, a part */
 #define RANGE_BYTES_MAX ((size_t)16 << 20)
 
 struct ki_range {
@@ -34,8 +45,29 @@ struct ki_range {
 	_Atomic uint64_t quiet_until_ns;
 };
 
-/* Of the process, whatever packs it has. */
-static _Atomic uint64_t spent_ns;
+/* Of the process, whatever packs it has: when its debt will be forgiven. */
+static _Atomic uint64_t free_at_ns;
+
+static uint64_t debt_ns(uint64_t now_ns)
+{
+	const uint64_t free_at = atomic_load(&free_at_ns);
+
+	return free_at > now_ns ? (free_at - now_ns) / FORGIVEN : 0;
+}
+
+static void owe(uint64_t now_ns, uint64_t ns)
+{
+	uint64_t before = atomic_load(&free_at_ns), after;
+
+	do {
+		after = (before > now_ns ? before : now_ns) + FORGIVEN * ns;
+	} while (!atomic_compare_exchange_weak(&free_at_ns, &before, after));
+}
+
+void ki_range_forget(void)
+{
+	atomic_store(&free_at_ns, 0);
+}
 
 static void ignore_welcome(void *arg, uint64_t capabilities, uint32_t later_ms)
 {
@@ -54,18 +86,23 @@ static enum kiln_status ask(struct ki_range *range, uint8_t type,
 					    .fd_along = -1,
 					    .answer_max = answer_max };
 	const uint64_t start = sys->monotonic_ns(sys);
-	const uint64_t spent = atomic_load(&spent_ns);
-	const uint64_t left = spent < VAIN_NS ? VAIN_NS - spent : 0;
+	const uint64_t debt = debt_ns(start);
+	const uint64_t left = debt < VAIN_NS ? VAIN_NS - debt : 0;
 	struct ki_answer answer;
 	enum kiln_status status;
+	uint64_t now, waited;
 
 	if (!left)
 		return KILN_E_TIMEOUT;
 	status = ki_connection_ask(range->connection, &request,
 				   start + (wait_ns < left ? wait_ns : left),
 				   &answer);
+	now = sys->monotonic_ns(sys);
+	waited = now - start;
 	if (status || answer.status)
-		atomic_fetch_add(&spent_ns, sys->monotonic_ns(sys) - start);
+		owe(now, waited);
+	else if (waited > FAIR_NS)
+		owe(now, waited - FAIR_NS);
 	if (status)
 		return status;
 	status = (enum kiln_status)answer.status;
@@ -78,8 +115,9 @@ static enum kiln_status ask(struct ki_range *range, uint8_t type,
 	return status;
 }
 
-/* A handle on this connection. */
-static enum kiln_status open_handle(struct ki_range *range, uint64_t *out_bytes)
+/* A handle on this connection, of a file that has so many bytes; 0: any. */
+static enum kiln_status open_handle(struct ki_range *range, uint64_t bytes,
+				    uint64_t *out_bytes)
 {
 	struct ki_answer answer;
 	enum kiln_status status =
@@ -88,10 +126,13 @@ static enum kiln_status open_handle(struct ki_range *range, uint64_t *out_bytes)
 
 	if (status)
 		return status;
-	atomic_store(&range->handle, ki_get_u64(answer.body));
 	*out_bytes = ki_get_u64(answer.body + 8);
+	if (bytes && *out_bytes != bytes)
+		status = KILN_E_IO;
+	else
+		atomic_store(&range->handle, ki_get_u64(answer.body));
 	free(answer.body);
-	return KILN_OK;
+	return status;
 }
 
 enum kiln_status ki_range_open(const struct ki_sys *sys, const char *socket,
@@ -109,7 +150,7 @@ enum kiln_status ki_range_open(const struct ki_sys *sys, const char *socket,
 		ki_connection_new(sys, socket, is_guest, ignore_welcome, NULL);
 	if (range->url && range->connection) {
 		ki_connection_begin(range->connection);
-		status = open_handle(range, &range->bytes);
+		status = open_handle(range, 0, &range->bytes);
 		ki_connection_finish(range->connection);
 	}
 	if (is_guest)
@@ -168,9 +209,7 @@ static enum kiln_status read_part(struct ki_range *range, uint64_t offset,
 		status = read_once(range, offset, buffer, count);
 	if (status != KILN_E_INVALID && status != KILN_E_IO)
 		return status;
-	status = open_handle(range, &bytes);
-	if (!status && bytes != range->bytes)
-		status = KILN_E_IO;
+	status = open_handle(range, range->bytes, &bytes);
 	return status ? status : read_once(range, offset, buffer, count);
 }
 
