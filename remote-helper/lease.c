@@ -402,6 +402,7 @@ void leases_take(struct leases *leases, struct lease_waiter *waiter,
 		 sources_lease_level(leases->sources) >= 0)
 		lease = new_lease(leases, name);
 	if (!lease) {
+		leases->n_refused += leases->names.n >= LEASES_MAX;
 		waiter->done(waiter, KILN_E_UNSUPPORTED, NULL);
 		return;
 	}

@@ -61,6 +61,7 @@ struct leases {
 	struct names names;
 	/* Counted. */
 	uint64_t n_taken, n_waited, n_existed, n_timeouts, n_faults, n_lost;
+	uint64_t n_refused; /* beyond LEASES_MAX */
 };
 
 void leases_begin(struct leases *leases, struct loop *loop,

@@ -114,6 +114,7 @@ static void tell_leases(const struct helper *helper, struct ki_json *json)
 	ki_json_number(json, "timeouts", leases->n_timeouts);
 	ki_json_number(json, "faults", leases->n_faults);
 	ki_json_number(json, "lost", leases->n_lost);
+	ki_json_number(json, "refused", leases->n_refused);
 	ki_json_end(json);
 }
 

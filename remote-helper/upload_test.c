@@ -429,6 +429,7 @@ static void there_are_so_many_leases_and_no_more(void **state)
 	assert_false(takes[LEASES_MAX - 1].is_done);
 	assert_true(takes[LEASES_MAX].is_done);
 	assert_int_equal(takes[LEASES_MAX].status, KILN_E_UNSUPPORTED);
+	assert_int_equal(stage.leases.n_refused, 1);
 	take_begin(&stage, &takes[LEASES_MAX], 0, 5000); /* known */
 	assert_false(takes[LEASES_MAX].is_done);
 	for (unsigned i = 0; i <= LEASES_MAX; i++)
