@@ -64,9 +64,9 @@ struct kiln {
 	_Atomic uint64_t next_halving_ns;
 	_Atomic uint64_t n_waiting; /* a guest's calls since it flushed */
 	_Atomic int is_patient;	    /* its hits may wait for that */
-	_Atomic int is_urgent;	/* something has been counted that may not */
-	_Atomic int is_ordered; /* the remote knows what will be asked for */
-	_Atomic int has_sent;	/* something to the remote */
+	_Atomic int is_urgent; /* something has been counted that may not */
+	_Atomic int n_orders;  /* how often the remote was asked for it */
+	_Atomic int has_sent;  /* something to the remote */
 	struct ki_stripe stripes[KI_STRIPES];
 	/* Under mutex. */
 	struct ki_mutex mutex;

@@ -529,6 +529,51 @@ static void what_a_program_used_is_fetched_ahead_elsewhere(void **state)
 	assert_int_equal(n_frames(KI_FRAME_PUT), N + 1);
 }
 
+/* The order itself comes too late there for the first look-up. */
+static void what_is_far_away_is_fetched_ahead_all_the_same(void **state)
+{
+	enum { N = 100 };
+	struct kiln *a = open_on(0, KILN_OPEN_ORDER), *b;
+	struct kiln_key *key;
+	struct kiln_blob *order;
+
+	for (unsigned i = 0; i < N; i++) {
+		assert_got(a, i, "KILN_MISS");
+		assert_int_equal(put(a, i, "value", 0), KILN_OK);
+	}
+	kiln_close(a);
+	peer_await(scene.peer, KI_FRAME_PUT, N + 1);
+
+	peer_behave(scene.peer, PEER_FAR);
+	b = open_on(1, KILN_OPEN_ORDER);
+	assert_got(b, 0, "KILN_MISS");
+	assert_int_equal(peer_ahead(scene.peer), 0);
+	assert_got(b, 1, "KILN_MISS");
+	assert_int_equal(peer_ahead(scene.peer), 32);
+	/* Of the order that was late once, and of these two. */
+	assert_int_equal(counter(b, KILN_COUNT_REMOTE_LATE), 3);
+	assert_int_equal(kiln_order_key("/bin/program", &key), KILN_OK);
+	assert_int_equal(ki_kiln_get_from_store(b, key, &order), KILN_OK);
+	kiln_blob_unref(order);
+	kiln_key_free(key);
+	kiln_close(b);
+}
+
+static void an_order_that_is_none_is_not_kept(void **state)
+{
+	struct kiln *kiln = open_on(1, KILN_OPEN_ORDER);
+	struct kiln_blob *order;
+	struct kiln_key *key;
+
+	assert_int_equal(kiln_order_key("/bin/program", &key), KILN_OK);
+	peer_add(scene.peer, key, 0, "rubbish", 7, &(struct ki_item_seal){ 0 });
+	assert_got(kiln, 0, "KILN_MISS");
+	assert_int_equal(n_frames(KI_FRAME_GET), 2);
+	assert_int_equal(ki_kiln_get_from_store(kiln, key, &order), KILN_MISS);
+	kiln_key_free(key);
+	kiln_close(kiln);
+}
+
 /* Not even as digests, which tell whoever can guess. */
 static void names_of_local_keys_stay_at_home(void **state)
 {
@@ -785,6 +830,8 @@ int main(void)
 		TEST(a_helper_in_any_mood_costs_no_more_than_time),
 		TEST(closing_waits_for_no_upload),
 		TEST(what_a_program_used_is_fetched_ahead_elsewhere),
+		TEST(what_is_far_away_is_fetched_ahead_all_the_same),
+		TEST(an_order_that_is_none_is_not_kept),
 		TEST(names_of_local_keys_stay_at_home),
 		TEST(options_that_cannot_be_are_refused),
 		TEST(a_helper_tells_of_itself),

@@ -6,7 +6,9 @@
  *
  * At the first look-up that comes here, the order in which this program asked for
  * things before is fetched from the store or else from the remote, so that what
- * comes next is fetched ahead (remote/ahead.h).
+ * comes next is fetched ahead (remote/ahead.h).  A remote that is far away does not
+ * have it there in the time of a look-up, and is where fetching ahead counts most: the
+ * helper goes on with it, and later look-ups ask again, without waiting.
  *
  * What leaves the machine is what was built here, if all of its key may leave:
  * nothing that was found in a pack or in the remote itself, no failure, and no
@@ -26,6 +28,8 @@
 #include "base/bytes.h"
 
 #define DIRECTORY "kiln"
+/* How often an order is asked for. */
+#define ORDERS_MAX 64
 
 /* ---- Settings --------------------------------------------------------------- */
 
@@ -211,28 +215,51 @@ int ki_kiln_keeps_remote(const struct kiln *kiln)
 
 /* ---- What will be asked for ------------------------------------------------- */
 
-/* From the remote, and then it is this machine's, too. */
-static enum kiln_status fetch_order(struct kiln *kiln,
-				    const struct kiln_key *key,
-				    const char *application,
-				    struct kiln_blob **out_value)
+static int has_names(const struct kiln_blob *order)
 {
-	struct kiln_tier *tier = ki_remote_tier(kiln->remote);
+	const uint8_t *name;
+
+	return !kiln_order_name(kiln_blob_data(order), kiln_blob_size(order), 0,
+				&name);
+}
+
+static void keep_order(struct kiln *kiln, const struct kiln_key *key,
+		       const char *application, const struct kiln_blob *order)
+{
 	struct kiln_metadata *metadata;
-	struct kiln_blob *ignored;
 	const void *bytes;
 	size_t size;
 
-	if (tier->ops->get(tier, key, out_value, &ignored))
-		return KILN_MISS;
-	kiln_blob_unref(ignored);
+	if (!kiln->has_store || !ki_kiln_keeps_remote(kiln))
+		return;
 	metadata = ki_kiln_describe_order(application);
-	if (kiln->has_store && ki_kiln_keeps_remote(kiln) &&
-	    !kiln_metadata_bytes(metadata, &bytes, &size))
+	if (!kiln_metadata_bytes(metadata, &bytes, &size))
 		(void)ki_kiln_put_in_store(kiln, key, bytes, size,
-					   kiln_blob_data(*out_value),
-					   kiln_blob_size(*out_value));
+					   kiln_blob_data(order),
+					   kiln_blob_size(order));
 	kiln_metadata_free(metadata);
+}
+
+/* From the remote, and then it is this machine's, too, if it is one.  TIMEOUT: not
+   yet. */
+static enum kiln_status fetch_order(struct kiln *kiln,
+				    const struct kiln_key *key,
+				    const char *application, int again,
+				    struct kiln_blob **out_order)
+{
+	struct kiln_blob *order, *ignored;
+	enum kiln_status status = ki_remote_get_in_time(
+		kiln->remote, key, again, &order, &ignored);
+
+	if (status)
+		return status;
+	kiln_blob_unref(ignored);
+	if (!has_names(order)) {
+		kiln_blob_unref(order);
+		return KILN_MISS;
+	}
+	keep_order(kiln, key, application, order);
+	*out_order = order;
 	return KILN_OK;
 }
 
@@ -257,21 +284,39 @@ static void expect(struct kiln *kiln, const struct kiln_blob *order)
 	ki_bytes_fini(&names);
 }
 
-static void look_for_order(struct kiln *kiln)
+/* TIMEOUT: it may be had later. */
+static enum kiln_status look_for_order(struct kiln *kiln, int again)
 {
 	char path[KI_PATH_MAX];
 	const char *application = ki_kiln_application(kiln, path);
+	enum kiln_status status = KILN_MISS;
 	struct kiln_blob *order;
 	struct kiln_key *key;
 
 	if (!application || kiln_order_key(application, &key))
-		return;
-	if ((kiln->has_store && !ki_kiln_get_from_store(kiln, key, &order)) ||
-	    !fetch_order(kiln, key, application, &order)) {
+		return KILN_MISS;
+	if (kiln->has_store && !again)
+		status = ki_kiln_get_from_store(kiln, key, &order);
+	if (status)
+		status = fetch_order(kiln, key, application, again, &order);
+	if (!status) {
 		expect(kiln, order);
 		kiln_blob_unref(order);
 	}
 	kiln_key_free(key);
+	return status;
+}
+
+static void expect_order(struct kiln *kiln)
+{
+	int n;
+
+	if (atomic_load(&kiln->n_orders) >= ORDERS_MAX ||
+	    !ki_remote_is_worth_asking(kiln->remote))
+		return;
+	n = atomic_fetch_add(&kiln->n_orders, 1);
+	if (n < ORDERS_MAX && look_for_order(kiln, n > 0) != KILN_E_TIMEOUT)
+		atomic_store(&kiln->n_orders, ORDERS_MAX);
 }
 
 /* ---- Asking and giving ------------------------------------------------------ */
@@ -283,10 +328,8 @@ enum kiln_status ki_kiln_ask_remote(struct kiln *kiln,
 {
 	struct kiln_tier *tier = ki_remote_tier(kiln->remote);
 
-	if ((kiln->flags & KILN_OPEN_ORDER) && !kiln_key_is_local(key) &&
-	    ki_remote_is_worth_asking(kiln->remote) &&
-	    !atomic_exchange(&kiln->is_ordered, 1))
-		look_for_order(kiln);
+	if ((kiln->flags & KILN_OPEN_ORDER) && !kiln_key_is_local(key))
+		expect_order(kiln);
 	return tier->ops->get(tier, key, out_value, out_metadata) ? KILN_MISS
 								  : KILN_OK;
 }

@@ -24,6 +24,7 @@
 struct item {
 	uint8_t name[KI_REMOTE_NAME_BYTES];
 	struct ki_bytes bytes;
+	int was_asked_for;
 };
 
 struct guest {
@@ -152,6 +153,7 @@ static void keep(struct peer *peer, const uint8_t *name,
 		item = &peer->items[peer->n_items++];
 		memcpy(item->name, name, sizeof(item->name));
 		ki_bytes_init(&item->bytes);
+		item->was_asked_for = 0;
 	}
 	ki_bytes_clear(&item->bytes);
 	if (ki_item_seal(what, how, &item->bytes))
@@ -221,7 +223,7 @@ static int answer_get(struct peer *peer, int fd, uint64_t id,
 	const uint32_t first = ki_get_u32(body + 36);
 	struct ki_bytes copy;
 	struct item *item;
-	int is_good = 1, is_there;
+	int is_good = 1, is_there, is_late = 0;
 
 	ki_bytes_init(&copy);
 	pthread_mutex_lock(&peer->mutex);
@@ -230,7 +232,9 @@ static int answer_get(struct peer *peer, int fd, uint64_t id,
 		for (size_t i = 0; i < peer->n_items; i++)
 			if (&peer->items[i] != item)
 				item = &peer->items[i];
-	is_there = item && !first;
+	if (item && peer->manner == PEER_FAR && !item->was_asked_for)
+		is_late = item->was_asked_for = 1;
+	is_there = item && !first && !is_late;
 	if (is_there)
 		ki_bytes_add(&copy, item->bytes.data, item->bytes.size);
 	if (is_there && peer->manner == PEER_CUT_ITEM)
@@ -239,7 +243,8 @@ static int answer_get(struct peer *peer, int fd, uint64_t id,
 	if (is_there)
 		is_good = answer_item(fd, id, &copy, copy.size);
 	else
-		is_good = answer_miss(fd, id, 0, KI_REMOTE_ABSENT);
+		is_good = answer_miss(
+			fd, id, 0, is_late ? KI_REMOTE_LATE : KI_REMOTE_ABSENT);
 	ki_bytes_fini(&copy);
 	return is_good;
 }

@@ -35,6 +35,7 @@ enum peer_manner {
 	PEER_HALF_BODY,	  /* hangs up within a body */
 	PEER_OTHERS_ITEM, /* the item of another key under this name */
 	PEER_CUT_ITEM,	  /* an item that ends early */
+	PEER_FAR,	  /* late at first; what was asked for is there then */
 	PEER_QUIET,	  /* MISS, and not to be asked for 60 s */
 	PEER_N_MANNERS
 };

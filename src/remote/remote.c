@@ -195,8 +195,10 @@ static void fetch_ahead(struct ki_remote *remote, const uint8_t *name)
 struct look {
 	const struct kiln_key *key;
 	uint8_t name[KI_REMOTE_NAME_BYTES];
-	uint64_t wait_ns; /* at most, from now on */
+	uint64_t wait_ns; /* at most, from now on; then, what it was */
 	uint64_t deadline_ns;
+	int is_again; /* that it is late was counted before */
+	int is_late;  /* there was no answer, or it was "not yet" */
 };
 
 static enum kiln_status refuse(struct ki_remote *remote,
@@ -238,7 +240,8 @@ static enum kiln_status take_item(struct ki_remote *remote,
 	return status;
 }
 
-static void take_miss(struct ki_remote *remote, const struct ki_answer *answer)
+static void take_miss(struct ki_remote *remote, struct look *look,
+		      const struct ki_answer *answer)
 {
 	const uint32_t later_ms = ki_get_u32(answer->body);
 	const uint32_t reasons = ki_get_u32(answer->body + 4);
@@ -246,8 +249,9 @@ static void take_miss(struct ki_remote *remote, const struct ki_answer *answer)
 	if (later_ms)
 		ki_patience_be_quiet(&remote->patience,
 				     now_of(remote) + later_ms * NS_OF_MS);
-	if (reasons & KI_REMOTE_LATE)
-		count(remote, KILN_COUNT_REMOTE_LATE, 1);
+	look->is_late = (reasons & KI_REMOTE_LATE) != 0;
+	if (look->is_late)
+		count(remote, KILN_COUNT_REMOTE_LATE, !look->is_again);
 	else if (reasons & (KI_REMOTE_FAULT | KI_REMOTE_REFUSED))
 		count(remote, KILN_COUNT_REMOTE_FAULTS, 1);
 	else if (reasons & KI_REMOTE_ABSENT)
@@ -287,7 +291,7 @@ static enum kiln_status ask(struct ki_remote *remote, const struct look *look,
 
 /* OK, MISS, NO_MEMORY. */
 static enum kiln_status look_in_levels(struct ki_remote *remote,
-				       const struct look *look,
+				       struct look *look,
 				       struct kiln_blob **out_value,
 				       struct kiln_blob **out_metadata)
 {
@@ -299,10 +303,11 @@ static enum kiln_status look_in_levels(struct ki_remote *remote,
 		enum kiln_status status = ask(remote, look, first, &answer);
 
 		note(remote, status);
+		look->is_late = status != KILN_OK;
 		if (status)
 			return status == KILN_E_NO_MEMORY ? status : KILN_MISS;
 		if (answer.type == KI_FRAME_MISS) {
-			take_miss(remote, &answer);
+			take_miss(remote, look, &answer);
 			free(answer.body);
 			return KILN_MISS;
 		}
@@ -404,6 +409,26 @@ enum kiln_status ki_remote_get_patiently(struct ki_remote *remote,
 	return get_within(remote, key,
 			  wait_ms * NS_OF_MS < left ? wait_ms * NS_OF_MS : left,
 			  out_value, out_metadata);
+}
+
+enum kiln_status ki_remote_get_in_time(struct ki_remote *remote,
+				       const struct kiln_key *key, int again,
+				       struct kiln_blob **out_value,
+				       struct kiln_blob **out_metadata)
+{
+	struct look look = {
+		.key = key,
+		.wait_ns = again ? 0 : ki_patience_wait_ns(&remote->patience),
+		.is_again = again
+	};
+	enum kiln_status status;
+
+	if (!is_asked(remote, key))
+		return KILN_MISS;
+	status = look_up(remote, &look, out_value, out_metadata);
+	if (status)
+		ki_patience_spend(look.wait_ns);
+	return status == KILN_MISS && look.is_late ? KILN_E_TIMEOUT : status;
 }
 
 /* ---- Putting ---------------------------------------------------------------- */

@@ -59,6 +59,13 @@ enum kiln_status ki_remote_get_patiently(struct ki_remote *remote,
 					 struct kiln_blob **out_value,
 					 struct kiln_blob **out_metadata);
 
+/* A look-up that may be made again: TIMEOUT, it has not come yet, and may be at hand
+   when it is asked for `again`, which does not wait.  OK, MISS, NO_MEMORY. */
+enum kiln_status ki_remote_get_in_time(struct ki_remote *remote,
+				       const struct kiln_key *key, int again,
+				       struct kiln_blob **out_value,
+				       struct kiln_blob **out_metadata);
+
 /* As put, of an order (core/order.h), which is bookkeeping that leaves. */
 enum kiln_status ki_remote_put_order(struct ki_remote *remote,
 				     const struct kiln_key *key,
