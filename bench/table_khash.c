@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include <htslib/khash.h>
+#include <khash.h>
 
 #include "tables.h"
 
