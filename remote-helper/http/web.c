@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- *	web_begin     an easy handle from the shelf, all options anew; into the multi
+ *	web_begin     an easy handle from the shelf, all options anew; into the multi,
+ *	              which goes on at once and not in the loop's next turn
  *	loop          sockets and timers of the multi
  *	receive       status first: of errors nothing is kept; a body not beyond its
  *	              limit, whatever its length was said to be
- *	finish        answer, handle back to the shelf; a redirect begins again
+ *	finish        answer, then the handle back to the shelf; a redirect begins
+ *	              again
  *
  * A name that nobody resolves costs curl a thread; CURLOPT_QUICK_EXIT lets a
  * request end without waiting for it.
@@ -46,7 +48,9 @@ struct web {
 	const char *region;
 	CURLM *multi;
 	struct loop_timer *timer;
+	struct loop_timer *ended; /* there are transfers that are over */
 	struct ki_list transfers;
+	size_t n_transfers;
 	CURL *shelf[HANDLES_KEPT];
 	size_t n_shelf;
 };
@@ -450,19 +454,55 @@ static CURL *unshelve(struct web *web)
 	return web->n_shelf ? web->shelf[--web->n_shelf] : curl_easy_init();
 }
 
+static void finish_all(struct web *web);
+
+static void on_ended(void *arg)
+{
+	struct web *web = arg;
+
+	web->ended = NULL;
+	finish_all(web);
+}
+
+/* What is new begins here, instead of in the loop's next turn by a timer of 0 ms.
+   What ends with that waits for this turn: whoever asks is in the middle of it. */
+static void go_on(struct web *web)
+{
+	int n_running = 0;
+
+	(void)curl_multi_socket_action(web->multi, CURL_SOCKET_TIMEOUT, 0,
+				       &n_running);
+	if ((size_t)n_running >= web->n_transfers || web->ended)
+		return;
+	web->ended = loop_after(web->loop, 0, on_ended, web);
+	if (!web->ended)
+		finish_all(web);
+}
+
 static enum kiln_status start(struct transfer *transfer)
 {
-	transfer->easy = unshelve(transfer->web);
+	struct web *web = transfer->web;
+
+	transfer->easy = unshelve(web);
 	if (!transfer->easy || set_options(transfer) ||
-	    curl_multi_add_handle(transfer->web->multi, transfer->easy) !=
-		    CURLM_OK)
+	    curl_multi_add_handle(web->multi, transfer->easy) != CURLM_OK)
 		return KILN_E_NO_MEMORY;
+	go_on(web);
 	return KILN_OK;
+}
+
+/* Nobody is told anything of it any more. */
+static void forget(struct transfer *transfer)
+{
+	ki_list_remove(&transfer->node);
+	transfer->web->n_transfers--;
 }
 
 static void transfer_free(struct transfer *transfer)
 {
-	ki_list_remove(&transfer->node);
+	if (transfer->easy)
+		(void)curl_multi_remove_handle(transfer->web->multi,
+					       transfer->easy);
 	shelve(transfer->web, transfer->easy);
 	free_headers(transfer);
 	free((char *)transfer->ask.url);
@@ -489,8 +529,10 @@ void web_begin(struct web *web, const struct web_ask *ask)
 	if (ask->tag)
 		(void)snprintf(transfer->tag, TAG_BYTES, "%s", ask->tag);
 	ki_list_append(&web->transfers, &transfer->node);
+	web->n_transfers++;
 	if (transfer->ask.url && !start(transfer))
 		return;
+	forget(transfer);
 	transfer_free(transfer);
 	ask->done(ask->arg, &outcome);
 }
@@ -552,6 +594,7 @@ static int follow(struct transfer *transfer)
 	free(transfer->url);
 	transfer->url = url;
 	transfer->n_redirects++;
+	(void)curl_multi_remove_handle(transfer->web->multi, transfer->easy);
 	shelve(transfer->web, transfer->easy);
 	transfer->easy = NULL;
 	free_headers(transfer);
@@ -608,13 +651,11 @@ static void take_body(struct transfer *transfer, struct outcome *outcome)
 	transfer->body = NULL;
 }
 
+/* Whoever waits is told first, and may begin another meanwhile. */
 static void finish(struct transfer *transfer, CURLcode result)
 {
 	struct outcome outcome = { .status = KILN_OK };
-	done_fn *done = transfer->ask.done;
-	void *arg = transfer->ask.arg;
 
-	(void)curl_multi_remove_handle(transfer->web->multi, transfer->easy);
 	(void)curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE,
 				&transfer->code);
 	if (result == CURLE_OK && !transfer->wrong && transfer->code >= 300 &&
@@ -626,8 +667,9 @@ static void finish(struct transfer *transfer, CURLcode result)
 		outcome.status = KILN_E_NO_MEMORY;
 	outcome.why = transfer->why;
 	take_body(transfer, &outcome);
+	forget(transfer);
+	transfer->ask.done(transfer->ask.arg, &outcome);
 	transfer_free(transfer);
-	done(arg, &outcome);
 }
 
 /* ---- The loop ----------------------------------------------------------- */
@@ -753,7 +795,7 @@ static void abandon(struct transfer *transfer)
 	done_fn *done = transfer->ask.done;
 	void *arg = transfer->ask.arg;
 
-	(void)curl_multi_remove_handle(transfer->web->multi, transfer->easy);
+	forget(transfer);
 	transfer_free(transfer);
 	done(arg, &outcome);
 }
@@ -770,6 +812,7 @@ void web_close(struct web *web)
 	if (web->multi)
 		(void)curl_multi_cleanup(web->multi);
 	loop_cancel(web->timer);
+	loop_cancel(web->ended);
 	curl_global_cleanup();
 	free(web);
 }
