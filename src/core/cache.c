@@ -278,6 +278,21 @@ static int says(const void *bytes, size_t size, enum kiln_metadata_field field)
 	return !kiln_metadata_find(bytes, size, field, &data, &data_size);
 }
 
+/* As the maker has it. */
+static void add_missing_of(struct kiln_metadata *metadata,
+			   enum kiln_metadata_field field,
+			   const struct kiln_blob *maker)
+{
+	const void *bytes, *data;
+	size_t size, data_size;
+
+	if (!kiln_metadata_bytes(metadata, &bytes, &size) &&
+	    !says(bytes, size, field) &&
+	    !kiln_metadata_find(kiln_blob_data(maker), kiln_blob_size(maker),
+				field, &data, &data_size))
+		kiln_metadata_add(metadata, field, data, data_size);
+}
+
 /*
  * Whose entry it is, where a put does not say it: in *out_made, if that is not NULL,
  * else in the bytes.  Bookkeeping is nobody's, unless it says so, of a session all are
@@ -299,10 +314,10 @@ static enum kiln_status name_maker(struct kiln *kiln,
 	    says(bytes, size, KILN_META_FLAGS) ||
 	    says(bytes, size, KILN_META_SIGNATURE))
 		return KILN_OK;
+	maker = maker_of(kiln);
+	if (!maker)
+		return KILN_E_NO_MEMORY;
 	if (!size) {
-		maker = maker_of(kiln);
-		if (!maker)
-			return KILN_E_NO_MEMORY;
 		*inout_bytes = kiln_blob_data(maker);
 		*inout_size = kiln_blob_size(maker);
 		return KILN_OK;
@@ -310,7 +325,8 @@ static enum kiln_status name_maker(struct kiln *kiln,
 	status = kiln_metadata_from_bytes(bytes, size, out_made);
 	if (status)
 		return status;
-	add_maker(kiln, *out_made);
+	add_missing_of(*out_made, KILN_META_APPLICATION, maker);
+	add_missing_of(*out_made, KILN_META_NAMESPACE, maker);
 	return kiln_metadata_bytes(*out_made, inout_bytes, inout_size);
 }
 
