@@ -28,6 +28,8 @@
 
 #include "remote/protocol.h"
 
+#include <stdlib.h>
+
 #include <zstd.h>
 
 #include "base/blob.h"
@@ -44,6 +46,12 @@
 #define ZEROS_OFFSET	 160
 #define ZEROS_BYTES	 24
 #define HEADER_CHECK	 184
+
+/* A value that is not compressed stays where it came to, if it is as long as this
+   and this many times as long as what is kept with it. */
+#define KEPT_BYTES_MIN ((size_t)4096)
+#define KEPT_SHARE     8
+#define BLOB_ALIGNMENT ((size_t)8)
 
 static const uint8_t magic[4] = { 'K', 'I', 'T', 'M' };
 static const uint8_t zeros[KI_SIGNATURE_BYTES];
@@ -269,7 +277,8 @@ static enum kiln_status check_key(const struct parts *parts,
 		       : KILN_OK;
 }
 
-static enum kiln_status take_value(const struct parts *parts,
+/* A copy, or what it was compressed from. */
+static enum kiln_status copy_value(const struct parts *parts,
 				   struct kiln_blob **out_value)
 {
 	struct kiln_blob *blob;
@@ -293,39 +302,102 @@ static enum kiln_status take_value(const struct parts *parts,
 	return KILN_OK;
 }
 
+/* Whether it can be handed out where it lies, and little else with it. */
+static int is_kept(const struct parts *parts)
+{
+	return !(parts->flags & FLAG_ZSTD) &&
+	       parts->stored_size >= KEPT_BYTES_MIN &&
+	       parts->record_size + parts->metadata_size <=
+		       parts->stored_size / KEPT_SHARE;
+}
+
+/* The memory becomes the value's, which goes down to where blobs begin. */
+static enum kiln_status keep_value(const struct parts *parts,
+				   uint8_t **inout_memory,
+				   struct kiln_blob **out_value)
+{
+	uint8_t *memory = *inout_memory;
+	const size_t offset = (size_t)(parts->stored - memory);
+	uint8_t *place = memory + (offset & ~(BLOB_ALIGNMENT - 1));
+	enum kiln_status status = kiln_blob_wrap(place, parts->stored_size,
+						 free, memory, out_value);
+
+	if (status)
+		return status;
+	memmove(place, parts->stored, parts->stored_size);
+	*inout_memory = NULL;
+	return KILN_OK;
+}
+
+static enum kiln_status verify(const struct kiln_key *key,
+			       uint64_t user_version,
+			       const struct ki_sign_trust *trust,
+			       const void *bytes, size_t size,
+			       struct parts *out_parts)
+{
+	enum kiln_status status = take_apart(bytes, size, out_parts);
+
+	if (status)
+		return status;
+	if (trust)
+		status = check_signature(out_parts, trust);
+	else if (!is_whole(out_parts))
+		status = KILN_E_FORMAT;
+	return status ? status : check_key(out_parts, key, user_version);
+}
+
+/* `inout_memory` NULL: the bytes are somebody else's.  The metadata first, since a
+   value may move over where it lies. */
+static enum kiln_status hand_out(const struct parts *parts,
+				 uint8_t **inout_memory,
+				 struct kiln_blob **out_value,
+				 struct kiln_blob **out_metadata)
+{
+	struct kiln_blob *metadata = NULL;
+	enum kiln_status status = KILN_OK;
+
+	if (out_metadata)
+		status = kiln_blob_copy(parts->metadata, parts->metadata_size,
+					&metadata);
+	if (status)
+		return status;
+	if (inout_memory && is_kept(parts))
+		status = keep_value(parts, inout_memory, out_value);
+	else
+		status = copy_value(parts, out_value);
+	if (status)
+		kiln_blob_unref(metadata);
+	else if (out_metadata)
+		*out_metadata = metadata;
+	return status;
+}
+
 enum kiln_status ki_item_open(const struct kiln_key *key, uint64_t user_version,
 			      const struct ki_sign_trust *trust,
 			      const void *bytes, size_t size,
 			      struct kiln_blob **out_value,
 			      struct kiln_blob **out_metadata)
 {
-	struct kiln_blob *value, *metadata;
 	struct parts parts;
-	enum kiln_status status = take_apart(bytes, size, &parts);
+	enum kiln_status status =
+		verify(key, user_version, trust, bytes, size, &parts);
 
-	if (status)
-		return status;
-	if (trust)
-		status = check_signature(&parts, trust);
-	else if (!is_whole(&parts))
-		status = KILN_E_FORMAT;
-	if (!status)
-		status = check_key(&parts, key, user_version);
-	if (!status)
-		status = take_value(&parts, &value);
-	if (status)
-		return status;
-	if (out_metadata) {
-		status = kiln_blob_copy(parts.metadata, parts.metadata_size,
-					&metadata);
-		if (status) {
-			kiln_blob_unref(value);
-			return status;
-		}
-		*out_metadata = metadata;
-	}
-	*out_value = value;
-	return KILN_OK;
+	return status ? status
+		      : hand_out(&parts, NULL, out_value, out_metadata);
+}
+
+enum kiln_status ki_item_take(const struct kiln_key *key, uint64_t user_version,
+			      const struct ki_sign_trust *trust,
+			      uint8_t **inout_memory, size_t offset,
+			      size_t size, struct kiln_blob **out_value,
+			      struct kiln_blob **out_metadata)
+{
+	struct parts parts;
+	enum kiln_status status = verify(key, user_version, trust,
+					 *inout_memory + offset, size, &parts);
+
+	return status ? status
+		      : hand_out(&parts, inout_memory, out_value, out_metadata);
 }
 
 enum kiln_status ki_item_glance(const uint8_t name[KI_REMOTE_NAME_BYTES],

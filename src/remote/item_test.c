@@ -208,6 +208,87 @@ static void what_is_sealed_is_what_is_opened(void **state)
 	ki_sign_trust_fini(&trust);
 }
 
+/* The value at the end of what it came with, which may be anywhere in the memory,
+   or a copy of it. */
+static void what_is_mostly_a_value_stays_where_it_came_to(void **state)
+{
+	static const struct {
+		size_t size, offset;
+		int level, is_damaged, is_kept;
+	} rows[] = {
+		{ 5000, 0, 0, 0, 1 }, { 5000, 8, 0, 0, 1 },
+		{ 5000, 9, 0, 0, 1 }, { 5000, 15, 0, 0, 1 },
+		{ 4096, 8, 0, 0, 1 }, { 4095, 8, 0, 0, 0 },
+		{ 0, 8, 0, 0, 0 },    { 5000, 8, 1, 0, 0 },
+		{ 5000, 8, 0, 1, 0 },
+	};
+	struct kiln_key *key = key_of(1);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ki_item_seal how = { .zstd_level = rows[i].level };
+		struct ki_bytes bytes = sealed(key, 0, rows[i].size, &how);
+		uint8_t *memory = malloc(rows[i].offset + bytes.size);
+		struct kiln_blob *value, *metadata, *same;
+		enum kiln_status status;
+
+		assert_non_null(memory);
+		memcpy(memory + rows[i].offset, bytes.data, bytes.size);
+		memory[rows[i].offset + bytes.size - 1] ^=
+			(uint8_t)rows[i].is_damaged;
+		status = ki_item_take(key, 0, NULL, &memory, rows[i].offset,
+				      bytes.size, &value, &metadata);
+		assert_int_equal(status,
+				 rows[i].is_damaged ? KILN_E_FORMAT : KILN_OK);
+		assert_int_equal(!memory, rows[i].is_kept);
+		if (!status) {
+			assert_int_equal(kiln_blob_size(value), rows[i].size);
+			assert_memory_equal(kiln_blob_data(value), text,
+					    rows[i].size);
+			assert_int_equal((uintptr_t)kiln_blob_data(value) % 8,
+					 0);
+			assert_int_equal(ki_item_open(key, 0, NULL, bytes.data,
+						      bytes.size, &same, NULL),
+					 KILN_OK);
+			kiln_blob_unref(same);
+			assert_int_equal(
+				kiln_metadata_find_u64(kiln_blob_data(metadata),
+						       kiln_blob_size(metadata),
+						       KILN_META_BUILD_TIME,
+						       &(uint64_t){ 0 }),
+				KILN_OK);
+			kiln_blob_unref(value);
+			kiln_blob_unref(metadata);
+		}
+		free(memory);
+		ki_bytes_fini(&bytes);
+	}
+	kiln_key_free(key);
+}
+
+/* Else a small value would hold on to a large key. */
+static void what_is_mostly_key_is_copied(void **state)
+{
+	struct kiln_key *key = kiln_key_new();
+	struct ki_item_seal how = { 0 };
+	struct kiln_blob *value, *metadata;
+	struct ki_bytes bytes;
+	uint8_t *memory;
+
+	kiln_key_add(key, "source", text, 1000);
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	bytes = sealed(key, 0, 5000, &how);
+	memory = bytes.data;
+	assert_int_equal(ki_item_take(key, 0, NULL, &memory, 0, bytes.size,
+				      &value, &metadata),
+			 KILN_OK);
+	assert_ptr_equal(memory, bytes.data);
+	assert_memory_equal(kiln_blob_data(value), text, 5000);
+	kiln_blob_unref(value);
+	kiln_blob_unref(metadata);
+	ki_bytes_fini(&bytes);
+	kiln_key_free(key);
+}
+
 static void an_item_goes_behind_what_is_there(void **state)
 {
 	struct kiln_key *key = key_of(1);
@@ -605,6 +686,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_sealed_is_what_is_opened),
+		cmocka_unit_test(what_is_mostly_a_value_stays_where_it_came_to),
+		cmocka_unit_test(what_is_mostly_key_is_copied),
 		cmocka_unit_test(an_item_goes_behind_what_is_there),
 		cmocka_unit_test(
 			what_is_the_users_or_the_machines_stays_behind),

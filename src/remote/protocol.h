@@ -200,6 +200,16 @@ enum kiln_status ki_item_open(const struct kiln_key *key, uint64_t user_version,
 			      struct kiln_blob **out_value,
 			      struct kiln_blob **out_metadata);
 
+/*
+ * The same of an item at an offset in memory from malloc().  On KILN_OK the memory
+ * may have become the value's, which saves a copy; *inout_memory is NULL then.
+ */
+enum kiln_status ki_item_take(const struct kiln_key *key, uint64_t user_version,
+			      const struct ki_sign_trust *trust,
+			      uint8_t **inout_memory, size_t offset,
+			      size_t size, struct kiln_blob **out_value,
+			      struct kiln_blob **out_metadata);
+
 /* Whether bytes can be an item of that name, from their header and sizes alone:
    what the helper looks at before it passes something on.  KILN_OK, FORMAT. */
 enum kiln_status ki_item_glance(const uint8_t name[KI_REMOTE_NAME_BYTES],

@@ -217,20 +217,20 @@ static enum kiln_status refuse(struct ki_remote *remote,
 	return KILN_MISS;
 }
 
-/* OK; MISS: refused, and the levels behind may know better. */
+/* OK; MISS: refused, and the levels behind may know better.  The answer's body may
+   become the value's. */
 static enum kiln_status take_item(struct ki_remote *remote,
 				  const struct look *look,
-				  const struct ki_answer *answer,
-				  uint32_t *out_level,
+				  struct ki_answer *answer, uint32_t *out_level,
 				  struct kiln_blob **out_value,
 				  struct kiln_blob **out_metadata)
 {
 	enum kiln_status status;
 
 	*out_level = ki_get_u32(answer->body);
-	status = ki_item_open(look->key, remote->options.user_version,
-			      remote->options.trust,
-			      answer->body + KI_FRAME_ITEM_HEAD_BYTES,
+	status = ki_item_take(look->key, remote->options.user_version,
+			      remote->options.trust, &answer->body,
+			      KI_FRAME_ITEM_HEAD_BYTES,
 			      answer->size - KI_FRAME_ITEM_HEAD_BYTES,
 			      out_value, out_metadata);
 	if (status)
