@@ -102,6 +102,22 @@ static void keep(struct fetch *fetch, struct item *item, int is_served)
 
 /* ---- Answers ------------------------------------------------------------- */
 
+static int is_filled_from(const struct sources *sources, unsigned level)
+{
+	for (unsigned i = 0; i < level; i++)
+		if (sources_is_written(sources, i))
+			return 1;
+	return 0;
+}
+
+/* Whether anything changes when a program finds the item good. */
+static int wants_verdict(const struct fetches *fetches, const uint8_t *name,
+			 unsigned level)
+{
+	return is_filled_from(fetches->sources, level) ||
+	       sources_of(fetches->sources, level, name)->n_refused;
+}
+
 /* What is in memory, or comes yet, is worth asking for. */
 uint32_t fetches_wait_ms(const struct fetches *fetches)
 {
@@ -187,14 +203,6 @@ static struct source *source_of(const struct fetch *fetch)
 			  fetch->by_name.name);
 }
 
-static int is_filled_from(const struct sources *sources, unsigned level)
-{
-	for (unsigned i = 0; i < level; i++)
-		if (sources_is_written(sources, i))
-			return 1;
-	return 0;
-}
-
 /* Nothing is set aside for it any more. */
 static void drop_share(struct fetch *fetch)
 {
@@ -205,12 +213,15 @@ static void drop_share(struct fetch *fetch)
 /* 0: there is somebody who has no room for the item. */
 static int answer_all(struct fetch *fetch, struct item *item)
 {
+	int wants = item && wants_verdict(fetch->fetches, fetch->by_name.name,
+					  fetch->level);
 	struct waiter *waiter;
 	int is_taken = 1;
 
 	while (!ki_list_is_empty(&fetch->waiters)) {
 		waiter = ki_container(fetch->waiters.next, struct waiter, link);
 		leave(waiter);
+		waiter->wants_verdict = wants;
 		if (item)
 			is_taken &=
 				waiter->done(waiter, fetch->level, item, 0, 0);
@@ -468,6 +479,7 @@ static int serve_from_memory(struct fetches *fetches, struct waiter *waiter,
 	if (!kept || kept->level < from ||
 	    refused_has(&fetches->refused, name, kept->level))
 		return 0;
+	waiter->wants_verdict = wants_verdict(fetches, name, kept->level);
 	if (waiter->done(waiter, kept->level, kept->item, 0, 0)) {
 		fetches->n_from_memory++;
 		memory_serve(&fetches->memory, kept,

@@ -50,6 +50,7 @@ struct waiter {
 	struct fetch *fetch;
 	struct loop_timer *deadline;
 	waiter_fn *done;
+	int wants_verdict; /* on an item, even if it is good */
 };
 
 struct fetches {

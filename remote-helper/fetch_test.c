@@ -307,6 +307,44 @@ static void one_good_item_makes_up_for_those_refused(void **state)
 	stage_finish(&stage);
 }
 
+/* A server alone, from the beginning, from memory and after something was refused;
+   a level with one before it that is written, or is not. */
+static void a_verdict_is_wanted_where_it_changes_something(void **state)
+{
+	struct look_up look;
+	struct stage stage;
+
+	stage_begin(&stage, "http://0");
+	for (unsigned i = 1; i < 5; i++)
+		scripted_keep(&scripted[0], i);
+	assert_false(look_up(&stage, 1, LONG_MS).waiter.wants_verdict);
+	(void)look_up(&stage, 4, 0);
+	stage_run_ms(&stage, 10);
+	look = look_up(&stage, 4, LONG_MS);
+	assert_true(look.is_hit);
+	assert_int_equal(stage.fetches.n_from_memory, 1);
+	assert_false(look.waiter.wants_verdict);
+	(void)verdict(&stage, 1, 0, 0);
+	assert_true(look_up(&stage, 2, LONG_MS).waiter.wants_verdict);
+	assert_true(look_up(&stage, 4, LONG_MS).waiter.wants_verdict);
+	(void)verdict(&stage, 2, 0, 1);
+	assert_false(look_up(&stage, 3, LONG_MS).waiter.wants_verdict);
+	stage_finish(&stage);
+
+	stage_begin(&stage, "http://0 http://1");
+	scripted_keep(&scripted[0], 1);
+	scripted_keep(&scripted[1], 2);
+	assert_false(look_up(&stage, 1, LONG_MS).waiter.wants_verdict);
+	assert_true(look_up(&stage, 2, LONG_MS).waiter.wants_verdict);
+	assert_true(look_up(&stage, 2, LONG_MS).waiter.wants_verdict);
+	stage_finish(&stage);
+
+	stage_begin(&stage, "http://0#read-only http://1");
+	scripted_keep(&scripted[1], 2);
+	assert_false(look_up(&stage, 2, LONG_MS).waiter.wants_verdict);
+	stage_finish(&stage);
+}
+
 static void a_body_that_is_no_item_of_that_name_goes_to_nobody(void **state)
 {
 	static const char *const whats[] = { "nothing", "cut", "another's",
@@ -644,6 +682,7 @@ int main(void)
 		ROW(what_was_refused_is_asked_of_the_next_level),
 		ROW(a_source_whose_items_are_refused_is_left_alone),
 		ROW(one_good_item_makes_up_for_those_refused),
+		ROW(a_verdict_is_wanted_where_it_changes_something),
 		ROW(a_body_that_is_no_item_of_that_name_goes_to_nobody),
 		ROW(a_good_item_of_a_far_level_fills_those_nearer),
 		ROW(each_name_is_asked_of_one_shard),

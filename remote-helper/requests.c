@@ -107,19 +107,23 @@ static enum kiln_status on_hello(struct connection *connection, uint64_t id,
 
 /* ---- Looking up ---------------------------------------------------------- */
 
-static void answer_get(struct connection *connection, uint64_t id,
-		       unsigned level, struct item *item, uint32_t reasons,
-		       uint32_t wait_ms)
+static void answer_item(const struct wait *wait, unsigned level,
+			struct item *item)
+{
+	uint8_t head[KI_FRAME_ITEM_HEAD_BYTES];
+
+	ki_put_u32(head, level);
+	ki_put_u32(head + 4,
+		   wait->get.wants_verdict ? 0 : KI_REMOTE_ITEM_NO_VERDICT);
+	connection_answer_item(wait->connection, KI_FRAME_ITEM, KILN_OK,
+			       wait->id, head, sizeof(head), item);
+}
+
+static void answer_miss(struct connection *connection, uint64_t id,
+			uint32_t reasons, uint32_t wait_ms)
 {
 	uint8_t body[KI_FRAME_MISS_BYTES];
 
-	if (item) {
-		ki_put_u32(body, level);
-		ki_put_u32(body + 4, 0);
-		connection_answer_item(connection, KI_FRAME_ITEM, KILN_OK, id,
-				       body, KI_FRAME_ITEM_HEAD_BYTES, item);
-		return;
-	}
 	ki_put_u32(body, wait_ms);
 	ki_put_u32(body + 4, reasons);
 	connection_answer(connection, KI_FRAME_MISS, KILN_MISS, id, body,
@@ -138,7 +142,10 @@ static int got(struct waiter *waiter, unsigned level, struct item *item,
 		item = NULL;
 		reasons = KI_REMOTE_LATE;
 	}
-	answer_get(wait->connection, wait->id, level, item, reasons, wait_ms);
+	if (item)
+		answer_item(wait, level, item);
+	else
+		answer_miss(wait->connection, wait->id, reasons, wait_ms);
 	end_wait(wait);
 	return has_room;
 }
@@ -151,7 +158,7 @@ static void on_get(struct connection *connection, uint64_t id,
 	struct wait *wait = begin_wait(connection, KI_FRAME_GET, id);
 
 	if (!wait) {
-		answer_get(connection, id, 0, NULL, KI_REMOTE_FAULT, 0);
+		answer_miss(connection, id, KI_REMOTE_FAULT, 0);
 		return;
 	}
 	wait->get.done = got;

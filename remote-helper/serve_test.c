@@ -313,6 +313,18 @@ static void prefetched_items_wait_in_memory(void **state)
 	assert_int_equal(process_stop(pid), 0);
 }
 
+static uint32_t bits_of_item(int fd, const struct entry *entry)
+{
+	struct answer answer;
+	uint32_t bits;
+
+	client_get(fd, 4714, entry->name, 5000, 0);
+	answer = client_expect(fd, KI_FRAME_ITEM, 4714);
+	bits = ki_get_u32(answer.body + 4);
+	free(answer.body);
+	return bits;
+}
+
 /* The second Redis is far: what is found there comes to the first. */
 static void a_good_item_comes_nearer(void **state)
 {
@@ -335,7 +347,7 @@ static void a_good_item_comes_nearer(void **state)
 	snprintf(words, sizeof(words), " %s", server_url(far));
 	pid = serve(words);
 	fd = client_open(path);
-	assert_int_equal(client_fetch(fd, &entry, 5000, NULL), KILN_OK);
+	assert_int_equal(bits_of_item(fd, &entry), 0);
 	client_verdict(fd, entry.name, 1, 1);
 	while (!counted(fd, "uploads", "filled"))
 		process_wait_ms(2);
@@ -345,6 +357,7 @@ static void a_good_item_comes_nearer(void **state)
 	pid = serve("");
 	fd = client_open(path);
 	assert_int_equal(client_fetch(fd, &entry, 5000, NULL), KILN_OK);
+	assert_int_equal(bits_of_item(fd, &entry), KI_REMOTE_ITEM_NO_VERDICT);
 	(void)close(fd);
 	assert_int_equal(process_stop(pid), 0);
 	server_stop(far);

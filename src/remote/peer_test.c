@@ -42,7 +42,7 @@ struct peer {
 	/* Under mutex. */
 	enum peer_manner manner;
 	uint64_t capabilities;
-	uint32_t later_ms;
+	uint32_t later_ms, item_bits;
 	struct ki_item_seal how;
 	struct guest guests[CONNECTIONS_MAX];
 	unsigned n_guests, n_gone;
@@ -202,8 +202,8 @@ static int answer_miss(int fd, uint64_t id, uint32_t later_ms, uint32_t reasons)
 }
 
 /* ITEM of these bytes, or less of them than it says. */
-static int answer_item(int fd, uint64_t id, const struct ki_bytes *bytes,
-		       size_t size)
+static int answer_item(int fd, uint64_t id, uint32_t bits,
+		       const struct ki_bytes *bytes, size_t size)
 {
 	uint8_t head[KI_FRAME_BYTES + KI_FRAME_ITEM_HEAD_BYTES] = { 0 };
 	const struct ki_frame frame = {
@@ -213,6 +213,7 @@ static int answer_item(int fd, uint64_t id, const struct ki_bytes *bytes,
 	};
 
 	ki_frame_put(head, &frame);
+	ki_put_u32(head + KI_FRAME_BYTES + 4, bits);
 	return send_all(fd, head, sizeof(head)) &&
 	       send_all(fd, bytes->data, size) && size == bytes->size;
 }
@@ -223,6 +224,7 @@ static int answer_get(struct peer *peer, int fd, uint64_t id,
 	const uint32_t first = ki_get_u32(body + 36);
 	struct ki_bytes copy;
 	struct item *item;
+	uint32_t bits;
 	int is_good = 1, is_there, is_late = 0;
 
 	ki_bytes_init(&copy);
@@ -239,9 +241,10 @@ static int answer_get(struct peer *peer, int fd, uint64_t id,
 		ki_bytes_add(&copy, item->bytes.data, item->bytes.size);
 	if (is_there && peer->manner == PEER_CUT_ITEM)
 		copy.size -= 7;
+	bits = peer->item_bits;
 	pthread_mutex_unlock(&peer->mutex);
 	if (is_there)
-		is_good = answer_item(fd, id, &copy, copy.size);
+		is_good = answer_item(fd, id, bits, &copy, copy.size);
 	else
 		is_good = answer_miss(
 			fd, id, 0, is_late ? KI_REMOTE_LATE : KI_REMOTE_ABSENT);
@@ -588,6 +591,13 @@ void peer_can(struct peer *peer, uint64_t capabilities, uint32_t later_ms)
 	pthread_mutex_lock(&peer->mutex);
 	peer->capabilities = capabilities;
 	peer->later_ms = later_ms;
+	pthread_mutex_unlock(&peer->mutex);
+}
+
+void peer_say_of_items(struct peer *peer, uint32_t bits)
+{
+	pthread_mutex_lock(&peer->mutex);
+	peer->item_bits = bits;
 	pthread_mutex_unlock(&peer->mutex);
 }
 

@@ -51,6 +51,8 @@ const char *peer_path(const struct peer *peer);
 void peer_behave(struct peer *peer, enum peer_manner manner);
 /* What it greets with. */
 void peer_can(struct peer *peer, uint64_t capabilities, uint32_t later_ms);
+/* KI_REMOTE_ITEM_*, with each ITEM from now on. */
+void peer_say_of_items(struct peer *peer, uint32_t bits);
 /* How it seals what it is given. */
 void peer_seal(struct peer *peer, const struct ki_item_seal *how);
 

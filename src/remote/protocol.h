@@ -62,13 +62,14 @@ enum ki_frame_type {
 	/* Name; wait at most u32 ms (0: only what is there now); u32: of sources
 	   only those from this number on.  Answer: ITEM or MISS. */
 	KI_FRAME_GET,
-	/* u32 source, u32 0, then the item. */
+	/* u32 source, u32 KI_REMOTE_ITEM_*, then the item. */
 	KI_FRAME_ITEM,
 	/* u32 ms until it is worth asking anything again; u32 reasons. */
 	KI_FRAME_MISS,
 	/* Name, u32 source (2^32 - 1: all), u32 1: the item was good; 0: it was
 	   refused, and a PUT replaces it.  Not answered.  What was refused is
-	   asked of the next source by GET. */
+	   asked of the next source by GET.  That one was good is not said of an
+	   ITEM with KI_REMOTE_ITEM_NO_VERDICT. */
 	KI_FRAME_VERDICT,
 
 	/* With a descriptor (SCM_RIGHTS) of sealed memory: name, u64 user
@@ -111,6 +112,9 @@ enum ki_frame_type {
 
 /* Bits of the flags of a frame. */
 #define KI_REMOTE_PUT_REPLACE 1u
+
+/* Bits of an ITEM. */
+#define KI_REMOTE_ITEM_NO_VERDICT (1u << 0) /* a good one changes nothing */
 
 /* Bits of the capabilities in HELLO. */
 #define KI_REMOTE_CAN_LEASE (1u << 0) /* some source has leases */

@@ -6,7 +6,7 @@
  *	quiet?  a comparison, and a miss
  *	GET  -> MISS   how long it is not worth asking again, and why
  *	     -> ITEM   opened here: signature, key, checksum
- *			  good    VERDICT good; the value
+ *			  good    VERDICT good, if it changes anything; the value
  *			  not     VERDICT bad; GET of the levels behind
  *
  * What goes wrong is counted here, where it is known what it was; the tier's
@@ -225,6 +225,7 @@ static enum kiln_status take_item(struct ki_remote *remote,
 				  struct kiln_blob **out_value,
 				  struct kiln_blob **out_metadata)
 {
+	const uint32_t about = ki_get_u32(answer->body + 4);
 	enum kiln_status status;
 
 	*out_level = ki_get_u32(answer->body);
@@ -235,7 +236,7 @@ static enum kiln_status take_item(struct ki_remote *remote,
 			      out_value, out_metadata);
 	if (status)
 		status = refuse(remote, status);
-	if (!status || status == KILN_MISS)
+	if (status ? status == KILN_MISS : !(about & KI_REMOTE_ITEM_NO_VERDICT))
 		tell_verdict(remote, look->name, *out_level, !status);
 	return status;
 }

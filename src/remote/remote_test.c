@@ -128,6 +128,49 @@ static void what_one_puts_another_gets(void **state)
 	peer_free(peer);
 }
 
+/* A helper that knows no bits sends 0, and one may come that sends more. */
+static void what_is_good_is_said_where_it_changes_anything(void **state)
+{
+	static const struct {
+		uint32_t bits;
+		enum peer_manner manner;
+		unsigned n_verdicts;
+	} rows[] = {
+		{ 0, PEER_GOOD, 1 },
+		{ 0, PEER_OTHERS_ITEM, 1 },
+		{ KI_REMOTE_ITEM_NO_VERDICT, PEER_GOOD, 0 },
+		{ KI_REMOTE_ITEM_NO_VERDICT, PEER_OTHERS_ITEM, 1 },
+		{ ~KI_REMOTE_ITEM_NO_VERDICT, PEER_GOOD, 1 },
+		{ UINT32_MAX, PEER_GOOD, 0 },
+	};
+	struct kiln_key *key = key_of(1), *other = key_of(2);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct peer *peer = peer_new(NULL);
+		struct ki_remote *remote = open_at(peer_path(peer), 0);
+		const int is_good = rows[i].manner == PEER_GOOD;
+
+		peer_add(peer, key, 0, "value", 5, &(struct ki_item_seal){ 0 });
+		peer_add(peer, other, 0, "other", 5,
+			 &(struct ki_item_seal){ 0 });
+		peer_say_of_items(peer, rows[i].bits);
+		peer_behave(peer, rows[i].manner);
+		assert_int_equal(get(remote, key, "value"),
+				 is_good ? KILN_OK : KILN_MISS);
+		/* What was said before has come when this has. */
+		assert_int_equal(put(remote, key, "value", 0), KILN_OK);
+		peer_await(peer, KI_FRAME_PUT, 1);
+		assert_int_equal(peer_count(peer, KI_FRAME_VERDICT),
+				 rows[i].n_verdicts);
+		if (rows[i].n_verdicts)
+			assert_int_equal(peer_verdict(peer), is_good);
+		close_of(remote);
+		peer_free(peer);
+	}
+	kiln_key_free(key);
+	kiln_key_free(other);
+}
+
 static void what_is_local_or_bookkeeping_does_not_leave(void **state)
 {
 	struct peer *peer = peer_new(NULL);
@@ -800,6 +843,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(what_one_puts_another_gets, forget),
+		cmocka_unit_test_setup(
+			what_is_good_is_said_where_it_changes_anything, forget),
 		cmocka_unit_test_setup(
 			what_is_local_or_bookkeeping_does_not_leave, forget),
 		cmocka_unit_test_setup(a_guest_keeps_no_descriptor, forget),
