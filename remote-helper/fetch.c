@@ -115,7 +115,7 @@ static int wants_verdict(const struct fetches *fetches, const uint8_t *name,
 			 unsigned level)
 {
 	return is_filled_from(fetches->sources, level) ||
-	       sources_of(fetches->sources, level, name)->n_refused;
+	       sources_of(fetches->sources, level, name)->n_damaged;
 }
 
 /* What is in memory, or comes yet, is worth asking for. */
@@ -272,7 +272,7 @@ static void reject(struct fetch *fetch)
 	refused_add(&fetches->refused, fetch->by_name.name, fetch->level);
 	source_verdict(
 		sources_of(fetches->sources, fetch->level, fetch->by_name.name),
-		0);
+		VERDICT_DAMAGED);
 	fetch->reasons |= KI_REMOTE_FAULT;
 	fetch->level++;
 	step(fetch);
@@ -678,14 +678,14 @@ void fetches_prefetch(struct fetches *fetches, const uint8_t *names,
 
 struct item *fetches_verdict(struct fetches *fetches,
 			     const uint8_t name[KI_REMOTE_NAME_BYTES],
-			     unsigned level, int is_good)
+			     unsigned level, enum verdict verdict)
 {
 	struct memory_item *kept = memory_get(&fetches->memory, name);
 
-	source_verdict(sources_of(fetches->sources, level, name), is_good);
+	source_verdict(sources_of(fetches->sources, level, name), verdict);
 	if (kept && kept->level != level)
 		kept = NULL;
-	if (is_good)
+	if (verdict == VERDICT_GOOD)
 		return kept ? kept->item : NULL;
 	refused_add(&fetches->refused, name, level);
 	if (kept)

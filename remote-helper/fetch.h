@@ -101,6 +101,6 @@ void fetches_prefetch(struct fetches *fetches, const uint8_t *names,
    next call, or NULL. */
 struct item *fetches_verdict(struct fetches *fetches,
 			     const uint8_t name[KI_REMOTE_NAME_BYTES],
-			     unsigned level, int is_good);
+			     unsigned level, enum verdict verdict);
 
 #endif /* KIR_FETCH_H */

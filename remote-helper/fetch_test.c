@@ -243,13 +243,13 @@ static void who_is_impatient_opens_no_breaker(void **state)
 
 /* ---- Verdicts (S50, S51) -------------------------------------------------- */
 
-static struct item *verdict(struct stage *stage, uint64_t number,
-			    unsigned level, int is_good)
+static struct item *judge(struct stage *stage, uint64_t number, unsigned level,
+			  enum verdict verdict)
 {
 	uint8_t name[KI_REMOTE_NAME_BYTES];
 
 	scripted_name(number, name);
-	return fetches_verdict(&stage->fetches, name, level, is_good);
+	return fetches_verdict(&stage->fetches, name, level, verdict);
 }
 
 static void what_was_refused_is_asked_of_the_next_level(void **state)
@@ -262,7 +262,7 @@ static void what_was_refused_is_asked_of_the_next_level(void **state)
 	scripted_keep(&scripted[0], 1);
 	scripted_keep(&scripted[1], 1);
 	assert_int_equal(look_up(&stage, 1, LONG_MS).level, 0);
-	assert_null(verdict(&stage, 1, 0, 0));
+	assert_null(judge(&stage, 1, 0, VERDICT_DAMAGED));
 	look_up_begin(&stage, &look, 1, LONG_MS, 1);
 	stage_run_until(&stage, &look.is_done);
 	assert_true(look.is_hit);
@@ -274,7 +274,7 @@ static void what_was_refused_is_asked_of_the_next_level(void **state)
 	stage_finish(&stage);
 }
 
-static void a_source_whose_items_are_refused_is_left_alone(void **state)
+static void a_source_whose_items_are_damaged_is_left_alone(void **state)
 {
 	struct stage stage;
 	struct look_up look;
@@ -284,7 +284,7 @@ static void a_source_whose_items_are_refused_is_left_alone(void **state)
 		scripted_keep(&scripted[0], i);
 	for (unsigned i = 0; i < BREAKER_FAULTS; i++) {
 		assert_true(look_up(&stage, i, LONG_MS).is_hit);
-		(void)verdict(&stage, i, 0, 0);
+		(void)judge(&stage, i, 0, VERDICT_DAMAGED);
 	}
 	look = look_up(&stage, 5, LONG_MS);
 	assert_false(look.is_hit);
@@ -292,7 +292,34 @@ static void a_source_whose_items_are_refused_is_left_alone(void **state)
 	stage_finish(&stage);
 }
 
-static void one_good_item_makes_up_for_those_refused(void **state)
+/* Each is a miss, and what is there is asked for all the same: somebody else may
+   have signed the next. */
+static void who_has_items_that_nobody_trusted_signed_is_asked_on(void **state)
+{
+	static const enum verdict rows[] = { VERDICT_UNTRUSTED,
+					     VERDICT_UNWANTED };
+
+	for (size_t i = 0; i < 2; i++) {
+		struct stage stage;
+		const struct figures *figures;
+
+		stage_begin(&stage, "http://0");
+		figures = &stage.sources.levels[0].sources[0].figures;
+		for (unsigned j = 0; j < 4 * BREAKER_FAULTS; j++) {
+			scripted_keep(&scripted[0], j);
+			assert_true(look_up(&stage, j, LONG_MS).is_hit);
+			assert_null(judge(&stage, j, 0, rows[i]));
+			assert_int_equal(look_up(&stage, j, LONG_MS).reasons,
+					 KI_REMOTE_FAULT);
+		}
+		assert_int_equal(figures->counts[FIGURES_REFUSED], 0);
+		assert_int_equal(figures->counts[FIGURES_UNSIGNED],
+				 i ? 0 : 4 * BREAKER_FAULTS);
+		stage_finish(&stage);
+	}
+}
+
+static void one_good_item_makes_up_for_those_damaged(void **state)
 {
 	struct stage stage;
 
@@ -301,7 +328,9 @@ static void one_good_item_makes_up_for_those_refused(void **state)
 		scripted_keep(&scripted[0], i);
 	for (unsigned i = 0; i < 18; i++) {
 		assert_true(look_up(&stage, i, LONG_MS).is_hit);
-		(void)verdict(&stage, i, 0, i % BREAKER_FAULTS == 2);
+		(void)judge(&stage, i, 0,
+			    i % BREAKER_FAULTS == 2 ? VERDICT_GOOD
+						    : VERDICT_DAMAGED);
 	}
 	assert_true(look_up(&stage, 19, LONG_MS).is_hit);
 	stage_finish(&stage);
@@ -324,10 +353,10 @@ static void a_verdict_is_wanted_where_it_changes_something(void **state)
 	assert_true(look.is_hit);
 	assert_int_equal(stage.fetches.n_from_memory, 1);
 	assert_false(look.waiter.wants_verdict);
-	(void)verdict(&stage, 1, 0, 0);
+	(void)judge(&stage, 1, 0, VERDICT_DAMAGED);
 	assert_true(look_up(&stage, 2, LONG_MS).waiter.wants_verdict);
 	assert_true(look_up(&stage, 4, LONG_MS).waiter.wants_verdict);
-	(void)verdict(&stage, 2, 0, 1);
+	(void)judge(&stage, 2, 0, VERDICT_GOOD);
 	assert_false(look_up(&stage, 3, LONG_MS).waiter.wants_verdict);
 	stage_finish(&stage);
 
@@ -392,7 +421,7 @@ static void a_good_item_of_a_far_level_fills_those_nearer(void **state)
 	assert_int_equal(look_up(&stage, 1, LONG_MS).level, 2);
 	stage_run_ms(&stage, 5);
 	assert_int_equal(scripted[0].n_puts, 0); /* not before it is good */
-	item = verdict(&stage, 1, 2, 1);
+	item = judge(&stage, 1, 2, VERDICT_GOOD);
 	assert_non_null(item);
 	scripted_name(1, name);
 	uploads_fill(&stage.uploads, name, 2, item);
@@ -680,8 +709,9 @@ int main(void)
 		ROW(a_source_that_is_late_is_waited_for_three_times),
 		ROW(who_is_impatient_opens_no_breaker),
 		ROW(what_was_refused_is_asked_of_the_next_level),
-		ROW(a_source_whose_items_are_refused_is_left_alone),
-		ROW(one_good_item_makes_up_for_those_refused),
+		ROW(a_source_whose_items_are_damaged_is_left_alone),
+		ROW(who_has_items_that_nobody_trusted_signed_is_asked_on),
+		ROW(one_good_item_makes_up_for_those_damaged),
 		ROW(a_verdict_is_wanted_where_it_changes_something),
 		ROW(a_body_that_is_no_item_of_that_name_goes_to_nobody),
 		ROW(a_good_item_of_a_far_level_fills_those_nearer),

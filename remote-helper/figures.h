@@ -23,7 +23,8 @@
 	X(WRONG, "wrong", "answered what cannot be")                           \
 	X(CREDENTIALS, "credentials", "credentials refused")                   \
 	X(FULL, "full", "no room there")                                       \
-	X(REFUSED, "refused", "items that programs refused")
+	X(REFUSED, "refused", "items that were damaged")                       \
+	X(UNSIGNED, "unsigned", "items that nobody trusted has signed")
 
 enum figures_count {
 #define FIGURES_ENUM(id, name, what) FIGURES_##id,

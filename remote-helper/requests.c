@@ -165,13 +165,24 @@ static void on_get(struct connection *connection, uint64_t id,
 	fetches_get(&connection->helper->fetches, &wait->get, name, ms, from);
 }
 
+static enum verdict verdict_of(int is_good, uint32_t level, unsigned flags)
+{
+	if (is_good)
+		return VERDICT_GOOD;
+	if (level == ALL_LEVELS)
+		return VERDICT_UNWANTED;
+	return flags & KI_REMOTE_VERDICT_WHOLE ? VERDICT_UNTRUSTED
+					       : VERDICT_DAMAGED;
+}
+
 static enum kiln_status on_verdict(struct connection *connection,
-				   struct ki_reader *body)
+				   struct ki_reader *body, unsigned flags)
 {
 	struct helper *helper = connection->helper;
 	const uint8_t *name = ki_read(body, KI_REMOTE_NAME_BYTES);
 	uint32_t level = ki_read_u32(body), is_good = ki_read_u32(body);
 	uint32_t n = (uint32_t)helper->sources.n_levels, end = level + 1;
+	enum verdict verdict = verdict_of((int)is_good, level, flags);
 	struct item *item;
 
 	if (level == ALL_LEVELS) {
@@ -181,8 +192,7 @@ static enum kiln_status on_verdict(struct connection *connection,
 	if (end > n || is_good > 1)
 		return KILN_E_FORMAT;
 	for (; level < end; level++) {
-		item = fetches_verdict(&helper->fetches, name, level,
-				       (int)is_good);
+		item = fetches_verdict(&helper->fetches, name, level, verdict);
 		if (item)
 			uploads_fill(&helper->uploads, name, level, item);
 	}
@@ -391,7 +401,7 @@ enum kiln_status requests_handle(struct connection *connection,
 		on_get(connection, frame->id, &body);
 		return KILN_OK;
 	case KI_FRAME_VERDICT:
-		return on_verdict(connection, &body);
+		return on_verdict(connection, &body, frame->flags);
 	case KI_FRAME_PUT:
 		return on_put(connection, &body, frame->flags, fd);
 	case KI_FRAME_PREFETCH:

@@ -468,24 +468,34 @@ void source_is_late(struct ask *ask)
 	await_probe(source);
 }
 
-void source_verdict(struct source *source, int is_good)
+/* Its answers come in time, so that they make good for no fault. */
+static void note_damage(struct source *source)
 {
-	uint64_t now_ns = loop_now_ns(source->all->loop);
 	enum breaker_state before = source->reads.state;
 
-	if (is_good) {
-		source->n_refused = 0;
-		return;
-	}
 	source->figures.counts[FIGURES_REFUSED]++;
-	snprintf(source->why, sizeof(source->why),
-		 "its items are refused: damaged, or not signed by anybody "
-		 "trusted");
-	/* Its answers come in time, so that they make good for no fault. */
-	if (++source->n_refused >= BREAKER_FAULTS &&
-	    source->reads.state == BREAKER_CLOSED)
-		breaker_open(&source->reads, BREAKER_FAULT, now_ns,
+	snprintf(source->why, sizeof(source->why), "its items are damaged");
+	if (++source->n_damaged >= BREAKER_FAULTS && before == BREAKER_CLOSED)
+		breaker_open(&source->reads, BREAKER_FAULT,
+			     loop_now_ns(source->all->loop),
 			     sources_random(source->all));
 	log_change(source, "reads", &source->reads, before);
 	await_probe(source);
+}
+
+void source_verdict(struct source *source, enum verdict verdict)
+{
+	switch (verdict) {
+	case VERDICT_GOOD:
+		source->n_damaged = 0;
+		return;
+	case VERDICT_DAMAGED:
+		note_damage(source);
+		return;
+	case VERDICT_UNTRUSTED:
+		source->figures.counts[FIGURES_UNSIGNED]++;
+		return;
+	case VERDICT_UNWANTED:
+		return;
+	}
 }

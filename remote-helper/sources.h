@@ -32,7 +32,7 @@ struct source {
 	struct breaker reads, writes;
 	struct loop_timer *probe;
 	struct figures figures;
-	unsigned n_refused; /* items in a row, by programs */
+	unsigned n_damaged; /* items in a row */
 	char why[128];	    /* of the last fault */
 };
 
@@ -129,6 +129,12 @@ void source_lease(struct source *source, struct ask *ask, enum ask_kind kind,
 /* Somebody waited in vain for what is under way. */
 void source_is_late(struct ask *ask);
 /* What a program found of an item that came from there. */
-void source_verdict(struct source *source, int is_good);
+enum verdict {
+	VERDICT_GOOD,
+	VERDICT_DAMAGED, /* three in a row, and the source is left alone */
+	VERDICT_UNTRUSTED, /* nobody trusted has signed it: whoever put it there */
+	VERDICT_UNWANTED, /* nothing came from there */
+};
+void source_verdict(struct source *source, enum verdict verdict);
 
 #endif /* KIR_SOURCES_H */

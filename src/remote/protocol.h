@@ -68,8 +68,9 @@ enum ki_frame_type {
 	KI_FRAME_MISS,
 	/* Name, u32 source (2^32 - 1: all), u32 1: the item was good; 0: it was
 	   refused, and a PUT replaces it.  Not answered.  What was refused is
-	   asked of the next source by GET.  That one was good is not said of an
-	   ITEM with KI_REMOTE_ITEM_NO_VERDICT. */
+	   asked of the next source by GET.  KI_REMOTE_VERDICT_WHOLE in the
+	   flags: it was refused because nobody trusted has signed it.  That
+	   one was good is not said of an ITEM with KI_REMOTE_ITEM_NO_VERDICT. */
 	KI_FRAME_VERDICT,
 
 	/* With a descriptor (SCM_RIGHTS) of sealed memory: name, u64 user
@@ -111,7 +112,8 @@ enum ki_frame_type {
 };
 
 /* Bits of the flags of a frame. */
-#define KI_REMOTE_PUT_REPLACE 1u
+#define KI_REMOTE_PUT_REPLACE	1u
+#define KI_REMOTE_VERDICT_WHOLE 1u
 
 /* Bits of an ITEM. */
 #define KI_REMOTE_ITEM_NO_VERDICT (1u << 0) /* a good one changes nothing */

@@ -162,14 +162,14 @@ static enum kiln_status tell(struct ki_remote *remote, uint8_t type,
 }
 
 static void tell_verdict(struct ki_remote *remote, const uint8_t *name,
-			 uint32_t level, int is_good)
+			 uint32_t level, int is_good, uint8_t flags)
 {
 	uint8_t body[KI_FRAME_VERDICT_BYTES];
 
 	memcpy(body, name, KI_REMOTE_NAME_BYTES);
 	ki_put_u32(body + KI_REMOTE_NAME_BYTES, level);
 	ki_put_u32(body + KI_REMOTE_NAME_BYTES + 4, (uint32_t)is_good);
-	(void)tell(remote, KI_FRAME_VERDICT, 0, body, sizeof(body), -1);
+	(void)tell(remote, KI_FRAME_VERDICT, flags, body, sizeof(body), -1);
 }
 
 static void fetch_ahead(struct ki_remote *remote, const uint8_t *name)
@@ -227,6 +227,7 @@ static enum kiln_status take_item(struct ki_remote *remote,
 {
 	const uint32_t about = ki_get_u32(answer->body + 4);
 	enum kiln_status status;
+	uint8_t flags = 0;
 
 	*out_level = ki_get_u32(answer->body);
 	status = ki_item_take(look->key, remote->options.user_version,
@@ -234,10 +235,12 @@ static enum kiln_status take_item(struct ki_remote *remote,
 			      KI_FRAME_ITEM_HEAD_BYTES,
 			      answer->size - KI_FRAME_ITEM_HEAD_BYTES,
 			      out_value, out_metadata);
+	if (status == KILN_E_OWNER)
+		flags = KI_REMOTE_VERDICT_WHOLE;
 	if (status)
 		status = refuse(remote, status);
 	if (status ? status == KILN_MISS : !(about & KI_REMOTE_ITEM_NO_VERDICT))
-		tell_verdict(remote, look->name, *out_level, !status);
+		tell_verdict(remote, look->name, *out_level, !status, flags);
 	return status;
 }
 
@@ -531,7 +534,7 @@ static enum kiln_status remote_remove(struct kiln_tier *tier,
 	if (!is_asked(remote, key))
 		return KILN_MISS;
 	name_of(remote, key, name);
-	tell_verdict(remote, name, ALL_LEVELS, 0);
+	tell_verdict(remote, name, ALL_LEVELS, 0, 0);
 	return KILN_OK;
 }
 
