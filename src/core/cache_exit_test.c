@@ -123,10 +123,11 @@ static void exit_at_once(const struct kiln_key *key, void *arg,
 
 static void exit_over_a_call(const char *url, const char *other_url)
 {
-	struct kiln *kiln = open_at(url, KILN_OPEN_GUEST);
-	struct kiln *other = open_at(other_url, KILN_OPEN_GUEST);
+	static struct kiln *kiln, *other; /* this exits with both */
 	struct kiln_build_result result;
 
+	kiln = open_at(url, KILN_OPEN_GUEST);
+	other = open_at(other_url, KILN_OPEN_GUEST);
 	if (put(kiln, 1, "one", 0))
 		abort();
 	hit(kiln, HITS);
