@@ -173,38 +173,6 @@ static int has_odd_part(const char *path)
 	return 0;
 }
 
-static enum kiln_status parse_path(struct parser *parser, const char *text,
-				   const char *letters)
-{
-	if (strchr(text, '?'))
-		return refuse_query(parser);
-	if (text[strspn(text, letters)])
-		return refuse(parser, "a letter of the path that has to be "
-				      "written as %%XX, or cannot be there");
-	if (has_odd_part(text))
-		return refuse(parser, "a part of the path that is empty, `.` "
-				      "or `..`");
-	return KILN_OK;
-}
-
-/* ---- Schemes ------------------------------------------------------------ */
-
-static enum kiln_status parse_redis(struct parser *parser, const char *text)
-{
-	enum kiln_status status = parse_host(parser, &text);
-
-	if (!status)
-		status = parse_port(parser, &text);
-	if (!status && *text == '?')
-		status = refuse_query(parser);
-	if (!status && text[0] == '/' && text[1])
-		status = parse_database(parser, text + 1);
-	if (status)
-		return status;
-	parser->url.path = strdup("");
-	return parser->url.path ? KILN_OK : KILN_E_NO_MEMORY;
-}
-
 static int hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
@@ -232,6 +200,48 @@ static int unescape(char *text)
 	}
 	*out = '\0';
 	return 0;
+}
+
+/* As a server may read it: with its %XX as what they stand for. */
+static enum kiln_status parse_path(struct parser *parser, const char *text,
+				   const char *letters)
+{
+	enum kiln_status status = KILN_OK;
+	char *plain;
+
+	if (strchr(text, '?'))
+		return refuse_query(parser);
+	if (text[strspn(text, letters)])
+		return refuse(parser, "a letter of the path that has to be "
+				      "written as %%XX, or cannot be there");
+	plain = strdup(text);
+	if (!plain)
+		return KILN_E_NO_MEMORY;
+	if (unescape(plain))
+		status = refuse(parser, "a %% without two digits behind it");
+	else if (has_odd_part(plain))
+		status = refuse(parser, "a part of the path that is empty, `.` "
+					"or `..`");
+	free(plain);
+	return status;
+}
+
+/* ---- Schemes ------------------------------------------------------------ */
+
+static enum kiln_status parse_redis(struct parser *parser, const char *text)
+{
+	enum kiln_status status = parse_host(parser, &text);
+
+	if (!status)
+		status = parse_port(parser, &text);
+	if (!status && *text == '?')
+		status = refuse_query(parser);
+	if (!status && text[0] == '/' && text[1])
+		status = parse_database(parser, text + 1);
+	if (status)
+		return status;
+	parser->url.path = strdup("");
+	return parser->url.path ? KILN_OK : KILN_E_NO_MEMORY;
 }
 
 static enum kiln_status parse_unix(struct parser *parser, const char *text)
