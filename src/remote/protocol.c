@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "sys/sys.h"
@@ -158,6 +159,21 @@ static int make_salt(const struct ki_sys *sys, const char *path)
 	return err == -EEXIST ? 0 : err;
 }
 
+/* Whoever else could write there would choose the salt, and whoever could read it
+   would need to guess only the secret. */
+static int check_directory(const struct ki_sys *sys, const char *directory)
+{
+	struct ki_file_info info;
+	int err = sys->lstat(sys, directory, &info);
+
+	if (err)
+		return err;
+	return S_ISDIR(info.mode) && info.uid == ki_user_id() &&
+			       !(info.mode & 077)
+		       ? 0
+		       : -EPERM;
+}
+
 static enum kiln_status add_salt(const struct ki_sys *sys,
 				 const char *directory, struct ki_bytes *bytes)
 {
@@ -167,16 +183,21 @@ static enum kiln_status add_salt(const struct ki_sys *sys,
 
 	if (err)
 		return KILN_E_INVALID;
-	err = read_salt(sys, path, salt);
+	err = check_directory(sys, directory);
 	if (err == -ENOENT) {
 		err = ki_make_directories(sys, directory);
 		if (!err)
-			err = make_salt(sys, path);
+			err = check_directory(sys, directory);
+	}
+	if (!err)
+		err = read_salt(sys, path, salt);
+	if (err == -ENOENT) {
+		err = make_salt(sys, path);
 		if (!err)
 			err = read_salt(sys, path, salt);
 	}
 	if (err)
-		return KILN_E_IO;
+		return err == -EPERM ? KILN_E_OWNER : KILN_E_IO;
 	ki_bytes_add(bytes, salt, sizeof(salt));
 	ki_sign_wipe(salt, sizeof(salt));
 	return KILN_OK;

@@ -228,6 +228,40 @@ static void what_a_helper_is_given_names_its_socket(void **state)
 	free(directory);
 }
 
+/* Nor is a link followed to a directory that is. */
+static void no_salt_is_taken_from_where_others_may_write_or_read(void **state)
+{
+	static const mode_t modes[] = { 0755, 0730, 0701, 0777 };
+	char *directory = harness_directory();
+	char *below = harness_path(directory, "run");
+	char *link = harness_path(directory, "link");
+	char *salt = harness_path(below, "salt");
+	struct ki_remote_place place = { .remote = "redis://a",
+					 .trust = "signed",
+					 .directory = below };
+	char path[KI_PATH_MAX];
+
+	setenv("REDISCLI_AUTH", "one", 1);
+	assert_int_equal(mkdir(below, 0700), 0);
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		assert_int_equal(chmod(below, modes[i]), 0);
+		assert_int_equal(ki_remote_socket(&place, path, sizeof(path)),
+				 KILN_E_OWNER);
+		assert_int_equal(access(salt, F_OK), -1);
+	}
+	assert_int_equal(chmod(below, 0700), 0);
+	socket_of(&place, path);
+	assert_int_equal(symlink(below, link), 0);
+	place.directory = link;
+	assert_int_equal(ki_remote_socket(&place, path, sizeof(path)),
+			 KILN_E_OWNER);
+	unsetenv("REDISCLI_AUTH");
+	free(salt);
+	free(link);
+	free(below);
+	free(directory);
+}
+
 static int name_a_socket(unsigned index, void *arg)
 {
 	char **paths = arg;
@@ -272,6 +306,8 @@ int main(void)
 		cmocka_unit_test(
 			credentials_of_the_environment_have_their_own_socket),
 		cmocka_unit_test(what_a_helper_is_given_names_its_socket),
+		cmocka_unit_test(
+			no_salt_is_taken_from_where_others_may_write_or_read),
 		cmocka_unit_test(all_who_start_together_find_the_same_salt),
 	};
 
