@@ -968,6 +968,36 @@ static void wait_counts_what_was_made(void **state)
 	free(directory);
 }
 
+/* No job is left, but whoever made the last one may not be done. */
+static void wait_lets_a_worker_before_it_come_to_its_end(void **state)
+{
+	static const char lines[] =
+		"jobs 1\ndone 0123456789abcdef0123456789abcdef 1 1\nend 1 0 "
+		"0\n";
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "spool.script");
+	char *lock = harness_path(directory, "spool/worker.lock");
+	char *job = harness_path(directory, "spool/" JOB);
+	struct spawn spawn = verb(directory, "wait", "--json");
+	struct ended ended;
+	json_t *json;
+
+	add_job(directory);
+	assert_int_equal(unlink(job), 0);
+	harness_write(lock, "", 0);
+	harness_write(path, lines, sizeof(lines) - 1);
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 1);
+	json = json_loads(ended.out, 0, NULL);
+	assert_int_equal(json_integer_value(json_object_get(json, "done")), 1);
+	json_decref(json);
+	ended_free(&ended);
+	free(job);
+	free(lock);
+	free(path);
+	free(directory);
+}
+
 /* Ctrl-C and the like end the worker of `kiln wait`, and kiln as the worker
    ends; of `kiln run --wait` they end the waiting alone. */
 static void waiting_can_be_ended(void **state)
@@ -1083,6 +1113,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(run_wait_names_what_stays),
 		cmocka_unit_test(progress_is_for_terminals),
 		cmocka_unit_test(wait_counts_what_was_made),
+		cmocka_unit_test(wait_lets_a_worker_before_it_come_to_its_end),
 		cmocka_unit_test(waiting_can_be_ended),
 	};
 	static char path[4096];

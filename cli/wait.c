@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* kiln wait: make what earlier runs left, and be there until it is made. */
+/* kiln wait: make what earlier runs left, and be there until it is made and counted:
+   our worker has its turn when another has done both. */
 
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "jobs.h"
@@ -54,6 +56,16 @@ static int exit_of(int wait_status)
 	return KI_EXIT_UNAVAILABLE;
 }
 
+/* Then he may be at work still: a worker that has made the last job has to write
+   down what it counted. */
+static int was_anybody_at_work(const char *spool)
+{
+	char path[KI_PATH_MAX];
+
+	return spool && !ki_path_join(path, spool, "worker.lock") &&
+	       !access(path, W_OK);
+}
+
 int ki_verb_wait(const struct ki_command *command)
 {
 	struct ki_jobs_report report;
@@ -66,7 +78,7 @@ int ki_verb_wait(const struct ki_command *command)
 	if (status)
 		goto out;
 	n_before = ki_jobs_pending(settings.spool);
-	if (!n_before) {
+	if (!n_before && !was_anybody_at_work(settings.spool)) {
 		status = print(command, &report, 0, 0, KI_EXIT_OK);
 		goto out;
 	}

@@ -313,24 +313,33 @@ static int open_store(struct ki_worker *worker,
 	return open_kiln(&kiln_options, &worker->view);
 }
 
-/* The store is opened only once there is work and nobody else does it. */
+/* What was counted is in the store then. */
+static void close_store(struct ki_worker *worker)
+{
+	kiln_close(worker->view);
+	kiln_close(worker->kiln);
+	worker->view = worker->kiln = NULL;
+}
+
+/* The store is open only while there is work and nobody else does it: whoever waits
+   for the lock finds there what was made, and counted. */
 static int work_locked(struct ki_worker *worker,
 		       const struct kiln_config *config, const char *store_url,
 		       const struct ki_rebuild_options *rebuild)
 {
+	int code = open_store(worker, config, store_url);
 	enum kiln_status status;
-	int code = 0;
 
-	if (!worker->kiln && (rebuild || ki_worker_has_jobs(worker)))
-		code = open_store(worker, config, store_url);
-	if (code)
-		return code;
-	status = ki_worker_run(worker);
-	if (!status && rebuild)
-		status = ki_worker_rebuild(worker, rebuild);
-	if (status && status != KILN_END)
-		return unavailable("store or spool", worker->spool, status);
-	return worker->n_failed ? KI_WORKER_SOME_FAILED : KI_WORKER_DONE;
+	if (!code) {
+		status = ki_worker_run(worker);
+		if (!status && rebuild)
+			status = ki_worker_rebuild(worker, rebuild);
+		if (status && status != KILN_END)
+			code = unavailable("store or spool", worker->spool,
+					   status);
+	}
+	close_store(worker);
+	return code;
 }
 
 /* `rebuild` is done once, NULL: not at all. */
@@ -348,13 +357,16 @@ static int work(struct ki_worker *worker, const struct kiln_config *config,
 			return unavailable("spool", worker->spool, status);
 		if (status)
 			break;
-		code = work_locked(worker, config, store_url, rebuild);
+		if (rebuild || ki_worker_has_jobs(worker))
+			code = work_locked(worker, config, store_url, rebuild);
 		rebuild = NULL;
 		ki_worker_unlock(worker);
-	} while (code <= KI_WORKER_SOME_FAILED && !worker->waiter.ended_by &&
+	} while (!code && !worker->waiter.ended_by &&
 		 ki_worker_has_jobs(worker));
 	ki_worker_report_end(worker);
-	return code;
+	return code		  ? code
+	       : worker->n_failed ? KI_WORKER_SOME_FAILED
+				  : KI_WORKER_DONE;
 }
 
 static int run(const struct arguments *arguments)
@@ -392,8 +404,6 @@ static int run(const struct arguments *arguments)
 		(void)ki_cl_spool_make(worker.spool);
 	code = work(&worker, config, arguments->store_url,
 		    arguments->rebuilds ? &arguments->rebuild : NULL);
-	kiln_close(worker.view);
-	kiln_close(worker.kiln);
 	ki_waiter_finish(&worker.waiter);
 out:
 	ki_map_fini(&worker.skipped);

@@ -1054,6 +1054,56 @@ static void a_second_worker_leaves_or_waits(void **state)
 	place_fini(&place);
 }
 
+/* Room for the lines of one job, whose numbers have up to ten digits together, but
+   not for the last one as well. */
+static void fill_pipe(int fd)
+{
+	static const char lines[] =
+		"jobs 1\nbegin 0123456789abcdef0123456789abcdef 1 "
+		"/usr/bin/the application\n"
+		"done 0123456789abcdef0123456789abcdef  \njobs 0\n";
+	const size_t room = sizeof(lines) - 1 + 10;
+	char text[4096];
+	int size = fcntl(fd, F_SETPIPE_SZ, sizeof(text));
+
+	assert_int_equal(size, sizeof(text));
+	memset(text, '\n', sizeof(text));
+	assert_int_equal(write(fd, text, sizeof(text) - room),
+			 sizeof(text) - room);
+}
+
+/* Whoever waits for it finds in the store what it counted, however long it takes
+   to end. */
+static void what_it_counted_is_there_before_another_has_its_turn(void **state)
+{
+	static const char *const wait[] = { "--wait", NULL };
+	char number[16], text[4096];
+	const char *const slow[] = { "--progress-fd", number, NULL };
+	struct wish wish = { .source = SOURCE };
+	struct running running;
+	struct place place;
+	int ends[2];
+	ssize_t n;
+
+	place_init(&place);
+	kiln_key_free(write_job(&place, &wish));
+	assert_int_equal(pipe(ends), 0);
+	fill_pipe(ends[1]);
+	snprintf(number, sizeof(number), "%d", ends[1]);
+	start(&place, &running, slow);
+	close(ends[1]);
+	/* It has begun once there is no job. */
+	wait_for_build(&place);
+	assert_int_equal(run_with(&place, NULL, wait), 0);
+	assert_int_equal(counter(&place, KILN_COUNT_JOBS_DONE), 1);
+	while ((n = read(ends[0], text, sizeof(text))) > 0)
+		;
+	assert_int_equal(n, 0);
+	close(ends[0]);
+	assert_int_equal(finish(&running, NULL), 0);
+	place_fini(&place);
+}
+
 static void told_to_end_while_it_waits_it_ends(void **state)
 {
 	static const char *const wait[] = { "--wait", NULL };
@@ -1693,6 +1743,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_spool_or_store_jobs_stay),
 		cmocka_unit_test(wrong_usage_is_2),
 		cmocka_unit_test(a_second_worker_leaves_or_waits),
+		cmocka_unit_test(
+			what_it_counted_is_there_before_another_has_its_turn),
 		cmocka_unit_test(told_to_end_while_it_waits_it_ends),
 		cmocka_unit_test(programs_that_build_come_first),
 		cmocka_unit_test(a_program_that_runs_is_given_time_to_launch),
