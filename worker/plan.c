@@ -188,21 +188,75 @@ uint64_t ki_entry_number(const struct kiln_entry *entry,
 	return number;
 }
 
-static enum kiln_status add_digest(struct ki_plan *plan,
-				   const uint8_t digest[KILN_DIGEST_BYTES])
+/* What two records of the same sources and options have in common. */
+static enum kiln_status hash_what(const void *record, size_t size,
+				  uintptr_t *out_what)
 {
-	size_t n_max = plan->n_digests_max ? plan->n_digests_max * 2 : 256;
-	uint8_t *digests = plan->digests;
+	struct ki_bytes bytes;
+	int failed;
 
-	if (plan->n_digests == plan->n_digests_max) {
-		digests = realloc(digests, n_max * KILN_DIGEST_BYTES);
-		if (!digests)
+	ki_bytes_init(&bytes);
+	add_what(&bytes, record, size);
+	*out_what = (uintptr_t)ki_xxh3_64(bytes.data, bytes.size) | 1;
+	failed = bytes.failed;
+	ki_bytes_fini(&bytes);
+	return failed ? KILN_E_NO_MEMORY : KILN_OK;
+}
+
+static size_t last_of(const struct ki_plan *plan, uintptr_t what)
+{
+	return (size_t)(uintptr_t)ki_map_get(&plan->last, what);
+}
+
+static enum kiln_status add_there(struct ki_plan *plan,
+				  const uint8_t digest[KILN_DIGEST_BYTES],
+				  const void *record, size_t size)
+{
+	size_t n_max = plan->n_there_max ? plan->n_there_max * 2 : 256;
+	struct ki_there *there = plan->there;
+	uintptr_t what;
+
+	if (plan->n_there == plan->n_there_max) {
+		there = realloc(there, n_max * sizeof(*there));
+		if (!there)
 			return KILN_E_NO_MEMORY;
-		plan->digests = digests;
-		plan->n_digests_max = n_max;
+		plan->there = there;
+		plan->n_there_max = n_max;
 	}
-	memcpy(digests + plan->n_digests++ * KILN_DIGEST_BYTES, digest,
-	       KILN_DIGEST_BYTES);
+	there += plan->n_there;
+	if (hash_what(record, size, &what))
+		return KILN_E_NO_MEMORY;
+	memcpy(there->digest, digest, sizeof(there->digest));
+	there->before = last_of(plan, what);
+	if (ki_map_put(&plan->last, what,
+		       (void *)(uintptr_t)(plan->n_there + 1)))
+		return KILN_E_NO_MEMORY;
+	plan->n_there++;
+	return KILN_OK;
+}
+
+enum kiln_status ki_plan_there(const struct ki_plan *plan, const void *record,
+			       size_t size, uint8_t **out_digests,
+			       size_t *out_n)
+{
+	size_t n = 0, at, first;
+	uint8_t *digests;
+	uintptr_t what;
+
+	if (hash_what(record, size, &what))
+		return KILN_E_NO_MEMORY;
+	first = last_of(plan, what);
+	for (at = first; at; at = plan->there[at - 1].before)
+		n++;
+	digests = malloc(n * KILN_DIGEST_BYTES + 1);
+	if (!digests)
+		return KILN_E_NO_MEMORY;
+	*out_digests = digests;
+	*out_n = n;
+	for (at = first; at; at = plan->there[at - 1].before) {
+		memcpy(digests, plan->there[at - 1].digest, KILN_DIGEST_BYTES);
+		digests += KILN_DIGEST_BYTES;
+	}
 	return KILN_OK;
 }
 
@@ -231,18 +285,19 @@ static enum kiln_status add_known(struct ki_plan *plan,
 	return KILN_OK;
 }
 
-/* Of devices that are not wanted the digest alone: another driver may name the
+/* Of devices that are not wanted no more than that it is there: another driver may name the
    wanted one so, and what it was rebuilt to is there. */
 static enum kiln_status add(struct ki_plan *plan,
 			    const struct kiln_entry *entry,
 			    const struct kiln_cursor *place)
 {
+	const void *record = kiln_blob_data(entry->record);
+	const size_t size = kiln_blob_size(entry->record);
 	enum kiln_status status;
 
-	if (!(int)ki_cl_key_kind(kiln_blob_data(entry->record),
-				 kiln_blob_size(entry->record)))
+	if (!(int)ki_cl_key_kind(record, size))
 		return KILN_OK;
-	status = add_digest(plan, entry->digest);
+	status = add_there(plan, entry->digest, record, size);
 	if (!status && (!plan->device || is_for_device(entry, plan->device)))
 		status = add_known(plan, entry, place);
 	return status;
@@ -403,12 +458,13 @@ void ki_plan_note(struct ki_plan *plan, const void *record, size_t size)
 	uint8_t digest[KILN_DIGEST_BYTES];
 
 	ki_xxh3_128(record, size, digest);
-	(void)add_digest(plan, digest);
+	(void)add_there(plan, digest, record, size);
 }
 
 void ki_plan_fini(struct ki_plan *plan)
 {
-	free(plan->digests);
+	free(plan->there);
+	ki_map_fini(&plan->last);
 	free(plan->items);
 	free(plan->known);
 }

@@ -24,6 +24,12 @@ struct ki_known {
 	uint64_t build_ns;
 };
 
+/* Any entry, in a chain of those that may be of the same sources and options. */
+struct ki_there {
+	uint8_t digest[KILN_DIGEST_BYTES];
+	size_t before; /* its place and one; 0: none */
+};
+
 struct ki_plan {
 	/* Given. */
 	struct kiln *view;
@@ -35,9 +41,10 @@ struct ki_plan {
 	size_t n_known_max;
 	size_t *items; /* the first of each, longest builds first */
 	size_t n_items;
-	uint8_t *digests; /* of all entries for any device, and those noted */
-	size_t n_digests;
-	size_t n_digests_max;
+	struct ki_there *there; /* entries for any device, and those noted */
+	size_t n_there;
+	size_t n_there_max;
+	struct ki_map last; /* by hash of sources and options: place and one */
 };
 
 /* KILN_OK; KILN_END: told to end meanwhile; NO_MEMORY, or why the store cannot be
@@ -52,6 +59,12 @@ enum kiln_status ki_plan_find(struct ki_plan *plan, size_t item,
 /* An entry that is there from now on; without memory it is not known, and found
    when it is published again. */
 void ki_plan_note(struct ki_plan *plan, const void *record, size_t size);
+
+/* The digests of what is there of the same sources and options, one behind the other
+   and from malloc(): no more is asked of whoever makes the entry again.  NO_MEMORY. */
+enum kiln_status ki_plan_there(const struct ki_plan *plan, const void *record,
+			       size_t size, uint8_t **out_digests,
+			       size_t *out_n);
 
 /* Whether a record is of the same sources and options as another. */
 int ki_plan_is_same(const void *a, size_t a_size, const void *b, size_t b_size);

@@ -110,6 +110,13 @@ static void fail(struct rebuild *rebuild, const struct slot *slot,
 	report(rebuild, "failed", slot->name, reason, text);
 }
 
+/* It is there, whoever made it. */
+static void be_current(struct rebuild *rebuild, const struct slot *slot)
+{
+	rebuild->worker->n_current++;
+	report(rebuild, "current", slot->name, NULL, NULL);
+}
+
 static void report_begin(struct rebuild *rebuild, const struct slot *slot)
 {
 	struct ki_event event = { .event = "begin",
@@ -301,20 +308,24 @@ static int begin_child(struct rebuild *rebuild, struct slot *slot)
 	struct ki_worker *worker = rebuild->worker;
 	struct ki_item item = {
 		.job = &slot->job,
-		.known = rebuild->plan.digests,
-		.n_known = rebuild->plan.n_digests,
 		.denied = rebuild->denied_digests[0],
 		.n_denied = rebuild->options->retries ? 0 : rebuild->denied.n,
 	};
 	struct ki_try try = {
-		.item_fd = ki_item_write(&item),
 		.job = &slot->job,
 		.time_limit_ns = ki_worker_time_limit(worker, &slot->job),
 		.memory_bytes_max = rebuild->child_bytes_max,
 		.is_awaited = 1,
 	};
-	int err = try.item_fd;
+	uint8_t *known = NULL;
+	int err = -ENOMEM;
 
+	if (!ki_plan_there(&rebuild->plan, slot->job.record,
+			   slot->job.record_size, &known, &item.n_known)) {
+		item.known = known;
+		err = try.item_fd = ki_item_write(&item);
+	}
+	free(known);
 	if (err >= 0) {
 		err = ki_trial_begin(&try, &worker->waiter, &slot->trial);
 		(void)close(try.item_fd);
@@ -393,13 +404,17 @@ static void finish_made(struct rebuild *rebuild, const struct slot *slot,
 	if (ki_plan_is_same(answer->record, answer->record_size,
 			    slot->job.record, slot->job.record_size))
 		status = ki_worker_publish(rebuild->worker, answer, &slot->job);
-	switch (status) {
-	case KILN_OK:
-	case KILN_EXISTS:
+	if (status == KILN_OK || status == KILN_EXISTS) {
 		ki_plan_note(&rebuild->plan, answer->record,
 			     answer->record_size);
 		forgive(rebuild, answer);
+	}
+	switch (status) {
+	case KILN_OK:
 		succeed(rebuild, slot, answer->value_size);
+		break;
+	case KILN_EXISTS:
+		be_current(rebuild, slot);
 		break;
 	case KILN_E_INVALID:
 	case KILN_E_FORMAT:
@@ -436,8 +451,7 @@ static void finish_answered(struct rebuild *rebuild, const struct slot *slot,
 		finish_made(rebuild, slot, answer);
 		break;
 	case KI_VERDICT_CURRENT:
-		rebuild->worker->n_current++;
-		report(rebuild, "current", slot->name, NULL, NULL);
+		be_current(rebuild, slot);
 		break;
 	case KI_VERDICT_DENIED:
 		tell_denied(rebuild, slot, answer);

@@ -26,6 +26,7 @@
 #include "front/opencl/kept.h"
 #include "front/opencl/key.h"
 #include "loader.h"
+#include "plan.h"
 #include "sys/sys.h"
 #include "worker.h"
 
@@ -473,6 +474,90 @@ static void a_device_that_has_another_name_now_is_made_for_once(void **state)
 	assert_int_equal(rebuild_with(&place, &running, more), 0);
 	assert_has(&running, "\nend 0 0 0 1\n");
 	kiln_key_free(key);
+	place_fini(&place);
+}
+
+static size_t n_there(const struct ki_plan *plan, const struct kiln_key *key)
+{
+	size_t size, n;
+	const void *record = kiln_key_record(key, &size);
+	uint8_t *digests;
+
+	assert_int_equal(ki_plan_there(plan, record, size, &digests, &n),
+			 KILN_OK);
+	free(digests);
+	return n;
+}
+
+/* However much the store has. */
+static void a_child_is_told_what_is_there_of_its_own_sources_alone(void **state)
+{
+	static const struct made mades[] = {
+		{ .options = "-DX=1" },
+		{ .options = "-DX=1", .version = "older" },
+		{ .options = "-DX=1", .name = "its former name" },
+		{ .options = "-DX=2" },
+		{ .source = "kernel void other() {}", .options = "-DX=1" },
+	};
+	enum { N = sizeof(mades) / sizeof(mades[0]) };
+	static const size_t wanted[N] = { 3, 3, 3, 1, 1 };
+	struct kiln_key *keys[N];
+	struct ki_waiter waiter;
+	struct ki_plan plan = { .waiter = &waiter };
+	struct place place;
+	const void *record;
+	size_t i, size;
+
+	place_init(&place);
+	for (i = 0; i < N; i++)
+		keys[i] = put_old(&place, &mades[i]);
+	assert_int_equal(ki_waiter_init(&waiter), 0);
+	plan.view = open_store(&place, KILN_OPEN_READONLY);
+	assert_int_equal(ki_plan_make(&plan), KILN_OK);
+	for (i = 0; i < N; i++)
+		assert_int_equal(n_there(&plan, keys[i]), wanted[i]);
+	record = kiln_key_record(keys[3], &size);
+	ki_plan_note(&plan, record, size);
+	for (i = 0; i < N; i++)
+		assert_int_equal(n_there(&plan, keys[i]), wanted[i] + (i == 3));
+	ki_plan_fini(&plan);
+	kiln_close(plan.view);
+	ki_waiter_finish(&waiter);
+	(void)sigprocmask(SIG_SETMASK, &waiter.old_mask, NULL);
+	for (i = 0; i < N; i++)
+		kiln_key_free(keys[i]);
+	place_fini(&place);
+}
+
+/* Under two names of one device, which neither child knows of the other. */
+static void what_two_made_at_once_is_made_once(void **state)
+{
+	static const char *const more[] = { "--at-once", "2", NULL };
+	struct made first = { .options = NULL };
+	struct made second = { .name = "its former name" };
+	struct running running;
+	struct kiln_key *key;
+	struct place place;
+	char variable[4300], *gate;
+
+	place_init(&place);
+	gate = harness_path(place.directory, "gate");
+	snprintf(variable, sizeof(variable), "KILN_TEST_ICD_WAIT_WHILE=%s",
+		 gate);
+	first.environment[0] = second.environment[0] = variable;
+	key = put_old(&place, &first);
+	kiln_key_free(put_old(&place, &second));
+	harness_write(gate, "", 0);
+	start(&place, &running, more);
+	while (!strstr(running.text, "\nbegin ") ||
+	       !strstr(strstr(running.text, "\nbegin ") + 1, "\nbegin "))
+		assert_true(read_more(&running));
+	assert_int_equal(unlink(gate), 0);
+	assert_int_equal(finish(&running), 0);
+	assert_has(&running, "\nend 1 0 0 1\n");
+	assert_true(is_made(&place, key));
+	kiln_key_free(key);
+	free(gate);
 	place_fini(&place);
 }
 
@@ -938,6 +1023,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(only_the_devices_that_are_named),
 		cmocka_unit_test(
 			a_device_that_has_another_name_now_is_made_for_once),
+		cmocka_unit_test(
+			a_child_is_told_what_is_there_of_its_own_sources_alone),
+		cmocka_unit_test(what_two_made_at_once_is_made_once),
 		cmocka_unit_test(
 			what_cannot_be_made_again_is_told_and_costs_no_other),
 		cmocka_unit_test(what_ends_badly_is_remembered),

@@ -182,8 +182,8 @@ int ki_worker_make_again(int item_fd, int fd);
 
 /*
  * A job, whose record is that of an entry which another driver made, and the
- * digests of keys that need not be built: entries that are there, and what did
- * not end well before.
+ * digests of keys that need not be built: entries of its sources and options that
+ * are there, and what did not end well before.
  */
 struct ki_item {
 	const struct ki_cl_job *job;

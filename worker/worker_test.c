@@ -1087,7 +1087,8 @@ static void what_it_counted_is_there_before_another_has_its_turn(void **state)
 
 	place_init(&place);
 	kiln_key_free(write_job(&place, &wish));
-	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(fcntl(ends[1], F_SETFD, 0), 0);
 	fill_pipe(ends[1]);
 	snprintf(number, sizeof(number), "%d", ends[1]);
 	start(&place, &running, slow);
