@@ -6,7 +6,8 @@
  * The store counts the misses of the run that began last, by reason, and knows the
  * program and when it began, to the second.  What of the misses is stored by now are
  * entries of that program that were made since then: of more than it missed, those
- * that were made last.  Each is compared with what was stored before.  Misses that
+ * that were made last, of one second those that were stored last where the store
+ * knows (a run may be over in a second, and the next begin in it).  Each is compared with what was stored before.  Misses that
  * nobody stored (refused, not to be cached, or jobs that wait) stay numbers.
  */
 
@@ -120,6 +121,8 @@ static int newest_first(const void *a, const void *b)
 
 	if (left->created != right->created)
 		return left->created < right->created ? 1 : -1;
+	if (left->entry.order != right->entry.order)
+		return left->entry.order < right->entry.order ? 1 : -1;
 	return memcmp(left->entry.digest, right->entry.digest,
 		      KILN_DIGEST_BYTES);
 }

@@ -569,9 +569,9 @@ static const struct run second_run = {
 		    { "three", "-DT=16", 1 } },
 };
 
-/* An entry of the same program, long before. */
-static void put_early(const char *store, const char *source,
-		      const char *options)
+/* An entry of the same program, and its key. */
+static void put_made(const char *store, const char *source, const char *options,
+		     uint64_t created, char out[2 * KILN_DIGEST_BYTES + 1])
 {
 	struct kiln_metadata *metadata = kiln_metadata_new();
 	struct kiln_key *key = kiln_key_new();
@@ -585,13 +585,23 @@ static void put_early(const char *store, const char *source,
 	kiln_key_add_string(key, "options", options);
 	kiln_key_add_digest(key, "source", source, strlen(source));
 	assert_int_equal(kiln_key_finish(key), KILN_OK);
-	kiln_metadata_add_u64(metadata, KILN_META_CREATED, 1000);
+	kiln_metadata_add_u64(metadata, KILN_META_CREATED, created);
 	kiln_metadata_add_string(metadata, KILN_META_APPLICATION,
 				 "/usr/bin/an-application");
 	assert_int_equal(kiln_put(kiln, key, "value", 5, metadata, 0), KILN_OK);
+	ki_hex(kiln_key_digest(key), KILN_DIGEST_BYTES, out);
 	kiln_metadata_free(metadata);
 	kiln_key_free(key);
 	kiln_close(kiln);
+}
+
+/* Long before. */
+static void put_early(const char *store, const char *source,
+		      const char *options)
+{
+	char key[2 * KILN_DIGEST_BYTES + 1];
+
+	put_made(store, source, options, 1000, key);
 }
 
 /* S62 */
@@ -631,6 +641,45 @@ static void what_the_last_run_missed_is_explained(void **state)
 			strstr(ended.out, "\n  options: -DT=8 -> -DT=16\n"));
 		assert_non_null(strstr(ended.out, "\n1 of them is not stored"));
 		ended_free(&ended);
+		free(store);
+		free(directory);
+	}
+}
+
+/* All of one second, as of two runs one right after the other. */
+static void of_one_second_what_was_stored_last_was_missed(void **state)
+{
+	static const char *const kinds[] = { "log", "neo", "sycl" };
+	static const struct run run = {
+		.application = "/usr/bin/an-application",
+		.builds = { { "lost", "", 1 }, { "lost", "-w", 1 } },
+	};
+	const uint64_t then = (uint64_t)1 << 32;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		char *directory = harness_directory(), *store, options[16];
+		char keys[8][2 * KILN_DIGEST_BYTES + 1];
+		json_t *json, *misses;
+
+		assert_true(asprintf(&store, "%s:%s", kinds[i], directory) > 0);
+		for (unsigned n = 0; n < 8; n++) {
+			if (n == 6)
+				run_it(store, &run);
+			snprintf(options, sizeof(options), "-DN=%u", n);
+			put_made(store, "one", options, then, keys[n]);
+		}
+		json = why_last_json(store);
+		misses = json_object_get(json, "misses");
+		assert_int_equal(json_array_size(misses), 2);
+		for (unsigned n = 0; n < 2; n++) {
+			const json_t *entry = json_object_get(
+				json_array_get(misses, n), "entry");
+
+			assert_string_equal(json_string_value(json_object_get(
+						    entry, "key")),
+					    keys[6 + n]);
+		}
+		json_decref(json);
 		free(store);
 		free(directory);
 	}
@@ -723,6 +772,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_key_is_compared_with_the_nearest),
 		cmocka_unit_test(what_cannot_be_explained_is_said),
 		cmocka_unit_test(what_the_last_run_missed_is_explained),
+		cmocka_unit_test(of_one_second_what_was_stored_last_was_missed),
 		cmocka_unit_test(a_run_of_hits_alone_has_nothing_to_explain),
 		cmocka_unit_test(others_builds_are_not_taken_for_misses),
 		cmocka_unit_test(where_no_run_is_known_it_says_so),

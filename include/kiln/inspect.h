@@ -77,6 +77,9 @@ struct kiln_entry {
 	char file[256]; /* its path in the store's directory; "" */
 	uint64_t used;	/* last, in seconds since 1970; 0 */
 	uint64_t turn;	/* in eviction: 1 goes first; 0 */
+	/* Of two entries of a store the one that was stored later has the larger
+	   one; 0: that is not known. */
+	uint64_t order;
 };
 
 /* Drop the references of an entry that kiln_list() has filled in. */

@@ -30,6 +30,7 @@ static enum kiln_status fill_entry(struct log_index *index, uint64_t slot,
 	memcpy(entry.digest, view->record.digest, sizeof(entry.digest));
 	entry.value_size = view->record.value_size;
 	entry.stored_size = log_record_bytes(&view->record);
+	entry.order = view->record.order;
 	entry.referenced = !!ki_log_was_used(index, slot);
 	*out_entry = entry;
 	return KILN_OK;

@@ -331,6 +331,7 @@ static enum kiln_status list_own(struct ki_neo *neo, uint64_t *serial,
 			fill_in(neo, found.name, &info, &entry);
 			memcpy(entry.digest, found.digest, KILN_DIGEST_BYTES);
 			entry.stored_size += found.bytes;
+			entry.order = found.serial;
 			*out_entry = entry;
 			return KILN_OK;
 		}

@@ -397,6 +397,7 @@ static enum kiln_status list_own(struct ki_sycl *sycl, uint64_t *serial,
 			fill_in(sycl, stem, &entry, &mtime_ns);
 			memcpy(entry.digest, found.digest, KILN_DIGEST_BYTES);
 			entry.value_size = found.value_size;
+			entry.order = found.serial;
 			entry.stored_size += found.bytes;
 			*out_entry = entry;
 			return KILN_OK;
