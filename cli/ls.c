@@ -322,14 +322,6 @@ static int is_of_application(struct listing *listing,
 	return 0;
 }
 
-static const char *device_of(const struct ki_what *what)
-{
-	if (!what)
-		return "";
-	return *what->sycl.source.device_text ? what->sycl.source.device_text
-					      : what->form.device;
-}
-
 /* Into `json`, or the rows where it is NULL or to be sorted. */
 static int add_entry(struct listing *listing, const struct kiln_entry *entry,
 		     const struct ki_entry_view *view, struct ki_json *json)
@@ -339,7 +331,8 @@ static int add_entry(struct listing *listing, const struct kiln_entry *entry,
 
 	if (is_shared)
 		ki_what_look(listing->settings, entry, &look);
-	if (!ki_filter_fits(&listing->filter, entry, view, device_of(what),
+	if (!ki_filter_fits(&listing->filter, entry, view,
+			    what ? ki_what_device(what) : "",
 			    &listing->unknown) ||
 	    !is_of_application(listing, entry, view))
 		return 0;

@@ -31,14 +31,15 @@ static void label(struct ki_bytes *out, const char *name, const char *value)
 	ki_bytes_fini(&safe);
 }
 
-static void labels(struct ki_bytes *out, const char *store,
-		   const char *application)
+/* `what` may be NULL: of the store. */
+static void labels(struct ki_bytes *out, const char *store, const char *what,
+		   const char *name)
 {
 	ki_bytes_add_u8(out, '{');
 	label(out, "store", store);
-	if (application) {
+	if (what) {
 		ki_bytes_add_u8(out, ',');
-		label(out, "application", application);
+		label(out, what, name);
 	}
 	ki_bytes_add_string(out, "} ");
 }
@@ -53,13 +54,19 @@ static void value(struct ki_bytes *out, uint64_t n, int is_ns)
 		ki_bytes_printf(out, "%llu\n", (unsigned long long)n);
 }
 
+static void head(struct ki_bytes *out, const char *name, const char *help,
+		 const char *type)
+{
+	ki_bytes_printf(out, "# HELP kiln_%s %s\n# TYPE kiln_%s %s\n", name,
+			help, name, type);
+}
+
 static void gauge(struct ki_bytes *out, const char *store, const char *name,
 		  const char *help, uint64_t n)
 {
-	ki_bytes_printf(out, "# HELP kiln_%s %s\n# TYPE kiln_%s gauge\n", name,
-			help, name);
+	head(out, name, help, "gauge");
 	ki_bytes_printf(out, "kiln_%s", name);
-	labels(out, store, NULL);
+	labels(out, store, NULL, NULL);
 	value(out, n, 0);
 }
 
@@ -91,7 +98,7 @@ static void totals(struct ki_bytes *out, const char *store,
 		int is_ns = heading(out, "kiln_", i, name, sizeof(name));
 
 		ki_bytes_add_string(out, name);
-		labels(out, store, NULL);
+		labels(out, store, NULL, NULL);
 		value(out, counters->total[i], is_ns);
 	}
 }
@@ -115,15 +122,80 @@ static void of_applications(struct ki_bytes *out, const char *store,
 
 		for (uint64_t j = 0; j < counters->n_programs; j++) {
 			ki_bytes_add_string(out, name);
-			labels(out, store, counters->programs[j].name);
+			labels(out, store, "application",
+			       counters->programs[j].name);
 			value(out, counters->programs[j].total[kept[i]], is_ns);
+		}
+	}
+}
+
+/* ---- By namespace -------------------------------------------------------------- */
+
+typedef uint64_t number_fn(const struct kiln_namespace *row);
+
+static uint64_t bytes_of(const struct kiln_namespace *row)
+{
+	return row->bytes;
+}
+
+static uint64_t bytes_max_of(const struct kiln_namespace *row)
+{
+	return row->bytes_max;
+}
+
+static uint64_t evicted_of(const struct kiln_namespace *row)
+{
+	return row->n_evicted;
+}
+
+static uint64_t refused_of(const struct kiln_namespace *row)
+{
+	return row->n_refused;
+}
+
+/* "*" stands for many, of which only the quota is known. */
+static int is_known(const struct kiln_namespace *row, number_fn *number)
+{
+	return number == bytes_max_of ||
+	       (strcmp(row->name, KILN_NAMESPACE_OTHERS) &&
+		number(row) != KILN_NAMESPACE_UNCOUNTED);
+}
+
+static void of_namespaces(struct ki_bytes *out, const char *store,
+			  const struct ki_quota_list *quotas)
+{
+	static const struct {
+		const char *name, *help, *type;
+		number_fn *number;
+	} kept[] = {
+		{ "namespace_bytes", "What its entries come to", "gauge",
+		  bytes_of },
+		{ "namespace_bytes_max", "Its quota", "gauge", bytes_max_of },
+		{ "namespace_evicted_total", "Entries that went for its quota",
+		  "counter", evicted_of },
+		{ "namespace_not_stored_total",
+		  "Values that were not stored for its quota", "counter",
+		  refused_of },
+	};
+
+	for (size_t i = 0; quotas->n && i < sizeof(kept) / sizeof(*kept); i++) {
+		head(out, kept[i].name, kept[i].help, kept[i].type);
+		for (size_t j = 0; j < quotas->n; j++) {
+			const struct kiln_namespace *row = &quotas->rows[j];
+
+			if (!is_known(row, kept[i].number))
+				continue;
+			ki_bytes_printf(out, "kiln_%s", kept[i].name);
+			labels(out, store, "namespace", row->name);
+			value(out, kept[i].number(row), 0);
 		}
 	}
 }
 
 void ki_prometheus(struct ki_bytes *out, const char *store,
 		   const struct kiln_store_info *info,
-		   const struct kiln_store_counters *counters, size_t n_jobs)
+		   const struct kiln_store_counters *counters,
+		   const struct ki_quota_list *quotas, size_t n_jobs)
 {
 	gauge(out, store, "entries", "Entries in the store, bookkeeping too",
 	      info->n_entries);
@@ -138,4 +210,5 @@ void ki_prometheus(struct ki_bytes *out, const char *store,
 	      "When the counters began, seconds since 1970", counters->since);
 	totals(out, store, counters);
 	of_applications(out, store, counters);
+	of_namespaces(out, store, quotas);
 }

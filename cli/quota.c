@@ -47,6 +47,20 @@ static int is_of_others(const struct kiln_namespace *row)
 	return !strcmp(row->name, KILN_NAMESPACE_OTHERS);
 }
 
+const struct kiln_namespace *ki_quota_list_find(
+	const struct ki_quota_list *list, const char *name)
+{
+	const struct kiln_namespace *of_others = NULL;
+
+	for (size_t i = 0; *name && i < list->n; i++) {
+		if (!strcmp(list->rows[i].name, name))
+			return &list->rows[i];
+		if (is_of_others(&list->rows[i]))
+			of_others = &list->rows[i];
+	}
+	return of_others;
+}
+
 const char *ki_quota_words(const struct kiln_namespace *row, char *out,
 			   size_t size)
 {

@@ -19,6 +19,11 @@ enum kiln_status ki_quota_list_load(struct kiln *kiln,
 				    struct ki_quota_list *out_list);
 void ki_quota_list_free(struct ki_quota_list *list);
 
+/* What a namespace may take, by its own row or that of all others; NULL: it has no
+   quota. */
+const struct kiln_namespace *ki_quota_list_find(
+	const struct ki_quota_list *list, const char *name);
+
 /* "12.1 MiB of 100 MiB, 3 not stored". */
 const char *ki_quota_words(const struct kiln_namespace *row, char *out,
 			   size_t size);

@@ -49,16 +49,42 @@ static void json_hours(struct ki_json *json,
 	ki_json_end(json);
 }
 
+static void json_group(struct ki_json *json, const struct ki_group *group)
+{
+	ki_json_string(json, "name", group->name);
+	ki_json_number(json, "entries", group->n);
+	ki_json_number(json, "bytes", group->bytes);
+	ki_json_number(json, "build_ns", group->build_ns);
+}
+
 static void json_groups(struct ki_json *json, const char *name,
 			const struct ki_groups *groups)
 {
 	ki_json_array(json, name);
 	for (size_t i = 0; i < groups->n; i++) {
 		ki_json_object(json, NULL);
-		ki_json_string(json, "name", groups->groups[i].name);
-		ki_json_number(json, "entries", groups->groups[i].n);
-		ki_json_number(json, "bytes", groups->groups[i].bytes);
-		ki_json_number(json, "build_ns", groups->groups[i].build_ns);
+		json_group(json, &groups->groups[i]);
+		ki_json_end(json);
+	}
+	ki_json_end(json);
+}
+
+/* With their quotas: 0 where there is none. */
+static void json_namespaces(struct ki_json *json,
+			    const struct ki_groups *groups,
+			    const struct ki_quota_list *quotas)
+{
+	ki_json_array(json, "namespaces");
+	for (size_t i = 0; i < groups->n; i++) {
+		const struct ki_group *group = &groups->groups[i];
+		const struct kiln_namespace *quota =
+			ki_quota_list_find(quotas, group->name);
+
+		ki_json_object(json, NULL);
+		json_group(json, group);
+		ki_json_number(json, "bytes_max", quota ? quota->bytes_max : 0);
+		ki_json_number(json, "not_stored",
+			       quota ? quota->n_refused : 0);
 		ki_json_end(json);
 	}
 	ki_json_end(json);
@@ -110,6 +136,7 @@ static void print_json(struct ki_bytes *out, const struct ki_report *report)
 	ki_json_number(&json, "bytes_max", report->info.bytes_max);
 	json_hours(&json, report->counters);
 	json_groups(&json, "applications", &survey->applications);
+	json_namespaces(&json, &survey->namespaces, &report->quotas);
 	json_groups(&json, "devices", &survey->devices);
 	json_bins(&json, "ages", survey->ages);
 	json_bins(&json, "sizes", survey->sizes);
@@ -126,6 +153,8 @@ static int look(struct kiln *kiln, struct ki_report *report)
 
 	if (!status)
 		status = ki_counts_read(kiln, report->counters);
+	if (!status)
+		status = ki_quota_list_load(kiln, &report->quotas);
 	return status ? ki_store_failed(status, "cannot read the counters")
 		      : KI_EXIT_OK;
 }
@@ -184,6 +213,7 @@ int ki_verb_report(const struct ki_command *command)
 		status = put_out(command, &page);
 	}
 	ki_bytes_fini(&page);
+	ki_quota_list_free(&report.quotas);
 	free(report.survey);
 	free(report.counters);
 	ki_settings_fini(&settings);

@@ -7,6 +7,7 @@
 #include <kiln/inspect.h>
 
 #include "base/bytes.h"
+#include "quota.h"
 #include "survey.h"
 
 struct ki_report {
@@ -15,6 +16,7 @@ struct ki_report {
 	struct kiln_store_info info;
 	struct kiln_store_counters *counters;
 	struct ki_survey *survey;
+	struct ki_quota_list quotas;
 };
 
 /* Append the page.  Times are in UTC: whoever reads it may be elsewhere. */

@@ -79,6 +79,7 @@ static const struct {
 	{ "saved", "Time saved" },
 	{ "misses", "Misses" },
 	{ "applications", "Applications" },
+	{ "namespaces", "Namespaces" },
 	{ "devices", "Devices" },
 	{ "ages", "Ages" },
 	{ "sizes", "Sizes" },
@@ -362,21 +363,29 @@ static void misses(struct ki_bytes *out, const struct ki_report *report)
 
 /* ---- What is in it ----------------------------------------------------------- */
 
-static void add_group(struct ki_chart *chart, const char *name, uint64_t bytes,
-		      uint64_t n, uint64_t build_ns)
+/* `quotas`: of namespaces, else NULL. */
+static void add_group(struct ki_chart *chart, const struct ki_group *group,
+		      const char *name, const struct ki_quota_list *quotas)
 {
+	const struct kiln_namespace *quota =
+		quotas ? ki_quota_list_find(quotas, group->name) : NULL;
 	char text[TEXT_BYTES];
 
-	if (!ki_chart_row(chart, (double)bytes))
+	if (!ki_chart_row(chart, (double)group->bytes))
 		return;
 	ki_chart_cell(chart, name);
-	ki_chart_cell(chart, in_size(bytes, text));
-	ki_chart_cell(chart, in_digits(n, text));
-	ki_chart_cell(chart, in_time(build_ns, text));
+	ki_chart_cell(chart, in_size(group->bytes, text));
+	ki_chart_cell(chart, in_digits(group->n, text));
+	ki_chart_cell(chart, in_time(group->build_ns, text));
+	if (!quotas)
+		return;
+	ki_chart_cell(chart, quota ? in_size(quota->bytes_max, text) : "none");
+	ki_chart_cell(chart, in_digits(quota ? quota->n_refused : 0, text));
 }
 
 static void groups(struct ki_bytes *out, const struct ki_groups *groups,
-		   const char *id, const char *title, const char *about,
+		   const struct ki_quota_list *quotas, const char *id,
+		   const char *title, const char *about,
 		   const char *const *heads)
 {
 	struct ki_group rest = { 0 };
@@ -387,8 +396,8 @@ static void groups(struct ki_bytes *out, const struct ki_groups *groups,
 		const struct ki_group *group = &groups->groups[i];
 
 		if (i < GROUPS_DRAWN) {
-			add_group(&chart, name_or(group->name, "not told"),
-				  group->bytes, group->n, group->build_ns);
+			add_group(&chart, group,
+				  name_or(group->name, "not told"), quotas);
 			continue;
 		}
 		rest.bytes += group->bytes;
@@ -396,8 +405,7 @@ static void groups(struct ki_bytes *out, const struct ki_groups *groups,
 		rest.build_ns += group->build_ns;
 	}
 	if (rest.n)
-		add_group(&chart, "all others", rest.bytes, rest.n,
-			  rest.build_ns);
+		add_group(&chart, &rest, "all others", quotas);
 	ki_page_section(out, id, title, about);
 	ki_page_bars(out, &chart);
 	ki_page_section_end(out);
@@ -427,22 +435,32 @@ static void bins(struct ki_bytes *out, const struct ki_bin *bins,
 	ki_chart_fini(&chart);
 }
 
-static void contents(struct ki_bytes *out, const struct ki_survey *survey)
+static void contents(struct ki_bytes *out, const struct ki_report *report)
 {
 	static const char *const application_heads[] = { "Application", "Size",
 							 "Entries",
 							 "Build time", NULL };
+	static const char *const namespace_heads[] = {
+		"Namespace",	     "Size", "Entries", "Build time", "Quota",
+		"Not stored for it", NULL
+	};
 	static const char *const device_heads[] = { "Device", "Size", "Entries",
 						    "Build time", NULL };
 	static const char *const age_heads[] = { "Age", "Entries", "Size",
 						 NULL };
 	static const char *const size_heads[] = { "Size of an entry", "Entries",
 						  "Size of all", NULL };
+	const struct ki_survey *survey = report->survey;
 
-	groups(out, &survey->applications, "applications",
+	groups(out, &survey->applications, NULL, "applications",
 	       "What fills the cache, by application",
 	       "The entries that each application caused.", application_heads);
-	groups(out, &survey->devices, "devices",
+	groups(out, &survey->namespaces, &report->quotas, "namespaces",
+	       "What fills the cache, by namespace",
+	       "A program's namespace is the one that it was given, else the "
+	       "last part of its path.",
+	       namespace_heads);
+	groups(out, &survey->devices, NULL, "devices",
 	       "What fills the cache, by device",
 	       "The devices that the entries are for.", device_heads);
 	bins(out, survey->ages, "ages", "How old the entries are",
@@ -585,7 +603,7 @@ void ki_report_page(const struct ki_report *report, struct ki_bytes *out)
 	head(out, report);
 	over_time(out, report);
 	misses(out, report);
-	contents(out, report->survey);
+	contents(out, report);
 	next_to_go(out, report);
 	slowest(out, report);
 	use(out, report);

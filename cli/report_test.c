@@ -71,6 +71,7 @@ static char *filled(void)
 		snprintf(name, sizeof(name), "/bin/%u", i < 100 ? 0 : i);
 		put(kiln, i, name, i % 7 * 1000);
 	}
+	assert_int_equal(kiln_set_namespace_limit(kiln, "0", 5000000), KILN_OK);
 	kiln_count(kiln, KILN_COUNT_MISSES, 5);
 	kiln_close(kiln);
 	return directory;
@@ -214,6 +215,19 @@ static void json_has_the_numbers_of_the_page(void **state)
 	assert_string_equal(json_string_value(json_object_get(
 				    json_array_get(list, 0), "name")),
 			    "/bin/0");
+	list = json_object_get(json, "namespaces");
+	assert_int_equal(json_array_size(list), 257);
+	first = json_array_get(list, 0);
+	assert_string_equal(json_string_value(json_object_get(first, "name")),
+			    "0");
+	assert_int_equal(json_integer_value(json_object_get(first, "entries")),
+			 100);
+	assert_int_equal(
+		json_integer_value(json_object_get(first, "bytes_max")),
+		5000000);
+	assert_int_equal(json_integer_value(json_object_get(
+				 json_array_get(list, 1), "bytes_max")),
+			 0);
 	list = json_object_get(json, "slowest");
 	assert_int_equal(json_array_size(list), 10);
 	json_array_foreach(list, i, first) assert_int_equal(

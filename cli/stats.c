@@ -430,7 +430,7 @@ static void print(struct ki_bytes *out, const struct ki_command *command,
 	else if (ki_given(command, KI_OPTION_PROMETHEUS))
 		ki_prometheus(out, picture->settings->options.store_url,
 			      &picture->info, picture->counters,
-			      picture->n_jobs);
+			      &picture->quotas, picture->n_jobs);
 	else if (picture->is_since)
 		print_period(out, picture);
 	else if (ki_given(command, KI_OPTION_LAST_RUN))

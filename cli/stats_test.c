@@ -216,6 +216,47 @@ static void prometheus_gets_metrics(void **state)
 	free(directory);
 }
 
+/* Whatever a namespace is called. */
+static void prometheus_gets_namespaces_that_have_quotas(void **state)
+{
+	static const char *const lines[] = {
+		"# TYPE kiln_namespace_bytes gauge",
+		"# TYPE kiln_namespace_not_stored_total counter",
+		"kiln_namespace_bytes_max{store=\"log:",
+	};
+	static const char *const parts[] = {
+		",namespace=\"a\\\"\\\\??b\"} 1000000\n",
+		",namespace=\"a\\\"\\\\??b\"} 0\n",
+		",namespace=\"*\"} 3000\n",
+	};
+	char *directory = harness_directory();
+	struct kiln *kiln = open_as(directory, "/usr/bin/a");
+	struct ended ended = ASK(directory, "--prometheus");
+
+	assert_null(strstr(ended.out, "namespace"));
+	ended_free(&ended);
+	assert_int_equal(
+		kiln_set_namespace_limit(kiln, "a\"\\\n\033b", 1000000),
+		KILN_OK);
+	assert_int_equal(
+		kiln_set_namespace_limit(kiln, KILN_NAMESPACE_OTHERS, 3000),
+		KILN_OK);
+	kiln_close(kiln);
+	ended = ASK(directory, "--prometheus");
+	assert_int_equal(status_of(&ended), 0);
+	for (size_t i = 0; i < 3; i++) {
+		expect_line(ended.out, lines[i]);
+		if (!strstr(ended.out, parts[i]))
+			fail_msg("no %s in:\n%s", parts[i], ended.out);
+	}
+	assert_null(strstr(ended.out, "namespace=\"*\"} 0"));
+	for (char *line = strtok(ended.out, "\n"); line;
+	     line = strtok(NULL, "\n"))
+		expect_metric(line);
+	ended_free(&ended);
+	free(directory);
+}
+
 static void zeroing_forgets_applications_too(void **state)
 {
 	char *directory = harness_directory();
@@ -349,6 +390,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_last_run_and_the_applications_are_told),
 		cmocka_unit_test(json_has_everything_at_once),
 		cmocka_unit_test(prometheus_gets_metrics),
+		cmocka_unit_test(prometheus_gets_namespaces_that_have_quotas),
 		cmocka_unit_test(zeroing_forgets_applications_too),
 		cmocka_unit_test(what_cannot_be_zeroed_is_told),
 		cmocka_unit_test(wrong_options_are_told),

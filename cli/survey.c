@@ -224,10 +224,7 @@ static void find_device(const struct ki_settings *settings,
 	if (*out || !ki_what_is_told(settings))
 		return;
 	ki_what_look(settings, entry, &what);
-	if (what.is_sycl)
-		ki_sycl_device_name(what.sycl.source.device_text, out);
-	else
-		snprintf(out, KI_NAME_BYTES, "%s", what.form.device);
+	ki_sycl_device_name(ki_what_device(&what), out);
 }
 
 static void add(struct ki_survey *survey, const struct ki_settings *settings,
@@ -241,6 +238,7 @@ static void add(struct ki_survey *survey, const struct ki_settings *settings,
 	survey->bytes += view->stored_size;
 	find_device(settings, entry, device);
 	add_to_group(&survey->applications, view->application, view);
+	add_to_group(&survey->namespaces, view->name_space, view);
 	add_to_group(&survey->devices, device, view);
 	add_to_bin(find_age(survey, view), view->stored_size);
 	add_to_bin(find_bin(survey->sizes, size_bounds, view->stored_size),
@@ -288,6 +286,7 @@ int ki_survey_take(struct ki_survey *survey, struct kiln *kiln,
 		kiln_entry_fini(&entry);
 	}
 	sort_groups(&survey->applications);
+	sort_groups(&survey->namespaces);
 	sort_groups(&survey->devices);
 	if (err)
 		return ki_store_failed(KILN_E_NO_MEMORY, "cannot list");

@@ -58,6 +58,7 @@ struct ki_survey {
 	uint64_t n;
 	uint64_t bytes;
 	struct ki_groups applications;
+	struct ki_groups namespaces;
 	struct ki_groups devices;
 	struct ki_bin ages[KI_BINS_MAX]; /* since they were made */
 	struct ki_bin sizes[KI_BINS_MAX];

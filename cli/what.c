@@ -42,6 +42,12 @@ void ki_what_look(const struct ki_settings *settings,
 		(void)kiln_neo_describe_file(path, &out_what->form);
 }
 
+const char *ki_what_device(const struct ki_what *what)
+{
+	return *what->sycl.source.device_text ? what->sycl.source.device_text
+					      : what->form.device;
+}
+
 /* ---- Text -------------------------------------------------------------------- */
 
 static unsigned n_named(const struct kiln_neo_description *form)

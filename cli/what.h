@@ -29,6 +29,9 @@ struct ki_what {
 void ki_what_look(const struct ki_settings *settings,
 		  const struct kiln_entry *entry, struct ki_what *out_what);
 
+/* What its file says of the device it is for, as it says it; "". */
+const char *ki_what_device(const struct ki_what *what);
+
 /* "zebin for Tiger Lake: first second"; "" of what is unknown. */
 void ki_what_line(const struct ki_what *what, struct ki_bytes *out);
 

@@ -112,6 +112,32 @@ def bars_stand_for_reasons_sizes_and_times(browser, pages):
 
 
 @case
+def namespaces_have_bars_and_their_quotas(browser, pages):
+    browser.show(pages["full"], 360, 900, "light")
+    rows = browser.evaluate(
+        """[...document.querySelectorAll('#namespaces tbody tr')].map(
+            r => [...r.children].map(e => e.textContent))""")
+    same(len(rows), 2, "namespaces")
+    same([rows[0][0]] + rows[0][4:], ["ordinary", "512.0 KiB", "0"],
+         "one with a quota")
+    same(rows[1][4], "none", "one without")
+    same(rows[1][0].startswith("script>"), True, "a hostile name")
+    widths = [bar[2] for bar in rectangles(browser, "namespaces", "bar")]
+    same(len(widths), 2, "bars")
+    same(widths, sorted(widths, reverse=True), "the largest first")
+    same(browser.evaluate(
+        "document.querySelector('#namespaces svg').getAttribute('role')"),
+        "img", "for who does not see it")
+    browser.evaluate("document.querySelector('#namespaces summary').focus()")
+    browser.press("\r", 13)
+    same(browser.evaluate(
+        "document.querySelector('#namespaces details').open"), True,
+        "Enter opens the numbers")
+    same(browser.evaluate("document.documentElement.scrollWidth"), 360,
+         "no wider than the screen")
+
+
+@case
 def colours_are_seen_where_the_bars_are(browser, pages):
     for scheme in ("light", "dark"):
         browser.show(pages["full"], 1280, 900, scheme)
@@ -189,12 +215,12 @@ def a_screen_reader_has_names_and_tables(browser, pages):
              for node in browser.call("Accessibility.getFullAXTree")["nodes"]
              if not node["ignored"] and "role" in node]
     images = [name for role, name, _ in nodes if role in ("img", "image")]
-    same(len(images), 9, "drawings")
+    same(len(images), 10, "drawings")
     for name in images:
         if "The numbers are in the table below." not in name:
             raise AssertionError(f"a drawing is called {name!r}")
     tables = [name for role, name, _ in nodes if role == "table"]
-    same(len(tables), 10, "tables")
+    same(len(tables), 11, "tables")
     same("" in tables, False, "a table without a name")
     regions = [name for role, name, _ in nodes if role == "region"]
     same("" in regions, False, "a section without a name")
@@ -203,7 +229,7 @@ def a_screen_reader_has_names_and_tables(browser, pages):
         same(role in roles, True, role)
     same(browser.evaluate("[...document.querySelectorAll('h1,h2,h3')].map("
                           "h => h.tagName).join(' ')"),
-         "H1" + " H2" * 11, "headings")
+         "H1" + " H2" * 12, "headings")
     same(browser.evaluate("document.documentElement.lang"), "en", "language")
 
 

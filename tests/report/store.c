@@ -3,7 +3,7 @@
 /*
  * store DIRECTORY WHAT: a store for the report to tell of.
  *
- *	full	ten look-ups today, six of them hits, and four three days ago,
+ *	full	a quota for one namespace; ten look-ups today, six of them hits, and four three days ago,
  *		three of them hits; entries of an ordinary application, of one
  *		with a hostile name, and of nobody
  *	young	the look-ups of today alone
@@ -116,6 +116,8 @@ int main(int argc, char **argv)
 		put(kiln, 3, HOSTILE, 100000, 1500000000);
 		put(kiln, 4, NULL, 10, 0);
 	}
+	if (is_full && kiln_set_namespace_limit(kiln, "ordinary", 512 << 10))
+		return 1;
 	kiln_close(kiln);
 	use(argv[1], is_full);
 	return 0;
