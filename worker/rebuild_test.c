@@ -5,8 +5,6 @@
  * would have left them, and what becomes of them.
  */
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +23,7 @@
 #include "front/opencl/job.h"
 #include "front/opencl/kept.h"
 #include "front/opencl/key.h"
+#include "helpers_test.h"
 #include "loader.h"
 #include "plan.h"
 #include "sys/sys.h"
@@ -59,15 +58,7 @@ static void place_fini(struct place *place)
 
 static struct kiln *open_store(const struct place *place, uint32_t flags)
 {
-	struct kiln_options options;
-	struct kiln *kiln;
-
-	kiln_options_init(&options);
-	options.store_url = place->url;
-	options.flags = flags;
-	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
-	assert_int_equal(kiln_store_status(kiln), KILN_OK);
-	return kiln;
+	return open_store_at(place->url, flags);
 }
 
 /* ---- Entries of another driver --------------------------------------------- */
@@ -85,13 +76,8 @@ struct made {
 
 static struct ki_cl_recipe *recipe_of(const struct made *made)
 {
-	const char *text = made->source ? made->source : SOURCE;
-	struct ki_cl_source *source = ki_cl_source_new(1, &text, NULL);
-	struct ki_cl_recipe *recipe = ki_cl_recipe_build(
-		source, NULL, 0, made->options ? made->options : "-DX=1");
-
-	ki_cl_source_unref(source);
-	return recipe;
+	return recipe_of_text(made->source ? made->source : SOURCE,
+			      made->options ? made->options : "-DX=1");
 }
 
 /* What the driver that is here gives it. */
@@ -235,61 +221,14 @@ static int is_made(const struct place *place, const struct kiln_key *key)
 
 /* ---- The worker ------------------------------------------------------------- */
 
-struct running {
-	pid_t pid;
-	int fd;
-	char text[16384];
-	size_t size;
-};
-
 static void start(const struct place *place, struct running *running,
 		  const char *const *more)
 {
-	const char *arguments[24] = { "kiln-worker", "--spool",	 place->spool,
-				      "--store",     place->url, "--rebuild" };
-	size_t n = 6;
-	int ends[2];
+	const char *arguments[16] = { "--rebuild" };
 
-	while (more && *more)
-		arguments[n++] = *more++;
-	running->size = 0;
-	running->text[0] = '\0';
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	running->pid = fork();
-	assert_true(running->pid >= 0);
-	if (!running->pid) {
-		dup2(ends[1], 1);
-		execv(getenv("KILN_WORKER"), (char **)(uintptr_t)arguments);
-		_exit(99);
-	}
-	close(ends[1]);
-	running->fd = ends[0];
-}
-
-/* 0 at the end of the output. */
-static int read_more(struct running *running)
-{
-	struct pollfd pollfd = { .fd = running->fd, .events = POLLIN };
-	ssize_t n;
-
-	assert_int_equal(poll(&pollfd, 1, HANG_S * 1000), 1);
-	n = read(running->fd, running->text + running->size,
-		 sizeof(running->text) - 1 - running->size);
-	assert_true(n >= 0);
-	running->size += (size_t)n;
-	running->text[running->size] = '\0';
-	return n > 0;
-}
-
-static int finish(struct running *running)
-{
-	int status;
-
-	while (read_more(running))
-		;
-	assert_int_equal(waitpid(running->pid, &status, 0), running->pid);
-	close(running->fd);
-	return status;
+	for (size_t n = 1; more && *more; more++)
+		arguments[n++] = *more;
+	running_start(running, place->spool, place->url, arguments);
 }
 
 /* Its exit status; what it reported stays in `running`. */
@@ -299,15 +238,9 @@ static int rebuild_with(const struct place *place, struct running *running,
 	int status;
 
 	start(place, running, more);
-	status = finish(running);
+	status = running_finish(running);
 	assert_true(WIFEXITED(status));
 	return WEXITSTATUS(status);
-}
-
-static void assert_has(const struct running *running, const char *part)
-{
-	if (!strstr(running->text, part))
-		fail_msg("'%s' is not in:\n%s", part, running->text);
 }
 
 /* ---- What is made again ------------------------------------------------------ */
@@ -332,11 +265,11 @@ static void what_another_driver_made_is_made_again_once(void **state)
 		assert_false(is_made(&place, keys[i]));
 	}
 	assert_int_equal(rebuild_with(&place, &running, NULL), 0);
-	assert_has(&running, "\nend 3 0 0 0\n");
+	assert_has(running.text, "\nend 3 0 0 0\n");
 	for (i = 0; i < N; i++)
 		assert_true(is_made(&place, keys[i]));
 	assert_int_equal(rebuild_with(&place, &running, NULL), 0);
-	assert_has(&running, "\nend 0 0 0 3\n");
+	assert_has(running.text, "\nend 0 0 0 3\n");
 	for (i = 0; i < N; i++)
 		kiln_key_free(keys[i]);
 	place_fini(&place);
@@ -392,7 +325,7 @@ static void what_includes_nothing_needs_no_directory(void **state)
 	place_init(&place);
 	key = put_old(&place, &made);
 	assert_int_equal(rebuild_with(&place, &running, NULL), 0);
-	assert_has(&running, "\nend 1 0 0 0\n");
+	assert_has(running.text, "\nend 1 0 0 0\n");
 	assert_true(is_made(&place, key));
 	kiln_key_free(key);
 	place_fini(&place);
@@ -430,7 +363,7 @@ static void jobs_are_made_first(void **state)
 	assert_int_equal(ki_cl_job_write(place.spool, &job), KILN_OK);
 	assert_int_equal(rebuild_with(&place, &running, NULL), 0);
 	/* Which makes it an entry that is there. */
-	assert_has(&running, "\nend 1 0 0 1\n");
+	assert_has(running.text, "\nend 1 0 0 1\n");
 	assert_true(is_made(&place, key));
 	kiln_key_free(key);
 	ki_cl_recipe_unref(recipe);
@@ -450,7 +383,7 @@ static void only_the_devices_that_are_named(void **state)
 	keys[0] = put_old(&place, &first);
 	keys[1] = put_old(&place, &second);
 	assert_int_equal(rebuild_with(&place, &running, more), 0);
-	assert_has(&running, "\nend 1 0 0 0\n");
+	assert_has(running.text, "\nend 1 0 0 0\n");
 	assert_false(is_made(&place, keys[0]));
 	assert_true(is_made(&place, keys[1]));
 	kiln_key_free(keys[0]);
@@ -469,10 +402,10 @@ static void a_device_that_has_another_name_now_is_made_for_once(void **state)
 	place_init(&place);
 	key = put_old(&place, &made);
 	assert_int_equal(rebuild_with(&place, &running, more), 0);
-	assert_has(&running, "\nend 1 0 0 0\n");
+	assert_has(running.text, "\nend 1 0 0 0\n");
 	assert_true(is_made(&place, key));
 	assert_int_equal(rebuild_with(&place, &running, more), 0);
-	assert_has(&running, "\nend 0 0 0 1\n");
+	assert_has(running.text, "\nend 0 0 0 1\n");
 	kiln_key_free(key);
 	place_fini(&place);
 }
@@ -553,8 +486,8 @@ static void what_two_made_at_once_is_made_once(void **state)
 	       !strstr(strstr(running.text, "\nbegin ") + 1, "\nbegin "))
 		assert_true(read_more(&running));
 	assert_int_equal(unlink(gate), 0);
-	assert_int_equal(finish(&running), 0);
-	assert_has(&running, "\nend 1 0 0 1\n");
+	assert_int_equal(running_finish(&running), 0);
+	assert_has(running.text, "\nend 1 0 0 1\n");
 	assert_true(is_made(&place, key));
 	kiln_key_free(key);
 	free(gate);
@@ -618,8 +551,8 @@ static void what_cannot_be_made_again_is_told_and_costs_no_other(void **state)
 		other_key = put_old(&place, &other);
 		assert_int_equal(rebuild_with(&place, &running, NULL),
 				 rows[i].exit);
-		assert_has(&running, rows[i].told);
-		assert_has(&running, rows[i].end);
+		assert_has(running.text, rows[i].told);
+		assert_has(running.text, rows[i].end);
 		assert_false(is_made(&place, key));
 		assert_true(is_made(&place, other_key));
 		kiln_key_free(key);
@@ -665,18 +598,18 @@ static void what_ends_badly_is_remembered(void **state)
 		bad_key = put_old(&place, &bad);
 		good_key = put_old(&place, &good);
 		assert_int_equal(rebuild_with(&place, &running, more), 1);
-		assert_has(&running, rows[i].told);
-		assert_has(&running, "\nend 1 1 0 0\n");
+		assert_has(running.text, rows[i].told);
+		assert_has(running.text, "\nend 1 1 0 0\n");
 		assert_true(is_made(&place, good_key));
 		assert_false(is_made(&place, bad_key));
 		assert_int_equal(rebuild_with(&place, &running, more), 0);
-		assert_has(&running, " denied it ");
-		assert_has(&running, "\nend 0 0 1 1\n");
+		assert_has(running.text, " denied it ");
+		assert_has(running.text, "\nend 0 0 1 1\n");
 		/* Now it would end well, were it tried. */
 		if (!rows[i].option) {
 			assert_int_equal(rebuild_with(&place, &running, retry),
 					 1);
-			assert_has(&running, "\nend 0 1 0 1\n");
+			assert_has(running.text, "\nend 0 1 0 1\n");
 		}
 		kiln_key_free(bad_key);
 		kiln_key_free(good_key);
@@ -697,8 +630,8 @@ static void let_it_take_too_long(const struct place *place,
 
 		assert_true(i < sizeof(limits) / sizeof(limits[0]));
 		assert_int_equal(rebuild_with(place, running, more), 1);
-		assert_has(running, " time it took too long\n");
-		assert_has(running, "\nend 0 1 0 0\n");
+		assert_has(running->text, " time it took too long\n");
+		assert_has(running->text, "\nend 0 1 0 0\n");
 	}
 }
 
@@ -726,9 +659,9 @@ static void one_that_ends_well_after_all_is_denied_no_more(void **state)
 	assert_non_null(strstr(text, " time /bin/app\n"));
 	free(text);
 	assert_int_equal(rebuild_with(&place, &running, NULL), 0);
-	assert_has(&running, " denied it took too long before: /bin/app\n");
+	assert_has(running.text, " denied it took too long before: /bin/app\n");
 	assert_int_equal(rebuild_with(&place, &running, retry), 0);
-	assert_has(&running, "\nend 1 0 0 0\n");
+	assert_has(running.text, "\nend 1 0 0 0\n");
 	assert_true(is_made(&place, key));
 	text = harness_read(path, NULL);
 	assert_null(strstr(text, "/bin/app"));
@@ -804,7 +737,7 @@ static void a_child_is_nice_but_not_idle(void **state)
 	assert_int_equal(getpriority(PRIO_PROCESS, (id_t)child),
 			 niceness < 19 ? niceness : 19);
 	assert_int_equal(kill(running.pid, SIGTERM), 0);
-	assert_true(WIFSIGNALED(finish(&running)));
+	assert_true(WIFSIGNALED(running_finish(&running)));
 	free(calls_path);
 	place_fini(&place);
 }
@@ -836,7 +769,7 @@ static void interrupted_it_ends_at_once_and_can_go_on(void **state)
 	assert_int_equal(n_children(running.pid), 2);
 	begun_ns = ki_sys_posix.monotonic_ns(&ki_sys_posix);
 	assert_int_equal(kill(running.pid, SIGINT), 0);
-	status = finish(&running);
+	status = running_finish(&running);
 	/* A second, and time for a machine that is busy. */
 	assert_true(ki_sys_posix.monotonic_ns(&ki_sys_posix) - begun_ns <
 		    (uint64_t)10 * 1000000000);
@@ -848,7 +781,7 @@ static void interrupted_it_ends_at_once_and_can_go_on(void **state)
 		assert_true(read_more(&running));
 	assert_null(strstr(running.text, "denied"));
 	assert_int_equal(kill(running.pid, SIGTERM), 0);
-	status = finish(&running);
+	status = running_finish(&running);
 	assert_true(WIFSIGNALED(status));
 	for (i = 0; i < 3; i++) {
 		assert_false(is_made(&place, keys[i]));
@@ -901,7 +834,7 @@ static void no_more_at_once_than_asked_for_or_than_memory_is_for(void **state)
 			kiln_key_free(put_old(&place, &mades[j]));
 		assert_int_equal(
 			rebuild_with(&place, &running, rows[i].options), 0);
-		assert_has(&running, "\nend 3 0 0 0\n");
+		assert_has(running.text, "\nend 3 0 0 0\n");
 		assert_int_equal(most_at_once(running.text), rows[i].most);
 		place_fini(&place);
 	}

@@ -30,6 +30,7 @@
 #include "front/opencl/kept.h"
 #include "front/opencl/key.h"
 #include "front/opencl/produce.h"
+#include "helpers_test.h"
 #include "loader.h"
 #include "sys/sys.h"
 #include "worker.h"
@@ -78,14 +79,7 @@ static void place_fini(struct place *place)
 
 static struct kiln *open_store(const struct place *place)
 {
-	struct kiln_options options;
-	struct kiln *kiln;
-
-	kiln_options_init(&options);
-	options.store_url = place->url;
-	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
-	assert_int_equal(kiln_store_status(kiln), KILN_OK);
-	return kiln;
+	return open_store_at(place->url, 0);
 }
 
 static uint64_t counter(const struct place *place, enum kiln_counter which)
@@ -159,16 +153,8 @@ static void forget_identities(void)
 
 static struct ki_cl_recipe *recipe_of(const struct wish *wish)
 {
-	struct ki_cl_source *source;
-	struct ki_cl_recipe *recipe;
-
-	if (wish->recipe)
-		return ki_cl_recipe_ref(wish->recipe);
-	source = ki_cl_source_new(1, &wish->source, NULL);
-	recipe = ki_cl_recipe_build(source, NULL, 0, wish->options);
-	assert_non_null(recipe);
-	ki_cl_source_unref(source);
-	return recipe;
+	return wish->recipe ? ki_cl_recipe_ref(wish->recipe)
+			    : recipe_of_text(wish->source, wish->options);
 }
 
 static struct kiln_key *key_of(const struct wish *wish)
@@ -285,51 +271,10 @@ static int has_entry(const struct place *place, const struct kiln_key *key)
 
 /* ---- The program ------------------------------------------------------- */
 
-struct running {
-	pid_t pid;
-	int fd;
-	char *text; /* all that was read */
-	size_t size;
-};
-
 static void start(const struct place *place, struct running *running,
 		  const char *const *more)
 {
-	const char *arguments[16] = { "kiln-worker", "--spool", place->spool,
-				      "--store", place->url };
-	size_t n = 5;
-	int ends[2];
-
-	while (*more)
-		arguments[n++] = *more++;
-	*running = (struct running){ .text = calloc(1, 1) };
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	running->pid = fork();
-	assert_true(running->pid >= 0);
-	if (!running->pid) {
-		dup2(ends[1], 1);
-		execv(getenv("KILN_WORKER"), (char **)(uintptr_t)arguments);
-		_exit(99);
-	}
-	close(ends[1]);
-	running->fd = ends[0];
-}
-
-/* 0 at the end of the output. */
-static int read_more(struct running *running)
-{
-	struct pollfd pollfd = { .fd = running->fd, .events = POLLIN };
-	char text[512];
-	ssize_t n;
-
-	assert_int_equal(poll(&pollfd, 1, HANG_S * 1000), 1);
-	n = read(running->fd, text, sizeof(text));
-	assert_true(n >= 0);
-	running->text = realloc(running->text, running->size + (size_t)n + 1);
-	memcpy(running->text + running->size, text, (size_t)n);
-	running->size += (size_t)n;
-	running->text[running->size] = '\0';
-	return n > 0;
+	running_start(running, place->spool, place->url, more);
 }
 
 static int has_line(const struct running *running, const char *begins)
@@ -356,16 +301,10 @@ static void read_until(struct running *running, const char *begins)
 /* The wait status; *out_text, if asked for, is the caller's. */
 static int finish(struct running *running, char **out_text)
 {
-	int status;
+	int status = running_finish(running);
 
-	while (read_more(running))
-		;
-	assert_int_equal(waitpid(running->pid, &status, 0), running->pid);
-	close(running->fd);
 	if (out_text)
-		*out_text = running->text;
-	else
-		free(running->text);
+		*out_text = strdup(running->text);
 	return status;
 }
 
@@ -386,12 +325,6 @@ static const char *const nothing[] = { NULL };
 static int run(const struct place *place, char **out_text)
 {
 	return run_with(place, out_text, nothing);
-}
-
-static void assert_has(const char *text, const char *part)
-{
-	if (!strstr(text, part))
-		fail_msg("'%s' is not in:\n%s", part, text);
 }
 
 /* Until the driver has begun to build. */
@@ -1420,7 +1353,6 @@ static void a_reader_that_goes_away_does_not_stop_the_work(void **state)
 	assert_int_equal(waitpid(running.pid, &status, 0), running.pid);
 	assert_int_equal(status, 0);
 	assert_true(has_entry(&place, key));
-	free(running.text);
 	kiln_key_free(key);
 	place_fini(&place);
 }
