@@ -33,6 +33,8 @@ static const char *remedy_of(const char *status, const char *step)
 	if (!strcmp(status, "KILN_E_OWNER"))
 		return "correct its line in the file of "
 		       "KILN_REMOTE_CREDENTIALS";
+	if (!strcmp(status, "KILN_E_READONLY"))
+		return "name its master, or mark it #read-only";
 	if (!strcmp(status, "KILN_E_FULL"))
 		return "make room on the server, or have it evict";
 	if (!strcmp(status, "KILN_E_TIMEOUT") || !strcmp(status, "KILN_E_IO"))

@@ -230,6 +230,26 @@ static void a_pack_on_a_server_is_tried(void **state)
 	server_stop(nginx);
 }
 
+/* It is read all the same. */
+static void a_replica_is_one_that_takes_nothing(void **state)
+{
+	const char *const options[] = { "--replicaof", "127.0.0.1 1",
+					"--replica-serve-stale-data", "yes",
+					NULL };
+	struct server *redis = server_redis(directory, options);
+	json_t *checks;
+
+	if (!redis)
+		HARNESS_LEAVE_OUT("no redis-server");
+	checks = examine(server_url(redis), "transport");
+	assert_true(json_array_size(checks) >= 1);
+	assert_string_equal(said(checks, 0, "result"), "note");
+	assert_non_null(strstr(said(checks, 0, "words"), "READONLY"));
+	assert_non_null(strstr(said(checks, 0, "remedy"), "#read-only"));
+	json_decref(checks);
+	server_stop(redis);
+}
+
 static void a_setting_that_is_wrong_is_named(void **state)
 {
 	json_t *checks = examine("gopher://cache", "transport");
@@ -248,6 +268,7 @@ int main(int argc, char **argv)
 		ROW(what_is_wrong_with_a_server_is_said_in_words),
 		ROW(of_many_servers_each_is_told_of),
 		ROW(a_pack_on_a_server_is_tried),
+		ROW(a_replica_is_one_that_takes_nothing),
 		ROW(a_setting_that_is_wrong_is_named),
 	};
 #undef ROW

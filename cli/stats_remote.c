@@ -58,7 +58,7 @@ static void line(struct ki_bytes *out, const char *words, const char *value)
 static uint64_t faults_of(const struct ki_json_value *source)
 {
 	static const char *const kinds[] = { "timeouts", "io", "wrong",
-					     "credentials" };
+					     "credentials", "replica" };
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
@@ -70,16 +70,19 @@ static void print_source(struct ki_bytes *out,
 			 const struct ki_json_value *source)
 {
 	char url[TEXT_BYTES], state[TEXT_BYTES], text[3 * TEXT_BYTES];
-	int is_closed;
+	int is_closed, is_written;
 
 	(void)text_in(source, NULL, "url", url);
+	is_written =
+		!strcmp(text_in(source, "writes", "state", state), "closed");
 	is_closed = !strcmp(text_in(source, "reads", "state", state), "closed");
 	snprintf(text, sizeof(text),
-		 "%s: %llu of %llu found, %llu put, %llu faults%s%s", url,
+		 "%s: %llu of %llu found, %llu put, %llu faults%s%s%s", url,
 		 (unsigned long long)number_in(source, NULL, "hits"),
 		 (unsigned long long)number_in(source, NULL, "gets"),
 		 (unsigned long long)number_in(source, NULL, "puts"),
 		 (unsigned long long)faults_of(source),
+		 is_written ? "" : ", nothing is put for a while",
 		 is_closed ? "" : ", breaker ", is_closed ? "" : state);
 	line(out, "remote server", text);
 }
@@ -88,7 +91,7 @@ static uint64_t dropped_of(const struct ki_json_value *told)
 {
 	static const char *const kinds[] = {
 		"dropped_full",	 "dropped_unsigned", "dropped_large",
-		"dropped_fault", "dropped_bad",
+		"dropped_fault", "dropped_readonly", "dropped_bad",
 	};
 	uint64_t n = 0;
 

@@ -32,6 +32,7 @@ struct outcome {
 	/*
 	 * OK; MISS (the server has none); EXISTS (a conditional put, a lease that
 	 * another has); OWNER (401, 403: credentials); FULL (quota, 507);
+	 * READONLY (a replica: what is there can be read);
 	 * TOO_LARGE (body beyond the limit); TIMEOUT; IO; FORMAT (the server
 	 * speaks something else); UNSUPPORTED.
 	 */

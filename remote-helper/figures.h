@@ -23,6 +23,7 @@
 	X(WRONG, "wrong", "answered what cannot be")                           \
 	X(CREDENTIALS, "credentials", "credentials refused")                   \
 	X(FULL, "full", "no room there")                                       \
+	X(REPLICA, "replica", "may only be read, for a while")                 \
 	X(REFUSED, "refused", "items that were damaged")                       \
 	X(UNSIGNED, "unsigned", "items that nobody trusted has signed")
 

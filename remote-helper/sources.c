@@ -166,6 +166,11 @@ int source_lets_write(struct source *source)
 			       loop_now_ns(source->all->loop)));
 }
 
+int source_takes_nothing(const struct source *source)
+{
+	return source->is_replica && source->writes.state != BREAKER_CLOSED;
+}
+
 int sources_is_written(const struct sources *sources, unsigned level)
 {
 	return !sources->levels[level].settings->is_read_only;
@@ -291,6 +296,20 @@ static void log_change(const struct source *source, const char *what,
 		log_line("%s: %s go on", source->backend->shown, what);
 }
 
+/* A server that says so once says so each time. */
+static void note_replica(struct source *source, enum kiln_status status)
+{
+	if (status == KILN_OK || status == KILN_EXISTS)
+		source->is_replica = 0;
+	if (status != KILN_E_READONLY)
+		return;
+	source->is_replica = 1;
+	if (source->writes.state == BREAKER_CLOSED)
+		breaker_open(&source->writes, BREAKER_FAULT,
+			     loop_now_ns(source->all->loop),
+			     sources_random(source->all));
+}
+
 static void note(struct ask *ask, const struct outcome *outcome)
 {
 	struct source *source = ask->source;
@@ -309,6 +328,8 @@ static void note(struct ask *ask, const struct outcome *outcome)
 		breaker_probed(breaker, answer, now_ns, random);
 	else if (!ask->is_late)
 		breaker_note(breaker, answer, now_ns, random);
+	if (ask->kind == ASK_PUT)
+		note_replica(source, outcome->status);
 	log_change(source, ask->kind == ASK_PUT ? "writes" : "reads", breaker,
 		   before);
 	await_probe(source);
@@ -327,6 +348,9 @@ static void count_fault(struct figures *figures, enum kiln_status status)
 		break;
 	case KILN_E_FULL:
 		figures->counts[FIGURES_FULL]++;
+		break;
+	case KILN_E_READONLY:
+		figures->counts[FIGURES_REPLICA]++;
 		break;
 	case KILN_E_FORMAT:
 	case KILN_E_UNSUPPORTED:

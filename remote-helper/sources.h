@@ -33,6 +33,7 @@ struct source {
 	struct loop_timer *probe;
 	struct figures figures;
 	unsigned n_damaged; /* items in a row */
+	int is_replica;	    /* it refused the last put as one */
 	char why[128];	    /* of the last fault */
 };
 
@@ -83,6 +84,8 @@ uint32_t sources_wait_ms(const struct sources *sources);
 int source_lets(struct source *source, int waits);
 /* Whether to write to it now; if so, go ahead: it may be the probe. */
 int source_lets_write(struct source *source);
+/* Whether there is no use in waiting until it does: it may only be read. */
+int source_takes_nothing(const struct source *source);
 
 /* Whether items are written to a level. */
 int sources_is_written(const struct sources *sources, unsigned level);

@@ -168,6 +168,9 @@ static void put_done(void *arg, const struct outcome *outcome)
 	case KILN_E_TOO_LARGE:
 		drop(upload, UPLOADS_DROPPED_LARGE);
 		return;
+	case KILN_E_READONLY:
+		drop(upload, UPLOADS_DROPPED_READONLY);
+		return;
 	case KILN_E_OWNER:
 	case KILN_E_FULL:
 	case KILN_E_UNSUPPORTED:
@@ -214,7 +217,10 @@ static void send(struct upload *upload)
 		return;
 	}
 	if (!source_lets_write(source)) {
-		retry(upload);
+		if (source_takes_nothing(source))
+			drop(upload, UPLOADS_DROPPED_READONLY);
+		else
+			retry(upload);
 		return;
 	}
 	/* The probe of a source that failed is what failed: a put. */

@@ -43,6 +43,7 @@ struct upload;
 	X(DROPPED_FULL, "dropped_full")                                        \
 	X(DROPPED_UNSIGNED, "dropped_unsigned")                                \
 	X(DROPPED_LARGE, "dropped_large")                                      \
+	X(DROPPED_READONLY, "dropped_readonly")                                \
 	X(DROPPED_FAULT, "dropped_fault")                                      \
 	X(DROPPED_BAD, "dropped_bad")
 

@@ -111,6 +111,42 @@ static void who_may_not_write_is_not_asked_again(void **state)
 	}
 }
 
+/* S53: nor does anything wait to be tried again, until it is time to look. */
+static void a_replica_is_not_written_to_for_a_while(void **state)
+{
+	struct stage stage;
+	struct source *source;
+
+	stage_begin(&stage, "http://0");
+	source = &stage.sources.levels[0].sources[0];
+	scripted_keep(&scripted[0], 99);
+	scripted[0].fails_put = KILN_E_READONLY;
+	for (unsigned i = 0; i < 5; i++) {
+		put(&stage, i, 100, 0);
+		await_empty(&stage);
+	}
+	assert_int_equal(scripted[0].n_puts, 1);
+	assert_int_equal(count(&stage, UPLOADS_RETRIED), 0);
+	assert_int_equal(count(&stage, UPLOADS_DROPPED_READONLY), 5);
+	assert_int_equal(source->figures.counts[FIGURES_REPLICA], 1);
+	assert_true(look_up(&stage, 99, 5000).is_hit);
+
+	/* It is still one, and then it is the master. */
+	for (unsigned i = 0; i < 2; i++) {
+		source->writes.until_ns = loop_now_ns(stage.loop);
+		scripted[0].fails_put = i ? KILN_OK : KILN_E_READONLY;
+		put(&stage, 10 + i, 100, 0);
+		await_empty(&stage);
+		assert_int_equal(scripted[0].n_puts, 2 + i);
+	}
+	put(&stage, 12, 100, 0);
+	await_empty(&stage);
+	assert_null(scripted_find(&scripted[0], 10));
+	assert_non_null(scripted_find(&scripted[0], 11));
+	assert_non_null(scripted_find(&scripted[0], 12));
+	stage_finish(&stage);
+}
+
 static void large_items_are_asked_for_before_they_are_sent(void **state)
 {
 	struct stage stage;
@@ -460,6 +496,7 @@ int main(void)
 		ROW(what_is_put_goes_to_every_level_that_is_written),
 		ROW(a_fault_is_tried_again_three_times),
 		ROW(who_may_not_write_is_not_asked_again),
+		ROW(a_replica_is_not_written_to_for_a_while),
 		ROW(large_items_are_asked_for_before_they_are_sent),
 		ROW(what_is_there_stays_unless_it_was_refused_or_replaced),
 		ROW(what_is_too_large_is_dropped),

@@ -540,7 +540,7 @@ static void a_server_that_is_full_or_a_replica_says_so(void **state)
 	server = start_another("replica", replica);
 	open_url(&asking, server_url(server), NULL);
 	outcome = asking_put(&asking, "x", "x", 1, 0, 0);
-	asking_expect(&outcome, KILN_E_IO, NULL, 0);
+	asking_expect(&outcome, KILN_E_READONLY, NULL, 0);
 	assert_non_null(strstr(outcome.why, "READONLY"));
 	assert_int_equal(asking_get_status(&asking, "x"), KILN_MISS);
 	asking_close(&asking);

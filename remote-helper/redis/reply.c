@@ -28,7 +28,7 @@ static const struct error {
 	{ "OOM", KILN_E_FULL, 0, "the server's memory is full (OOM)" },
 	{ "MISCONF", KILN_E_FULL, 0,
 	  "the server cannot save and takes nothing (MISCONF)" },
-	{ "READONLY", KILN_E_IO, 1,
+	{ "READONLY", KILN_E_READONLY, 1,
 	  "the server is a replica and takes nothing (READONLY)" },
 	{ "LOADING", KILN_E_IO, 0, "the server is loading (LOADING)" },
 	{ "BUSY", KILN_E_IO, 0, "the server runs a script (BUSY)" },
