@@ -273,7 +273,9 @@ const struct ki_verb ki_verbs[] = {
 	  .summary = "remove single entries",
 	  .about = "KEY is the beginning of a key, at least 6 digits of it.  "
 		   "If one of\n"
-		   "them names no entry, nothing is removed.\n",
+		   "them names no entry, nothing is removed.  What servers "
+		   "have (KILN_REMOTE)\n"
+		   "stays there.\n",
 	  .options = COMMON | KI_HAS(STORE),
 	  .n_arguments_min = 1,
 	  .n_arguments_max = -1,

@@ -591,7 +591,9 @@ KILN_API enum kiln_status kiln_put(struct kiln *kiln,
  */
 KILN_API uint64_t kiln_generation(const struct kiln *kiln);
 
-/* Remove an entry from all tiers.  KILN_OK, KILN_MISS (none had it); READONLY
+/* Remove an entry from all tiers.  Not from servers, which are never asked to delete
+   anything: whoever asks them next may bring it back, here as elsewhere, until
+   another put replaces it there (docs/remote.md).  KILN_OK, KILN_MISS (none had it); READONLY
    (also: a pack has it), IO, TIMEOUT (a tier may still have it), INVALID,
    FORKED. */
 KILN_API enum kiln_status kiln_remove(struct kiln *kiln,
