@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "url.h"
+#include "remote/url.h"
 
 /* In every URL that is refused; no message may have it. */
 #define SECRET "hunter2"
@@ -46,7 +46,7 @@ static void a_url_is_taken_apart(void **state)
 	char why[256];
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		if (url_parse(rows[i].text, &url, why, sizeof(why)))
+		if (ki_url_parse(rows[i].text, &url, why, sizeof(why)))
 			fail_msg("%s: %s", rows[i].text, why);
 		assert_int_equal(url.scheme, rows[i].scheme);
 		if (rows[i].host)
@@ -57,7 +57,7 @@ static void a_url_is_taken_apart(void **state)
 		assert_string_equal(url.path, rows[i].path);
 		assert_int_equal(url.database, rows[i].database);
 		assert_string_equal(url.shown, rows[i].text);
-		url_fini(&url);
+		ki_url_fini(&url);
 	}
 }
 
@@ -122,8 +122,9 @@ static void a_url_that_cannot_be_is_refused_with_a_remedy(void **state)
 	char why[512];
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		assert_int_equal(url_parse(rows[i][0], &url, why, sizeof(why)),
-				 KILN_E_INVALID);
+		assert_int_equal(
+			ki_url_parse(rows[i][0], &url, why, sizeof(why)),
+			KILN_E_INVALID);
 		if (!strstr(why, rows[i][1]))
 			fail_msg("%s: %s", rows[i][0], why);
 		assert_null(strstr(why, SECRET));
@@ -137,8 +138,9 @@ static void a_reason_fits_into_any_room(void **state)
 
 	for (size_t size = 1; size < sizeof(why); size++) {
 		memset(why, 'x', sizeof(why));
-		assert_int_equal(url_parse("redis://host:x", &url, why, size),
-				 KILN_E_INVALID);
+		assert_int_equal(
+			ki_url_parse("redis://host:x", &url, why, size),
+			KILN_E_INVALID);
 		assert_true(strlen(why) < size);
 		assert_int_equal(why[size], 'x');
 	}
@@ -171,13 +173,13 @@ static void a_url_is_below_what_names_its_server_and_path(void **state)
 	char why[256];
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		assert_int_equal(url_parse(rows[i].url, &url, why, 256), 0);
-		assert_int_equal(url_parse(rows[i].prefix, &prefix, why, 256),
-				 0);
-		if (url_is_below(&url, &prefix) != rows[i].is_below)
+		assert_int_equal(ki_url_parse(rows[i].url, &url, why, 256), 0);
+		assert_int_equal(
+			ki_url_parse(rows[i].prefix, &prefix, why, 256), 0);
+		if (ki_url_is_below(&url, &prefix) != rows[i].is_below)
 			fail_msg("%s, %s", rows[i].url, rows[i].prefix);
-		url_fini(&url);
-		url_fini(&prefix);
+		ki_url_fini(&url);
+		ki_url_fini(&prefix);
 	}
 }
 
@@ -189,10 +191,10 @@ static void levels_have_shards_and_words(void **state)
 	struct level *level;
 	char why[256];
 
-	if (levels_parse(" redis://a,redis://b#ttl=7d,max-item=1M\t"
-			 "https://c/x#read-only,no-lease,zstd=0,ca=/ca.pem,"
-			 "timeout=50\n",
-			 &levels, why, sizeof(why)))
+	if (ki_levels_parse(" redis://a,redis://b#ttl=7d,max-item=1M\t"
+			    "https://c/x#read-only,no-lease,zstd=0,ca=/ca.pem,"
+			    "timeout=50\n",
+			    &levels, why, sizeof(why)))
 		fail_msg("%s", why);
 	assert_int_equal(levels.n_levels, 2);
 	level = &levels.levels[0];
@@ -213,7 +215,7 @@ static void levels_have_shards_and_words(void **state)
 	assert_int_equal(level->timeout_ms, 50);
 	assert_true(level->is_read_only && level->has_no_lease);
 	assert_string_equal(level->ca_file, "/ca.pem");
-	levels_fini(&levels);
+	ki_levels_fini(&levels);
 }
 
 static void levels_that_cannot_be_are_refused_by_number(void **state)
@@ -251,7 +253,7 @@ static void levels_that_cannot_be_are_refused_by_number(void **state)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		assert_int_equal(
-			levels_parse(rows[i][0], &levels, why, sizeof(why)),
+			ki_levels_parse(rows[i][0], &levels, why, sizeof(why)),
 			KILN_E_INVALID);
 		if (!strstr(why, rows[i][1]))
 			fail_msg("%s: %s", rows[i][0], why);

@@ -6,7 +6,7 @@
  * password, no query but db=, so all of it can be shown anywhere.
  */
 
-#include "url.h"
+#include "remote/url.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -370,8 +370,8 @@ static int is_plain(const char *text)
 	return 1;
 }
 
-enum kiln_status url_parse(const char *text, struct url *out_url, char *why,
-			   size_t why_size)
+enum kiln_status ki_url_parse(const char *text, struct url *out_url, char *why,
+			      size_t why_size)
 {
 	struct parser parser = { .prefix = "",
 				 .why = why,
@@ -392,13 +392,13 @@ enum kiln_status url_parse(const char *text, struct url *out_url, char *why,
 	if (status == KILN_E_NO_MEMORY)
 		(void)snprintf(why, why_size, "no memory");
 	if (status)
-		url_fini(&parser.url);
+		ki_url_fini(&parser.url);
 	else
 		*out_url = parser.url;
 	return status;
 }
 
-void url_fini(struct url *url)
+void ki_url_fini(struct url *url)
 {
 	free(url->shown);
 	free(url->host);
@@ -406,7 +406,7 @@ void url_fini(struct url *url)
 	*url = (struct url){ 0 };
 }
 
-int url_is_below(const struct url *url, const struct url *prefix)
+int ki_url_is_below(const struct url *url, const struct url *prefix)
 {
 	size_t size = strlen(prefix->path);
 
@@ -546,10 +546,10 @@ static enum kiln_status add_url(struct level *level, const char *text,
 		(void)snprintf(why, why_size, "at most %d URLs", SHARDS_MAX);
 		return KILN_E_INVALID;
 	}
-	status = url_parse(text, &url, why, why_size);
+	status = ki_url_parse(text, &url, why, why_size);
 	if (status)
 		return status;
-	url_fini(&url);
+	ki_url_fini(&url);
 	urls = realloc(level->urls, (level->n_urls + 1) * sizeof(*urls));
 	if (!urls)
 		return KILN_E_NO_MEMORY;
@@ -615,8 +615,8 @@ static enum kiln_status add_level(struct levels *levels, char *text, char *why,
 	return status;
 }
 
-enum kiln_status levels_parse(const char *text, struct levels *out_levels,
-			      char *why, size_t why_size)
+enum kiln_status ki_levels_parse(const char *text, struct levels *out_levels,
+				 char *why, size_t why_size)
 {
 	struct levels levels = { 0 };
 	char *copy = strdup(text), *at = copy;
@@ -635,14 +635,14 @@ enum kiln_status levels_parse(const char *text, struct levels *out_levels,
 	if (status == KILN_E_NO_MEMORY)
 		(void)snprintf(why, why_size, "no memory");
 	if (status)
-		levels_fini(&levels);
+		ki_levels_fini(&levels);
 	else
 		*out_levels = levels;
 	free(copy);
 	return status;
 }
 
-void levels_fini(struct levels *levels)
+void ki_levels_fini(struct levels *levels)
 {
 	size_t i, j;
 
