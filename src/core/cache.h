@@ -181,9 +181,10 @@ void ki_kiln_record(struct kiln *kiln);
 
 /* ---- remote.c -------------------------------------------------------------- */
 
-/* NULL, or what is wrong with a list of servers, or a word of trust, as half a
-   sentence. */
-const char *ki_remote_fault(const char *list);
+/* Whether a list of servers can be one, words and all: OK, or `why`, a sentence that
+   has nothing in it which could be a password. */
+enum kiln_status ki_remote_check(const char *list, char *why, size_t why_size);
+/* NULL, or what is wrong with a word of trust, as half a sentence. */
 const char *ki_remote_trust_fault(const char *word);
 /* Once there are stores.  0 without memory; a remote that cannot be used is
    logged. */

@@ -605,6 +605,7 @@ static void options_that_cannot_be_are_refused(void **state)
 		{ "redis://a redis://b@c", NULL, NULL, 0 },
 		{ "https://a/b?sig=secret", NULL, NULL, 0 },
 		{ "redis://a,", NULL, NULL, 0 },
+		{ "redis://a#tll=7d", NULL, NULL, 0 },
 		{ "redis://a", "maybe", NULL, 0 },
 		{ "redis://a", NULL, "credentials", 0 },
 		{ "redis://a", NULL, NULL, KILN_OPEN_SESSION },

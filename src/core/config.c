@@ -28,6 +28,7 @@
 #include "store/neo/environment.h"
 #include "sys/sys.h"
 
+#define WHY_BYTES      512 /* of what is wrong with a list of servers */
 #define SYSTEM_FILE    "/etc/kiln.conf"
 #define FILE_BYTES_MAX ((size_t)64 << 10)
 #define WARNINGS_MAX   64
@@ -193,6 +194,16 @@ static void complain(struct reading *reading, const char *place,
 	free(line);
 }
 
+/* Which says itself what of the value may be shown. */
+static void complain_of_servers(struct reading *reading, const char *place,
+				const char *fault)
+{
+	char *line = format(reading->config, "%s: %s", place, fault);
+
+	complain_line(reading, line ? line : "out of memory");
+	free(line);
+}
+
 /* ---- One value ------------------------------------------------------------- */
 
 static int is_rooted(const char *path)
@@ -231,8 +242,9 @@ static int is_store(const char *text)
 	       (is_rooted(directory + 1) || names_no_directory(text));
 }
 
-/* NULL, or what is wrong and what would be right. */
-static const char *check(enum type type, const char *text, uint64_t *out_number)
+/* NULL, or what is wrong and what would be right, in `why` where it is not fixed. */
+static const char *check(enum type type, const char *text, char why[WHY_BYTES],
+			 uint64_t *out_number)
 {
 	int truth = 0;
 
@@ -279,7 +291,7 @@ static const char *check(enum type type, const char *text, uint64_t *out_number)
 	case PACKS:
 		return ki_packs_fault(text);
 	case SERVERS:
-		return ki_remote_fault(text);
+		return ki_remote_check(text, why, WHY_BYTES) ? why : NULL;
 	case TRUST:
 		return ki_remote_trust_fault(text);
 	}
@@ -306,14 +318,16 @@ static void set_value(struct kiln_config *config, size_t i, const char *text,
 static void take(struct reading *reading, size_t i, const char *text,
 		 const char *place, const char *origin)
 {
+	char why[WHY_BYTES];
 	uint64_t number;
-	const char *fault = check(settings[i].type, text, &number);
+	const char *fault = check(settings[i].type, text, why, &number);
 
 	/* A password may be in it. */
-	if (fault && (settings[i].type == SERVERS ||
-		      (settings[i].type == PACKS && strpbrk(text, "@?"))))
+	if (fault && settings[i].type == PACKS && strpbrk(text, "@?"))
 		text = "...";
-	if (fault)
+	if (fault && settings[i].type == SERVERS)
+		complain_of_servers(reading, place, fault);
+	else if (fault)
 		complain(reading, place, text, fault);
 	else
 		set_value(reading->config, i, text, origin, number);

@@ -81,7 +81,16 @@ static int is_tier(const struct kiln_tier *tier)
 	       tier->ops->get && tier->ops->close;
 }
 
-static const char *find_fault(const struct kiln_options *options)
+static int wrong_servers(const char *list, char *why, size_t why_size)
+{
+	int n = snprintf(why, why_size, "remote: ");
+
+	return ki_remote_check(list, why + n, why_size - (size_t)n) != KILN_OK;
+}
+
+/* `why` has room for what is wrong with servers. */
+static const char *find_fault(const struct kiln_options *options, char *why,
+			      size_t why_size)
 {
 	const uint32_t known = KILN_OPEN_SIGNED * 2 - 1;
 	const uint32_t lookers =
@@ -105,8 +114,8 @@ static const char *find_fault(const struct kiln_options *options)
 		       "between";
 	if (options->remote && (options->flags & KILN_OPEN_SESSION))
 		return "remote: not of a session";
-	if (options->remote && ki_remote_fault(options->remote))
-		return "remote: not a list of servers as KILN_REMOTE has them";
+	if (options->remote && wrong_servers(options->remote, why, why_size))
+		return why;
 	if (ki_remote_trust_fault(options->remote_trust))
 		return "remote_trust: neither \"signed\" nor \"transport\"";
 	if (options->remote_credentials && *options->remote_credentials != '/')
@@ -451,7 +460,8 @@ static int open_quotas(struct kiln *kiln, const struct place *place)
 static enum kiln_status open_kiln(struct kiln_options *options,
 				  struct kiln **out_kiln)
 {
-	const char *fault = find_fault(options);
+	char why[512];
+	const char *fault = find_fault(options, why, sizeof(why));
 	struct place place;
 	struct kiln *kiln;
 

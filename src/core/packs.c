@@ -119,6 +119,16 @@ static const char *next_path(const char **inout_rest, size_t *out_size)
 	return path;
 }
 
+/* Whether kiln-remote can read it. */
+static int is_server(const char *path, size_t size)
+{
+	char *url = strndup(path, size), why[64];
+	int is_good = url && !ki_remote_check(url, why, sizeof(why));
+
+	free(url);
+	return is_good;
+}
+
 const char *ki_packs_fault(const char *list)
 {
 	const char *path;
@@ -138,6 +148,10 @@ const char *ki_packs_fault(const char *list)
 			return "is not a list of packs; use paths from the "
 			       "root, http://, https:// or s3://, with a comma "
 			       "between";
+		if (is_url(path) && !is_server(path, size))
+			return "has a URL that cannot be one, or a word behind "
+			       "its # that is not known; ca=FILE and "
+			       "timeout=MS are";
 		if (++n > KI_PACKS_MAX)
 			return "are more than 16 packs";
 	}

@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "remote/url.h"
 
 #define DIRECTORY "kiln"
 /* How often an order is asked for. */
@@ -33,74 +34,13 @@
 
 /* ---- Settings --------------------------------------------------------------- */
 
-static const char *const schemes[] = {
-	"redis://", "unix:/", "http://", "https://", "s3://", NULL,
-};
-
-static int has_scheme(const char *url)
+enum kiln_status ki_remote_check(const char *list, char *why, size_t why_size)
 {
-	size_t i = 0;
+	struct levels levels = { 0 };
+	enum kiln_status status = ki_levels_parse(list, &levels, why, why_size);
 
-	while (schemes[i] && strncmp(url, schemes[i], strlen(schemes[i])) != 0)
-		i++;
-	return schemes[i] != NULL;
-}
-
-static const char *url_fault(const char *url, size_t size)
-{
-	if (!strncmp(url, "rediss://", 9))
-		return "asks for TLS to Redis, which kiln-remote has not; let "
-		       "stunnel listen here, and use redis://localhost:PORT";
-	if (memchr(url, '@', size))
-		return "has a user or a password in a URL, where everybody "
-		       "sees it; write it into the file that "
-		       "KILN_REMOTE_CREDENTIALS names";
-	if (strncmp(url, "unix:", 5) != 0 && memchr(url, '?', size))
-		return "has a query in a URL, where passwords come and "
-		       "everybody sees them; credentials go into the file that "
-		       "KILN_REMOTE_CREDENTIALS names";
-	if (!has_scheme(url))
-		return "is not a list of servers; use redis://HOST, "
-		       "unix:/SOCKET, http://HOST/PATH, https://HOST/PATH or "
-		       "s3://BUCKET/PREFIX, with a comma between shards and a "
-		       "blank between levels";
-	return NULL;
-}
-
-/* Of the shards of a level, up to its words. */
-static const char *level_fault(const char *level, size_t size)
-{
-	const char *words = memchr(level, '#', size);
-	const char *end = words ? words : level + size;
-
-	while (level <= end) {
-		const size_t n = strcspn(level, ",# \t");
-		const char *fault = url_fault(level, n);
-
-		if (fault)
-			return fault;
-		level += n + 1;
-	}
-	return NULL;
-}
-
-const char *ki_remote_fault(const char *list)
-{
-	const char *blanks = " \t";
-
-	list += strspn(list, blanks);
-	if (!*list)
-		return url_fault(list, 0);
-	while (*list) {
-		const size_t size = strcspn(list, blanks);
-		const char *fault = level_fault(list, size);
-
-		if (fault)
-			return fault;
-		list += size;
-		list += strspn(list, blanks);
-	}
-	return NULL;
+	ki_levels_fini(&levels);
+	return status;
 }
 
 const char *ki_remote_trust_fault(const char *word)

@@ -45,10 +45,13 @@ static enum kiln_status find_socket(const struct kiln_options *options,
 				    size_t why_size)
 {
 	enum kiln_status status;
+	char fault[512];
 
+	if (options && options->remote &&
+	    ki_remote_check(options->remote, fault, sizeof(fault)))
+		return fail(why, why_size, KILN_E_INVALID, fault, 0);
 	if (!options ||
 	    (!options->remote && !ki_packs_have_url(options->packs)) ||
-	    (options->remote && ki_remote_fault(options->remote)) ||
 	    ki_remote_trust_fault(options->remote_trust))
 		return fail(why, why_size, KILN_E_INVALID,
 			    "there is no remote that can be", 0);
