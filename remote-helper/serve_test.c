@@ -500,6 +500,39 @@ static void every_source_is_tried_end_to_end(void **state)
 	assert_int_equal(process_stop(pid), 0);
 }
 
+/* What does not fit an answer is left out of it. */
+static void of_servers_with_long_urls_as_many_are_told_of_as_fit(void **state)
+{
+	enum { N = 40, URL_BYTES = 2500 };
+	size_t room = N * (URL_BYTES + 64);
+	char *remote = malloc(room), *at = remote;
+	const char *settings[] = { remote, "KILN_REMOTE_TRUST=transport",
+				   NULL };
+	pid_t pid;
+	int fd;
+
+	at += snprintf(at, room, "KILN_REMOTE=");
+	for (int i = 0; i < N; i++)
+		at += snprintf(at, room - (size_t)(at - remote),
+			       "%shttp://127.0.0.1:1/%0*d", i ? "," : "",
+			       URL_BYTES, i);
+	pid = process_serve(program, path, settings);
+	fd = client_open(path);
+	for (uint32_t what = 0; what < 2; what++) {
+		json_t *told = client_tell(fd, what);
+		size_t n = json_array_size(json_object_get(told, "sources"));
+
+		assert_in_range(n, 10, N - 1);
+		assert_int_equal(
+			json_integer_value(json_object_get(told, "left_out")),
+			N - n);
+		json_decref(told);
+	}
+	(void)close(fd);
+	assert_int_equal(process_stop(pid), 0);
+	free(remote);
+}
+
 int main(int argc, char **argv)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -515,6 +548,7 @@ int main(int argc, char **argv)
 		ROW(a_lease_ends_with_the_helper_that_is_told_to_end),
 		ROW(a_pack_on_a_server_is_read_in_parts),
 		ROW(every_source_is_tried_end_to_end),
+		ROW(of_servers_with_long_urls_as_many_are_told_of_as_fit),
 	};
 #undef ROW
 

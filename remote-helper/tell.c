@@ -2,12 +2,14 @@
 
 #include "tell.h"
 
+#include <string.h>
+
 #include "base/json.h"
 #include "helper.h"
 #include "loop.h"
 #include "sys/sys.h"
 
-/* Room for the object of one source. */
+/* Room for the object of one source, besides its URL; and for what comes behind. */
 #define SOURCE_BYTES 2048
 
 static void tell_breaker(struct ki_json *json, const char *name,
@@ -44,6 +46,14 @@ static void tell_source(struct ki_json *json, const struct source *source,
 	ki_json_end(json);
 }
 
+/* A letter of a URL may become two. */
+static int has_room(const struct ki_json *json, const struct source *source)
+{
+	return json->bytes->size + 2 * strlen(source->backend->shown) +
+		       2 * SOURCE_BYTES <=
+	       KI_REMOTE_BODY_MAX;
+}
+
 static void tell_sources(const struct helper *helper, struct ki_json *json)
 {
 	const struct sources *sources = &helper->sources;
@@ -52,8 +62,7 @@ static void tell_sources(const struct helper *helper, struct ki_json *json)
 	ki_json_array(json, "sources");
 	for (size_t i = 0; i < sources->n_levels; i++)
 		for (size_t j = 0; j < sources->levels[i].n; j++)
-			if (json->bytes->size <
-			    KI_REMOTE_BODY_MAX - 2 * SOURCE_BYTES)
+			if (has_room(json, &sources->levels[i].sources[j]))
 				tell_source(json,
 					    &sources->levels[i].sources[j],
 					    now_ns);

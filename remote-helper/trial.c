@@ -12,10 +12,12 @@
 #include "loop.h"
 #include "sys/sys.h"
 
-#define STEPS_MAX  8
-#define WHY_BYTES  160
-#define ITEM_BYTES 512
-#define LEASE_MS   5000
+#define STEPS_MAX 8
+#define WHY_BYTES 160
+/* Of one in words, besides its URL, and what comes behind. */
+#define CANDIDATE_BYTES (N_STEPS * (2 * WHY_BYTES + 128) + 512)
+#define ITEM_BYTES	512
+#define LEASE_MS	5000
 
 enum step {
 	STEP_PUT,
@@ -118,6 +120,15 @@ static void tell_candidate(struct ki_json *json,
 	ki_json_end(json);
 }
 
+/* A letter of a URL may become two. */
+static int has_room(const struct ki_bytes *bytes,
+		    const struct candidate *candidate)
+{
+	return bytes->size + 2 * strlen(candidate->source->backend->shown) +
+		       CANDIDATE_BYTES <=
+	       KI_REMOTE_BODY_MAX;
+}
+
 static void tell(struct trial *trial)
 {
 	struct ki_bytes bytes;
@@ -129,7 +140,8 @@ static void tell(struct trial *trial)
 	ki_json_object(&json, NULL);
 	ki_json_array(&json, "sources");
 	/* An answer has a limit, and so many servers nobody has. */
-	for (; n_told < trial->n && bytes.size < KI_REMOTE_BODY_MAX - 4096;
+	for (;
+	     n_told < trial->n && has_room(&bytes, &trial->candidates[n_told]);
 	     n_told++)
 		tell_candidate(&json, &trial->candidates[n_told]);
 	ki_json_end(&json);
