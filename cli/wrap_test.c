@@ -172,6 +172,11 @@ static int has_system_changed(time_t since)
 	return has;
 }
 
+static int is_spoiled(const struct ended *ended, time_t begun)
+{
+	return strstr(ended->err, RECENT) && has_system_changed(begun);
+}
+
 /* Again, as long as the system changes meanwhile. */
 static struct ended wrap_settled(const char *command)
 {
@@ -181,7 +186,7 @@ static struct ended wrap_settled(const char *command)
 	for (;;) {
 		begun = time(NULL);
 		ended = wrap(command);
-		if (!strstr(ended.err, RECENT) || !has_system_changed(begun))
+		if (!is_spoiled(&ended, begun))
 			return ended;
 		ended_free(&ended);
 		n_again++;
@@ -529,12 +534,14 @@ static void of_many_at_once_one_compiles(void **state)
 {
 	struct spawned spawned[4];
 	int gate;
+	time_t begun;
 
 	begin();
 	assert_int_equal(mkfifo("gate", 0600), 0);
 	gate = open("gate", O_RDWR | O_CLOEXEC);
 	assert_true(gate >= 0);
 	write_source("read line <gate; echo data >\"$2\"");
+	begun = time(NULL);
 	for (int i = 0; i < 4; i++)
 		spawned[i] = start_wrap("bin/glslc in -o out");
 	assert_int_equal(write(gate, "1\n2\n3\n4\n", 8), 8);
@@ -542,10 +549,11 @@ static void of_many_at_once_one_compiles(void **state)
 		struct ended ended = spawn_finish(&spawned[i]);
 
 		assert_int_equal(status_of(&ended), 0);
+		n_again += (size_t)is_spoiled(&ended, begun);
 		ended_free(&ended);
 	}
 	assert_same_file("out", "data\n", 5);
-	assert_int_equal(n_runs(), 1);
+	assert_int_equal(n_runs(), n_again < 4);
 	close(gate);
 }
 
@@ -754,6 +762,8 @@ static void eight_at_once_keep_what_they_make(void **state)
 		write_file(name, line);
 	}
 	for (round = 0; round < 2; round++) {
+		const time_t begun = time(NULL);
+
 		for (i = 0; i < WRITERS; i++) {
 			snprintf(line, sizeof(line), "bin/glslc in%d -o out%d",
 				 i, i);
@@ -762,6 +772,12 @@ static void eight_at_once_keep_what_they_make(void **state)
 		for (i = 0; i < WRITERS; i++) {
 			struct ended ended = spawn_finish(&spawned[i]);
 
+			if (!round && is_spoiled(&ended, begun)) {
+				ended_free(&ended);
+				snprintf(line, sizeof(line),
+					 "bin/glslc in%d -o out%d", i, i);
+				ended = wrap_settled(line);
+			}
 			assert_word(&ended, round ? STORE : KEPT);
 			assert_int_equal(status_of(&ended), 0);
 			ended_free(&ended);
@@ -819,7 +835,7 @@ static void a_store_without_room_is_as_none(void **state)
 		write_source("echo said; echo data >\"$2\"");
 		assert_int_equal(mkdir("kiln", 0700), 0);
 		prepare = rows[i];
-		ended = wrap("bin/glslc in -o out");
+		ended = wrap_settled("bin/glslc in -o out");
 		prepare = NULL;
 		status = status_of(&ended);
 		if (status == NO_MOUNTS) {
