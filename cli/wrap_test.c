@@ -9,6 +9,7 @@
 #include "harness/harness.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -1019,6 +1020,27 @@ static void the_compiler_of_nvidia_is_known(void **state)
 	assert_wrap(NVCC, "not kept: what it includes is not known", 0);
 }
 
+/* Nothing is known of a compiler that is a launcher's link: what has such is left out
+   of the PATH. */
+static void leave_launchers_out(void)
+{
+	char *path = strdup(getenv("PATH")), *rest = NULL, *part;
+	char *kept = calloc(1, strlen(path) + 2), real[PATH_MAX];
+
+	for (part = strtok_r(path, ":", &rest); part;
+	     part = strtok_r(NULL, ":", &rest)) {
+		char *gcc = harness_path(part, "gcc");
+
+		if (!realpath(gcc, real) || !strstr(real, "ccache"))
+			strcat(strcat(kept, *kept ? ":" : ""), part);
+		free(gcc);
+	}
+	if (setenv("PATH", kept, 1))
+		abort();
+	free(kept);
+	free(path);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -1057,6 +1079,7 @@ int main(int argc, char **argv)
 	if (!program)
 		return 2;
 	umask(022);
+	leave_launchers_out();
 	if (access(SHELL, X_OK)) {
 		print_message("# left out: there is no " SHELL "\n");
 		return 0;
