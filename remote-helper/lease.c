@@ -358,7 +358,7 @@ static void looked(void *arg, const struct outcome *outcome)
 static void ask_for(struct lease *lease)
 {
 	lease->state = ASKING;
-	if (source_lets(source_of(lease), 1))
+	if (source_lets_lease(source_of(lease)))
 		ask(lease, ASK_LEASE, asked);
 	else
 		give_up(lease);

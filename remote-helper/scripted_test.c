@@ -249,7 +249,9 @@ static void lease(struct backend *base, const char *name, const char *token,
 	struct outcome outcome = { .status = KILN_EXISTS };
 
 	server->n_leases++;
-	if (!*server->holder) {
+	if (server->fails_lease) {
+		outcome.status = server->fails_lease;
+	} else if (!*server->holder) {
 		snprintf(server->holder, sizeof(server->holder), "%s", token);
 		outcome.status = KILN_OK;
 	}

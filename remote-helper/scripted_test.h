@@ -24,8 +24,9 @@ struct scripted {
 	/* What it is to do. */
 	enum kiln_status fails;	    /* everything, with this */
 	enum kiln_status fails_put; /* puts */
-	unsigned n_fails;	    /* that many times; 0: always */
-	uint32_t ms;		    /* for an answer */
+	enum kiln_status fails_lease;
+	unsigned n_fails; /* that many times; 0: always */
+	uint32_t ms;	  /* for an answer */
 	int has_leases;
 
 	/* What happened. */

@@ -158,6 +158,11 @@ int source_lets(struct source *source, int waits)
 	return breaker_lets(&source->reads, waits);
 }
 
+int source_lets_lease(struct source *source)
+{
+	return source_lets(source, 1) && breaker_lets(&source->writes, 1);
+}
+
 int source_lets_write(struct source *source)
 {
 	return source_lets(source, 0) &&
@@ -250,10 +255,22 @@ static void probe(void *arg)
 		(void *[]){ ask });
 }
 
-/* Which breaker a request is a matter of. */
-static struct breaker *breaker_of(struct source *source, enum ask_kind kind)
+/* Whether it is a lease that the server refuses, and says so: it can be read. */
+static int is_refused_lease(enum ask_kind kind, enum kiln_status status)
 {
-	return kind == ASK_PUT ? &source->writes : &source->reads;
+	if (kind != ASK_LEASE && kind != ASK_RENEW && kind != ASK_RELEASE)
+		return 0;
+	return status == KILN_E_OWNER || status == KILN_E_FULL ||
+	       status == KILN_E_READONLY || status == KILN_E_UNSUPPORTED;
+}
+
+/* Which breaker an answer is a matter of. */
+static struct breaker *breaker_of(struct source *source, enum ask_kind kind,
+				  enum kiln_status status)
+{
+	return kind == ASK_PUT || is_refused_lease(kind, status)
+		       ? &source->writes
+		       : &source->reads;
 }
 
 static int is_fault(enum kiln_status status)
@@ -313,7 +330,8 @@ static void note_replica(struct source *source, enum kiln_status status)
 static void note(struct ask *ask, const struct outcome *outcome)
 {
 	struct source *source = ask->source;
-	struct breaker *breaker = breaker_of(source, ask->kind);
+	struct breaker *breaker =
+		breaker_of(source, ask->kind, outcome->status);
 	enum breaker_state before = breaker->state;
 	enum breaker_answer answer = judge(ask->kind, outcome->status);
 	uint64_t now_ns = loop_now_ns(source->all->loop);
@@ -330,8 +348,8 @@ static void note(struct ask *ask, const struct outcome *outcome)
 		breaker_note(breaker, answer, now_ns, random);
 	if (ask->kind == ASK_PUT)
 		note_replica(source, outcome->status);
-	log_change(source, ask->kind == ASK_PUT ? "writes" : "reads", breaker,
-		   before);
+	log_change(source, breaker == &source->writes ? "writes" : "reads",
+		   breaker, before);
 	await_probe(source);
 }
 

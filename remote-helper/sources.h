@@ -82,6 +82,9 @@ uint32_t sources_wait_ms(const struct sources *sources);
 
 /* Whether to ask it for items now; `waits`: somebody waits for the answer. */
 int source_lets(struct source *source, int waits);
+/* Whether to ask it for a lease: not where nothing can be written, as what is built
+   would not come there. */
+int source_lets_lease(struct source *source);
 /* Whether to write to it now; if so, go ahead: it may be the probe. */
 int source_lets_write(struct source *source);
 /* Whether there is no use in waiting until it does: it may only be read. */

@@ -414,6 +414,34 @@ static void a_server_that_cannot_say_lets_all_build(void **state)
 	}
 }
 
+/* S53: of several programs that ask at once, so that no other answer comes between. */
+static void a_server_that_refuses_leases_is_still_read(void **state)
+{
+	static const enum kiln_status rows[] = { KILN_E_OWNER, KILN_E_FULL,
+						 KILN_E_READONLY,
+						 KILN_E_UNSUPPORTED };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct take takes[6];
+		struct stage stage;
+
+		scripted[0].has_leases = 1;
+		stage_begin(&stage, "http://0");
+		scripted_keep(&scripted[0], 99);
+		scripted[0].fails_lease = rows[i];
+		for (unsigned j = 0; j < 6; j++) {
+			take_begin(&stage, &takes[j], j, 30000);
+			if (j >= 2) /* three are refused before the fourth */
+				stage_run_until(&stage, &takes[j].is_done);
+		}
+		for (unsigned j = 0; j < 6; j++)
+			assert_int_equal(takes[j].status, KILN_E_UNSUPPORTED);
+		assert_int_equal(scripted[0].n_leases, 3);
+		assert_true(look_up(&stage, 99, 30000).is_hit);
+		stage_finish(&stage);
+	}
+}
+
 static void a_program_may_go_while_it_waits_for_a_lease(void **state)
 {
 	struct stage stage;
@@ -510,6 +538,7 @@ int main(void)
 		ROW(who_waits_for_another_machine_hears_of_the_item),
 		ROW(who_waits_for_a_machine_that_died_builds),
 		ROW(a_server_that_cannot_say_lets_all_build),
+		ROW(a_server_that_refuses_leases_is_still_read),
 		ROW(a_program_may_go_while_it_waits_for_a_lease),
 		ROW(a_lease_that_was_forgotten_is_taken_again),
 		ROW(there_are_so_many_leases_and_no_more),

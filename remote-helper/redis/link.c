@@ -420,13 +420,29 @@ static int skip_first(struct link *link, enum look looked, uint64_t bytes)
 	return -1;
 }
 
+static int is_alone(const struct link *link, const struct request *request)
+{
+	return request->node.next == &link->requests;
+}
+
+/* Whether this answer to the first is the last of the connection. */
+static int ends_with(const struct link *link, const redisReply *reply)
+{
+	const struct request *first = first_request(link);
+	enum reply_end end = reply_ends_link(reply);
+
+	if (link->unsent == &first->node) /* not all was sent */
+		return 1;
+	return end == REPLY_ENDS ||
+	       (end == REPLY_ENDS_IDLE && is_alone(link, first));
+}
+
 /* 0, or -1: the connection has ended. */
 static int take_reply(struct link *link, redisReply *reply)
 {
 	struct request *request = first_request(link);
 	enum question question = request->question;
-	int is_last = reply_ends_link(reply) ||
-		      link->unsent == &request->node; /* not all was sent */
+	int is_last = ends_with(link, reply);
 	struct outcome outcome = reply_outcome(question, reply);
 
 	/* Nor may anything be sent in the middle of what was not all sent. */

@@ -8,55 +8,55 @@
 static const struct error {
 	const char *begins;
 	enum kiln_status status;
-	int ends_link;
+	enum reply_end ends_link;
 	const char *why;
 } errors[] = {
-	{ "NOAUTH", KILN_E_OWNER, 1,
+	{ "NOAUTH", KILN_E_OWNER, REPLY_ENDS,
 	  "the server asks for a password (NOAUTH)" },
-	{ "WRONGPASS", KILN_E_OWNER, 1,
+	{ "WRONGPASS", KILN_E_OWNER, REPLY_ENDS,
 	  "the server refused user or password (WRONGPASS)" },
-	{ "NOPERM", KILN_E_OWNER, 0,
+	{ "NOPERM", KILN_E_OWNER, REPLY_STAYS,
 	  "the user may not do that on the server (NOPERM)" },
-	{ "DENIED", KILN_E_OWNER, 1,
+	{ "DENIED", KILN_E_OWNER, REPLY_ENDS,
 	  "the server is in protected mode: it needs a password (DENIED)" },
-	{ "ERR invalid password", KILN_E_OWNER, 1,
+	{ "ERR invalid password", KILN_E_OWNER, REPLY_ENDS,
 	  "the server refused the password" },
-	{ "ERR AUTH", KILN_E_OWNER, 1,
+	{ "ERR AUTH", KILN_E_OWNER, REPLY_ENDS,
 	  "the server has no password, but one is configured here" },
-	{ "ERR Client sent AUTH", KILN_E_OWNER, 1,
+	{ "ERR Client sent AUTH", KILN_E_OWNER, REPLY_ENDS,
 	  "the server has no password, but one is configured here" },
-	{ "OOM", KILN_E_FULL, 0, "the server's memory is full (OOM)" },
-	{ "MISCONF", KILN_E_FULL, 0,
+	{ "OOM", KILN_E_FULL, REPLY_STAYS, "the server's memory is full (OOM)" },
+	{ "MISCONF", KILN_E_FULL, REPLY_STAYS,
 	  "the server cannot save and takes nothing (MISCONF)" },
-	{ "READONLY", KILN_E_READONLY, 1,
+	{ "READONLY", KILN_E_READONLY, REPLY_ENDS_IDLE,
 	  "the server is a replica and takes nothing (READONLY)" },
-	{ "LOADING", KILN_E_IO, 0, "the server is loading (LOADING)" },
-	{ "BUSY", KILN_E_IO, 0, "the server runs a script (BUSY)" },
-	{ "MASTERDOWN", KILN_E_IO, 1,
+	{ "LOADING", KILN_E_IO, REPLY_STAYS, "the server is loading (LOADING)" },
+	{ "BUSY", KILN_E_IO, REPLY_STAYS, "the server runs a script (BUSY)" },
+	{ "MASTERDOWN", KILN_E_IO, REPLY_ENDS,
 	  "the server has lost its master (MASTERDOWN)" },
-	{ "CLUSTERDOWN", KILN_E_IO, 0, "the cluster is down (CLUSTERDOWN)" },
-	{ "TRYAGAIN", KILN_E_IO, 0, "the cluster is moving keys (TRYAGAIN)" },
-	{ "MOVED", KILN_E_UNSUPPORTED, 0,
+	{ "CLUSTERDOWN", KILN_E_IO, REPLY_STAYS, "the cluster is down (CLUSTERDOWN)" },
+	{ "TRYAGAIN", KILN_E_IO, REPLY_STAYS, "the cluster is moving keys (TRYAGAIN)" },
+	{ "MOVED", KILN_E_UNSUPPORTED, REPLY_STAYS,
 	  "the server is one node of a cluster: name a cluster proxy (MOVED)" },
-	{ "ASK", KILN_E_UNSUPPORTED, 0,
+	{ "ASK", KILN_E_UNSUPPORTED, REPLY_STAYS,
 	  "the server is one node of a cluster: name a cluster proxy (ASK)" },
-	{ "CROSSSLOT", KILN_E_UNSUPPORTED, 0,
+	{ "CROSSSLOT", KILN_E_UNSUPPORTED, REPLY_STAYS,
 	  "the cluster refused the command (CROSSSLOT)" },
-	{ "WRONGTYPE", KILN_E_FORMAT, 0,
+	{ "WRONGTYPE", KILN_E_FORMAT, REPLY_STAYS,
 	  "something else lies under the name (WRONGTYPE)" },
-	{ "ERR max number of clients", KILN_E_IO, 1,
+	{ "ERR max number of clients", KILN_E_IO, REPLY_ENDS,
 	  "the server has too many clients" },
-	{ "ERR unknown command", KILN_E_UNSUPPORTED, 0,
+	{ "ERR unknown command", KILN_E_UNSUPPORTED, REPLY_STAYS,
 	  "the server does not know the command" },
-	{ "ERR DB index", KILN_E_UNSUPPORTED, 1,
+	{ "ERR DB index", KILN_E_UNSUPPORTED, REPLY_ENDS,
 	  "the server has no such database" },
-	{ "ERR invalid DB index", KILN_E_UNSUPPORTED, 1,
+	{ "ERR invalid DB index", KILN_E_UNSUPPORTED, REPLY_ENDS,
 	  "the server has no such database" },
-	{ "ERR SELECT", KILN_E_UNSUPPORTED, 1,
+	{ "ERR SELECT", KILN_E_UNSUPPORTED, REPLY_ENDS,
 	  "the server has but one database" },
-	{ "ERR string exceeds", KILN_E_TOO_LARGE, 0,
+	{ "ERR string exceeds", KILN_E_TOO_LARGE, REPLY_STAYS,
 	  "the server takes nothing that large" },
-	{ "", KILN_E_UNSUPPORTED, 0, "the server answered with an error" },
+	{ "", KILN_E_UNSUPPORTED, REPLY_STAYS, "the server answered with an error" },
 };
 /* clang-format on */
 
@@ -142,7 +142,8 @@ struct outcome reply_outcome(enum question question, redisReply *reply)
 	return outcome;
 }
 
-int reply_ends_link(const redisReply *reply)
+enum reply_end reply_ends_link(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ERROR && find_error(reply)->ends_link;
+	return reply->type == REDIS_REPLY_ERROR ? find_error(reply)->ends_link
+						: REPLY_STAYS;
 }

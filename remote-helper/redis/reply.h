@@ -22,8 +22,13 @@ enum question {
  */
 struct outcome reply_outcome(enum question question, redisReply *reply);
 
-/* Whether after this answer the connection is of no use: another one may lead
-   to a server that is. */
-int reply_ends_link(const redisReply *reply);
+/*
+ * Whether after this answer the connection is of no use: another one may lead to
+ * a server that is.  A replica gives what it has, so who waits for that is not
+ * cut off; once nobody waits, another connection may lead to its master.
+ */
+enum reply_end { REPLY_STAYS, REPLY_ENDS_IDLE, REPLY_ENDS };
+
+enum reply_end reply_ends_link(const redisReply *reply);
 
 #endif /* KIR_REDIS_REPLY_H */
