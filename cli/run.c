@@ -31,6 +31,7 @@
 #include "place.h"
 #include "store.h"
 #include "sys/sys.h"
+#include "uploads.h"
 #include "verbs.h"
 
 #define LAYERS "OPENCL_LAYERS"
@@ -112,6 +113,7 @@ struct plan {
 	const char *spool; /* NULL: nothing is to be done afterwards */
 	const char *store_url;
 	int is_waiting;
+	struct kiln_options options;
 };
 
 static void make_jobs(const struct plan *plan, const sigset_t *mask)
@@ -138,6 +140,7 @@ static int stand_by(char **argv, const struct plan *plan)
 {
 	char **environment = marked_environment();
 	int wait_status, is_exec, err;
+	struct ki_uploads uploads;
 	sigset_t mask;
 
 	if (!environment) {
@@ -153,6 +156,10 @@ static int stand_by(char **argv, const struct plan *plan)
 		return KI_EXIT_RUN_FAILED;
 	}
 	make_jobs(plan, &mask);
+	if (plan->is_waiting) {
+		sigprocmask(SIG_SETMASK, &mask, NULL);
+		(void)ki_uploads_wait(&plan->options, &uploads);
+	}
 	ki_parent_end(wait_status);
 }
 
@@ -188,7 +195,6 @@ static int is_caching(struct kiln_config *config, enum kiln_status status,
 		      struct plan *plan)
 {
 	const char *url = command->values[KI_OPTION_STORE];
-	struct kiln_options options;
 
 	if (status) {
 		ki_complain("running without cache: %s", message);
@@ -199,15 +205,20 @@ static int is_caching(struct kiln_config *config, enum kiln_status status,
 	if (url && use_store(config, url))
 		return 0;
 	ki_store_warn_of_foreign(config);
-	kiln_options_init(&options);
-	kiln_config_options(config, &options);
-	plan->store_url = options.store_url;
-	start_remote(&options);
+	kiln_options_init(&plan->options);
+	kiln_config_options(config, &plan->options);
+	plan->store_url = plan->options.store_url;
+	start_remote(&plan->options);
 	ki_packs_set(command, config);
 	(void)ki_levelzero_set(config);
-	if (options.store_url)
+	if (plan->options.store_url)
 		plan->spool = kiln_config_spool(config);
 	return 1;
+}
+
+static int has_more_to_do(const struct plan *plan)
+{
+	return plan->spool || (plan->is_waiting && plan->options.remote);
 }
 
 int ki_verb_run(const struct ki_command *command)
@@ -220,7 +231,7 @@ int ki_verb_run(const struct ki_command *command)
 
 	status = kiln_config_load(&config, message, sizeof(message));
 	if (is_caching(config, status, message, command, &plan) &&
-	    set_layer() && !is_nested() && plan.spool)
+	    set_layer() && !is_nested() && has_more_to_do(&plan))
 		result = stand_by(command->arguments, &plan);
 	else
 		result = become(command->arguments);

@@ -10,6 +10,7 @@
 #include "base/json_read.h"
 #include "out.h"
 #include "packs.h"
+#include "uploads.h"
 
 #define TELL_MS	   500
 #define TEXT_BYTES 512
@@ -58,7 +59,7 @@ static void line(struct ki_bytes *out, const char *words, const char *value)
 static uint64_t faults_of(const struct ki_json_value *source)
 {
 	static const char *const kinds[] = { "timeouts", "io", "wrong",
-					     "credentials", "replica" };
+					     "credentials", "full" };
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
@@ -66,51 +67,56 @@ static uint64_t faults_of(const struct ki_json_value *source)
 	return n;
 }
 
+/* "; reads stop" */
+static void add_stop(struct ki_bytes *text, const struct ki_json_value *source,
+		     const char *breaker)
+{
+	char state[TEXT_BYTES];
+
+	if (strcmp(text_in(source, breaker, "state", state), "closed") != 0)
+		ki_bytes_printf(text, "; %s stop", breaker);
+}
+
 static void print_source(struct ki_bytes *out,
 			 const struct ki_json_value *source)
 {
-	char url[TEXT_BYTES], state[TEXT_BYTES], text[3 * TEXT_BYTES];
-	int is_closed, is_written;
+	char url[TEXT_BYTES], why[TEXT_BYTES];
+	uint64_t n_faults = faults_of(source);
+	struct ki_bytes text;
 
-	(void)text_in(source, NULL, "url", url);
-	is_written =
-		!strcmp(text_in(source, "writes", "state", state), "closed");
-	is_closed = !strcmp(text_in(source, "reads", "state", state), "closed");
-	snprintf(text, sizeof(text),
-		 "%s: %llu of %llu found, %llu put, %llu faults%s%s%s", url,
-		 (unsigned long long)number_in(source, NULL, "hits"),
-		 (unsigned long long)number_in(source, NULL, "gets"),
-		 (unsigned long long)number_in(source, NULL, "puts"),
-		 (unsigned long long)faults_of(source),
-		 is_written ? "" : ", nothing is put for a while",
-		 is_closed ? "" : ", breaker ", is_closed ? "" : state);
-	line(out, "remote server", text);
-}
-
-static uint64_t dropped_of(const struct ki_json_value *told)
-{
-	static const char *const kinds[] = {
-		"dropped_full",	 "dropped_unsigned", "dropped_large",
-		"dropped_fault", "dropped_readonly", "dropped_bad",
-	};
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-		n += number_in(told, "uploads", kinds[i]);
-	return n;
+	ki_bytes_init(&text);
+	ki_bytes_printf(&text,
+			"%s: %llu of %llu found, %llu put, %llu late, "
+			"%llu refused, %llu faults",
+			text_in(source, NULL, "url", url),
+			(unsigned long long)number_in(source, NULL, "hits"),
+			(unsigned long long)number_in(source, NULL, "gets"),
+			(unsigned long long)number_in(source, NULL, "puts"),
+			(unsigned long long)number_in(source, NULL, "late"),
+			(unsigned long long)number_in(source, NULL, "refused"),
+			(unsigned long long)n_faults);
+	add_stop(&text, source, "reads");
+	add_stop(&text, source, "writes");
+	if (*text_in(source, NULL, "last_fault", why))
+		ki_bytes_printf(&text, "; last: %s", why);
+	ki_bytes_add_u8(&text, 0);
+	if (!text.failed)
+		line(out, "remote server", (const char *)text.data);
+	ki_bytes_fini(&text);
 }
 
 static void print_told(struct ki_bytes *out, const struct ki_json_value *told)
 {
 	struct ki_json_value sources = ki_json_member(told, "sources"), source;
+	const struct ki_uploads uploads = ki_uploads_of(told);
 	char text[TEXT_BYTES];
 
 	snprintf(text, sizeof(text),
 		 "process %llu: %llu uploads done, %llu waiting, %llu dropped",
 		 (unsigned long long)number_in(told, NULL, "pid"),
-		 (unsigned long long)number_in(told, "uploads", "done"),
-		 (unsigned long long)number_in(told, "uploads", "waiting"),
-		 (unsigned long long)dropped_of(told));
+		 (unsigned long long)uploads.n_done,
+		 (unsigned long long)uploads.n_waiting,
+		 (unsigned long long)uploads.n_dropped);
 	line(out, "remote helper", text);
 	for (source = ki_json_first(&sources); source.size;
 	     source = ki_json_after(&sources, &source))

@@ -38,7 +38,9 @@ const struct ki_verb ki_verbs[] = {
 	{ .name = "wait",
 	  .arguments = "",
 	  .summary = "wait until the jobs of earlier runs are done",
-	  .about = "",
+	  .about = "And until what was built is on the servers of KILN_REMOTE, "
+		   "or was given\n"
+		   "up: a machine that ends with its work waits first.\n",
 	  .options = COMMON,
 	  .usage_status = KI_EXIT_USAGE,
 	  .body = ki_verb_wait },

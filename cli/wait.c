@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* kiln wait: make what earlier runs left, and be there until it is made and counted:
-   our worker has its turn when another has done both. */
+   our worker has its turn when another has done both.  Then until what goes to other
+   machines is there. */
 
 #include <string.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include "out.h"
 #include "parent.h"
 #include "store.h"
+#include "uploads.h"
 #include "verbs.h"
 
 /* Another worker may have been there first: what it made counts as well. */
@@ -24,10 +26,27 @@ static uint64_t count_done(const struct ki_jobs_report *report, size_t n_before,
 	return n_gone > report->n_done ? n_gone : report->n_done;
 }
 
-static int print(const struct ki_command *command,
-		 const struct ki_jobs_report *report, uint64_t n_done,
-		 size_t n_left, int status)
+static void add_uploads(struct ki_json *json, const struct ki_uploads *uploads)
 {
+	if (!uploads) {
+		ki_json_null(json, "uploads");
+		return;
+	}
+	ki_json_object(json, "uploads");
+	ki_json_number(json, "done", uploads->n_done);
+	ki_json_number(json, "waiting", uploads->n_waiting);
+	ki_json_number(json, "dropped", uploads->n_dropped);
+	ki_json_end(json);
+}
+
+/* Jobs hand over what they make: uploads are waited for when there are none left. */
+static int finish(const struct ki_command *command,
+		  const struct kiln_options *options,
+		  const struct ki_jobs_report *report, uint64_t n_done,
+		  size_t n_left, int status)
+{
+	struct ki_uploads uploads;
+	const int has_uploads = ki_uploads_wait(options, &uploads);
 	struct ki_bytes out;
 	struct ki_json json;
 
@@ -38,6 +57,7 @@ static int print(const struct ki_command *command,
 		ki_json_number(&json, "failed", report->n_failed);
 		ki_json_number(&json, "skipped", report->n_skipped);
 		ki_json_number(&json, "left", n_left);
+		add_uploads(&json, has_uploads ? &uploads : NULL);
 		ki_json_end(&json);
 	} else if (n_done) {
 		ki_bytes_printf(&out, "%llu job%s done\n",
@@ -46,6 +66,13 @@ static int print(const struct ki_command *command,
 	} else if (!n_left) {
 		ki_bytes_add_string(&out, "nothing to wait for\n");
 	}
+	if (has_uploads && !ki_given(command, KI_OPTION_JSON))
+		ki_bytes_printf(&out,
+				"to the remote: %llu done, %llu waiting, %llu "
+				"dropped\n",
+				(unsigned long long)uploads.n_done,
+				(unsigned long long)uploads.n_waiting,
+				(unsigned long long)uploads.n_dropped);
 	return ki_out_write(&out, status);
 }
 
@@ -79,7 +106,8 @@ int ki_verb_wait(const struct ki_command *command)
 		goto out;
 	n_before = ki_jobs_pending(settings.spool);
 	if (!n_before && !was_anybody_at_work(settings.spool)) {
-		status = print(command, &report, 0, 0, KI_EXIT_OK);
+		status = finish(command, &settings.options, &report, 0, 0,
+				KI_EXIT_OK);
 		goto out;
 	}
 	err = ki_jobs_wait(settings.spool, settings.options.store_url, 0,
@@ -93,8 +121,9 @@ int ki_verb_wait(const struct ki_command *command)
 	if (WIFSIGNALED(report.wait_status))
 		ki_parent_end(report.wait_status);
 	n_left = ki_jobs_pending(settings.spool);
-	status = print(command, &report, count_done(&report, n_before, n_left),
-		       n_left, exit_of(report.wait_status));
+	status = finish(command, &settings.options, &report,
+			count_done(&report, n_before, n_left), n_left,
+			exit_of(report.wait_status));
 out:
 	ki_jobs_report_fini(&report);
 	ki_settings_fini(&settings);

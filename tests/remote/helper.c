@@ -430,6 +430,35 @@ static void a_program_ends_and_its_uploads_arrive(void **state)
 	node_free(writer);
 }
 
+/* Whoever ends the machine afterwards has lost nothing. */
+static void who_waits_has_everything_on_the_server(void **state)
+{
+	static const char *const rows[][6] = {
+		{ "wait", NULL },
+		{ "run", "--wait", "--", "true", NULL },
+	};
+	const struct proxy_script far = { .to_server_us = 200000 };
+	const struct proxy_script near = { .fault = PROXY_PASS };
+	char name[NODE_NAME_BYTES];
+	size_t size;
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct node *node = world_node("transport");
+		char *bytes;
+
+		proxy_set(world_stock.proxy, &far);
+		node_start_helper(node);
+		world_use(node, 2850 + i, 1);
+		assert_int_equal(node_tool(node, rows[i], NULL), 0);
+		node_name(2850 + i, name);
+		bytes = stock_take(&world_stock, name, &size);
+		proxy_set(world_stock.proxy, &near);
+		assert_non_null(bytes);
+		free(bytes);
+		node_free(node);
+	}
+}
+
 int world_tests(enum stock_kind kind)
 {
 	const struct CMUnitTest tests[] = {
@@ -440,6 +469,7 @@ int world_tests(enum stock_kind kind)
 		cmocka_unit_test(a_program_of_another_time_is_not_served),
 		cmocka_unit_test(clocks_that_jump),
 		cmocka_unit_test(a_program_ends_and_its_uploads_arrive),
+		cmocka_unit_test(who_waits_has_everything_on_the_server),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,7 +122,7 @@ class Machine:
         return int(found[1]), int(found[2])
 
     def drain(self):
-        self.run(USER, "--drain")
+        self.run(KILN, "wait")
 
     def end(self):
         """Its helper, which is nobody's child."""
@@ -207,7 +207,9 @@ def ci_writes_developers_read():
     ci.tools(make)
     shutil.copy(f"{ci.home}/ci.public", developer.home)
     developer.tools(take)
-    share(ci, developer)
+    expect(ci.use(), (10, 0))
+    ci.tools(block_with(setup, "kiln wait")[0])
+    expect(developer.use(), (0, 10))
     expect(stranger.use(), (10, 0))
     assert len(os.listdir(f"{place}/srv")) >= 10
     return ci, developer, stranger
