@@ -5,9 +5,13 @@
 #include "harness/harness.h"
 #include "harness/servers_test.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "asking_test.h"
 #include "bad_server_test.h"
@@ -477,6 +481,75 @@ static void certificates_are_looked_at(void **state)
 	free(folder);
 }
 
+#define SYSTEM "/etc/ssl/certs"
+
+/* A directory that the system could trust: libraries differ in what they read. */
+static char *make_trusted(const char *folder)
+{
+	char *trusted = harness_path(folder, "trusted"), *command;
+
+	assert_true(asprintf(&command,
+			     "mkdir '%s' && cp '%s/ca.pem' '%s' && cp "
+			     "'%s/ca.pem' '%s/ca-certificates.crt'",
+			     trusted, folder, trusted, folder, trusted) > 0);
+	assert_int_equal(system(command), 0);
+	free(command);
+	return trusted;
+}
+
+/* In a process of which the system trusts that. */
+static int ask_trusting(const char *trusted, const char *url, const char *ca)
+{
+	pid_t pid = fork();
+	struct asking asking;
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		if (unshare(CLONE_NEWNS) ||
+		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		    mount(trusted, SYSTEM, NULL, MS_BIND, NULL))
+			_exit(77);
+		asking_init(&asking);
+		asking_open(&asking, directory, url, NULL, ca);
+		status = asking_get_status(&asking, ASKING_NAME) == KILN_MISS;
+		asking_close(&asking);
+		_exit(status);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void certificates_of_a_file_are_all_that_count(void **state)
+{
+	const struct server_nginx_options options = { .has_tls = 1 };
+	char *folder = harness_path(directory, "tls-a");
+	char *other = harness_path(directory, "tls-b");
+	char *ca = harness_path(other, "ca.pem"), *trusted = NULL;
+	struct server *server = NULL;
+	int with_system = 77, with_other = 77;
+
+	assert_int_equal(ki_sys_posix.mkdir(&ki_sys_posix, folder, 0700), 0);
+	assert_int_equal(ki_sys_posix.mkdir(&ki_sys_posix, other, 0700), 0);
+	if (nginx && server_certificates(folder) && server_certificates(other))
+		server = server_nginx(folder, &options);
+	if (server) {
+		trusted = make_trusted(folder);
+		with_system = ask_trusting(trusted, server_url(server), NULL);
+		with_other = ask_trusting(trusted, server_url(server), ca);
+	}
+	server_stop(server);
+	free(trusted);
+	free(ca);
+	free(other);
+	free(folder);
+	if (with_system == 77)
+		HARNESS_LEAVE_OUT("no nginx, no openssl, or no mounts");
+	assert_int_equal(with_system, 1);
+	assert_int_equal(with_other, 0);
+}
+
 /* ---- Servers that are wrong --------------------------------------------- */
 
 /* S50, S52, S55 */
@@ -780,6 +853,7 @@ int main(void)
 		cmocka_unit_test(a_part_is_had_as_long_as_nothing_changes),
 		cmocka_unit_test(a_part_that_is_another_is_refused),
 		cmocka_unit_test(certificates_are_looked_at),
+		cmocka_unit_test(certificates_of_a_file_are_all_that_count),
 		cmocka_unit_test(a_bad_answer_is_never_a_value),
 		cmocka_unit_test(credentials_do_not_go_to_another_server),
 		cmocka_unit_test(connections_are_kept_and_few),
