@@ -33,9 +33,10 @@ struct upload {
 	int is_filling; /* the item is as it came */
 	int replaces;	/* what is there */
 	int is_active;
-	unsigned todo; /* levels, bits */
+	unsigned todo;	/* levels, bits */
+	unsigned later; /* of them: failed in this round */
 	unsigned level;
-	unsigned n_tries; /* of this level */
+	unsigned n_tries; /* rounds */
 	int is_bad;	  /* somewhere */
 	struct ask ask;
 	struct loop_timer *retry;
@@ -113,7 +114,6 @@ static struct source *source_of(const struct upload *upload)
 static void leave_level(struct upload *upload)
 {
 	upload->todo &= ~(1u << upload->level);
-	upload->n_tries = 0;
 	step(upload);
 }
 
@@ -129,24 +129,34 @@ static void try_again(void *arg)
 	struct upload *upload = arg;
 
 	upload->retry = NULL;
+	upload->later = 0;
 	ki_list_append(&upload->uploads->waiting, &upload->link);
 	pump(upload->uploads);
 }
 
-/* Who waits for another try makes room for others. */
+/* After the other levels: none is held up by one that fails. */
 static void retry(struct upload *upload)
+{
+	upload->later |= 1u << upload->level;
+	step(upload);
+}
+
+/* The round is over.  Who waits for the next makes room for others. */
+static void await_round(struct upload *upload)
 {
 	struct uploads *uploads = upload->uploads;
 	uint32_t ms = uploads->retry_ms << 2 * upload->n_tries;
 
-	if (++upload->n_tries < UPLOAD_TRIES_MAX)
+	if (upload->n_tries + 1 < UPLOAD_TRIES_MAX)
 		upload->retry = loop_after(uploads->loop,
 					   sources_jitter(uploads->sources, ms),
 					   try_again, upload);
 	if (!upload->retry) {
+		upload->level = (unsigned)__builtin_ctz(upload->todo);
 		drop(upload, UPLOADS_DROPPED_FAULT);
 		return;
 	}
+	upload->n_tries++;
 	uploads->counts[UPLOADS_RETRIED]++;
 	uploads->n_active--;
 	upload->is_active = 0;
@@ -264,13 +274,18 @@ static int is_sealed_for(const struct upload *upload,
 /* The next level that is still to be written. */
 static void step(struct upload *upload)
 {
+	const unsigned now = upload->todo & ~upload->later;
 	const struct level *settings;
 
 	if (!upload->todo || upload->uploads->sources->is_closing) {
 		finish(upload);
 		return;
 	}
-	upload->level = (unsigned)__builtin_ctz(upload->todo);
+	if (!now) {
+		await_round(upload);
+		return;
+	}
+	upload->level = (unsigned)__builtin_ctz(now);
 	settings = upload->uploads->sources->levels[upload->level].settings;
 	if (is_sealed_for(upload, settings)) {
 		send(upload);

@@ -89,6 +89,35 @@ static void a_fault_is_tried_again_three_times(void **state)
 	}
 }
 
+static void a_level_that_fails_holds_no_other_up(void **state)
+{
+	struct stage stage;
+
+	stage_begin(&stage, "http://0 http://1");
+	scripted[0].fails_put = KILN_E_IO;
+	stage.uploads.retry_ms = 60000;
+	put(&stage, 1, 100, 0);
+	stage_run_ms(&stage, 50);
+	assert_non_null(scripted_find(&scripted[1], 1));
+	assert_int_equal(stage.uploads.n, 1); /* the other is tried again */
+	assert_int_equal(count(&stage, UPLOADS_RETRIED), 1);
+	stage_finish(&stage);
+}
+
+static void all_levels_may_fail(void **state)
+{
+	struct stage stage;
+
+	stage_begin(&stage, "http://0 http://1");
+	scripted[0].fails_put = scripted[1].fails_put = KILN_E_IO;
+	stage.uploads.retry_ms = 1;
+	put(&stage, 1, 100, 0);
+	await_empty(&stage);
+	assert_int_equal(count(&stage, UPLOADS_DROPPED_FAULT), 2);
+	assert_int_equal(count(&stage, UPLOADS_DONE), 0);
+	stage_finish(&stage);
+}
+
 /* S53 */
 static void who_may_not_write_is_not_asked_again(void **state)
 {
@@ -523,6 +552,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		ROW(what_is_put_goes_to_every_level_that_is_written),
 		ROW(a_fault_is_tried_again_three_times),
+		ROW(a_level_that_fails_holds_no_other_up),
+		ROW(all_levels_may_fail),
 		ROW(who_may_not_write_is_not_asked_again),
 		ROW(a_replica_is_not_written_to_for_a_while),
 		ROW(large_items_are_asked_for_before_they_are_sent),
