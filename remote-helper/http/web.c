@@ -402,12 +402,12 @@ static void set_transport(CURL *easy, const struct transfer *transfer)
 	SET(CURLOPT_TCP_KEEPALIVE, 1L);
 	SET(CURLOPT_HTTP_CONTENT_DECODING, 0L);
 	SET(CURLOPT_USERAGENT, "kiln-remote");
-	/* Of these certificates alone: beside them curl would read the system's
-	   directory, all of it at each connection if it is built with GnuTLS. */
-	if (web->ca_file) {
+	if (web->ca_file)
 		SET(CURLOPT_CAINFO, web->ca_file);
+	/* A directory beside a file would count as well, is read at each
+	   connection by GnuTLS, and keeps OpenSSL from reading the file once. */
+	if (web->ca_file || curl_version_info(CURLVERSION_NOW)->cainfo)
 		SET(CURLOPT_CAPATH, NULL);
-	}
 }
 
 static void set_callbacks(CURL *easy, struct transfer *transfer)
