@@ -3,6 +3,7 @@
 /*
  * A remote that is slow, hangs, refuses or takes nothing costs a look-up no more
  * than one may cost, and then nothing; what is here does not feel it (S52, S53).
+ * What lies on a server is in entries.c.
  */
 
 #include "world.h"
@@ -263,6 +264,35 @@ static void S52_an_answer_after_the_deadline_is_no_others(void **state)
 	node_free(writer);
 }
 
+/* ---- S50 -------------------------------------------------------------------- */
+
+/* A whole item, of another key: a cache on the way that mixes names up. */
+static void S50_what_another_key_made_is_not_used(void **state)
+{
+	struct proxy_script script = { .fault = PROXY_RENAME };
+	struct node *writer = world_node("transport");
+	struct node *reader = world_node("transport");
+	char from[NODE_NAME_BYTES], to[NODE_NAME_BYTES];
+
+	node_start_helper(writer);
+	node_start_helper(reader);
+	world_fill(writer, 1500, 2);
+	node_name(1500, from);
+	node_name(1501, to);
+	memcpy(script.from, from, sizeof(script.from));
+	memcpy(script.to, to, sizeof(script.to));
+	set_verb(&script, "GET", "GET");
+	set(&script);
+	world_use(reader, 1500, 2);
+	assert_int_equal(world_run->n_builds, 1);
+	assert_int_equal(world_run->n_remote, 1);
+	assert_true(world_run->counters[KILN_COUNT_REMOTE_DAMAGED] +
+			    world_run->counters[KILN_COUNT_REMOTE_FAULTS] >
+		    0);
+	node_free(reader);
+	node_free(writer);
+}
+
 /* ---- A name that is not resolved -------------------------------------------- */
 
 #define SILENT_ADDRESS "127.77.0.1"
@@ -434,6 +464,44 @@ static void S53_what_is_there_and_then_not(void **state)
 	node_free(writer);
 }
 
+/* The same to who waits for another machine's build, and is told that it is
+   there: it waits no more, and builds. */
+static void S53_what_was_built_elsewhere_and_is_then_not(void **state)
+{
+	struct proxy_script script = { .fault = PROXY_ANSWER };
+	struct node *first = world_node("transport");
+	struct node *second = world_node("transport");
+	pid_t builder, waiter;
+	char name[NODE_NAME_BYTES];
+	size_t size;
+
+	if (!is_redis()) {
+		node_free(second);
+		node_free(first);
+		HARNESS_LEAVE_OUT("it has no leases");
+	}
+	node_start_helper(first);
+	node_start_helper(second);
+	set_verb(&script, "GET", "GET");
+	say(&script, "$-1\r\n", "");
+	set(&script);
+	*world_run = (struct world_run){ .first = 1600,
+					 .n = 1,
+					 .build_ns = 300000000 };
+	builder = node_start(first, world_program, NULL);
+	while (!world_run->n_builds)
+		(void)usleep(1000);
+	waiter = node_start(second, world_program, NULL);
+	assert_int_equal(node_end(builder), 0);
+	node_name(1600, name);
+	free(stock_await(&world_stock, name, &size));
+	assert_int_equal(node_end(waiter), 0);
+	assert_int_equal(world_run->n_builds, 2);
+	assert_int_equal(world_run->n_wrong, 0);
+	node_free(second);
+	node_free(first);
+}
+
 static int pass_again(void **state)
 {
 	pass();
@@ -450,11 +518,13 @@ int world_tests(enum stock_kind kind)
 		TEST(S52_a_server_that_flaps),
 		TEST(S52_what_is_here_is_asked_of_nobody),
 		TEST(S52_an_answer_after_the_deadline_is_no_others),
+		TEST(S50_what_another_key_made_is_not_used),
 		TEST(S52_a_name_that_nobody_resolves),
 		TEST(S53_a_server_that_takes_nothing_is_still_read),
 		TEST(S53_who_may_not_read_builds_and_does_not_ask_on),
 		TEST(S53_what_is_read_only_is_never_written),
 		TEST(S53_what_is_there_and_then_not),
+		TEST(S53_what_was_built_elsewhere_and_is_then_not),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
