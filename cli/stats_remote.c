@@ -58,8 +58,8 @@ static void line(struct ki_bytes *out, const char *words, const char *value)
 
 static uint64_t faults_of(const struct ki_json_value *source)
 {
-	static const char *const kinds[] = { "timeouts", "io", "wrong",
-					     "credentials", "full" };
+	static const char *const kinds[] = { "timeouts",    "io",   "wrong",
+					     "credentials", "full", "replica" };
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
@@ -87,13 +87,14 @@ static void print_source(struct ki_bytes *out,
 	ki_bytes_init(&text);
 	ki_bytes_printf(&text,
 			"%s: %llu of %llu found, %llu put, %llu late, "
-			"%llu refused, %llu faults",
+			"%llu damaged, %llu unsigned, %llu faults",
 			text_in(source, NULL, "url", url),
 			(unsigned long long)number_in(source, NULL, "hits"),
 			(unsigned long long)number_in(source, NULL, "gets"),
 			(unsigned long long)number_in(source, NULL, "puts"),
 			(unsigned long long)number_in(source, NULL, "late"),
 			(unsigned long long)number_in(source, NULL, "refused"),
+			(unsigned long long)number_in(source, NULL, "unsigned"),
 			(unsigned long long)n_faults);
 	add_stop(&text, source, "reads");
 	add_stop(&text, source, "writes");
@@ -105,19 +106,48 @@ static void print_source(struct ki_bytes *out,
 	ki_bytes_fini(&text);
 }
 
+/* " (2 large, 1 unsigned)" */
+static void add_reasons(struct ki_bytes *text, const struct ki_json_value *told)
+{
+	static const char *const kinds[] = {
+		"dropped_full",	 "dropped_unsigned", "dropped_large",
+		"dropped_fault", "dropped_readonly", "dropped_bad",
+	};
+	const char *before = " (";
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		uint64_t n = number_in(told, "uploads", kinds[i]);
+
+		if (!n)
+			continue;
+		ki_bytes_printf(text, "%s%llu %s", before,
+				(unsigned long long)n,
+				kinds[i] + strlen("dropped_"));
+		before = ", ";
+	}
+	if (*before == ',')
+		ki_bytes_add_string(text, ")");
+}
+
 static void print_told(struct ki_bytes *out, const struct ki_json_value *told)
 {
 	struct ki_json_value sources = ki_json_member(told, "sources"), source;
 	const struct ki_uploads uploads = ki_uploads_of(told);
-	char text[TEXT_BYTES];
+	struct ki_bytes text;
 
-	snprintf(text, sizeof(text),
-		 "process %llu: %llu uploads done, %llu waiting, %llu dropped",
-		 (unsigned long long)number_in(told, NULL, "pid"),
-		 (unsigned long long)uploads.n_done,
-		 (unsigned long long)uploads.n_waiting,
-		 (unsigned long long)uploads.n_dropped);
-	line(out, "remote helper", text);
+	ki_bytes_init(&text);
+	ki_bytes_printf(&text,
+			"process %llu: %llu uploads done, %llu waiting, %llu "
+			"dropped",
+			(unsigned long long)number_in(told, NULL, "pid"),
+			(unsigned long long)uploads.n_done,
+			(unsigned long long)uploads.n_waiting,
+			(unsigned long long)uploads.n_dropped);
+	add_reasons(&text, told);
+	ki_bytes_add_u8(&text, 0);
+	if (!text.failed)
+		line(out, "remote helper", (const char *)text.data);
+	ki_bytes_fini(&text);
 	for (source = ki_json_first(&sources); source.size;
 	     source = ki_json_after(&sources, &source))
 		print_source(out, &source);

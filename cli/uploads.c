@@ -23,7 +23,7 @@ struct ki_uploads ki_uploads_of(const struct ki_json_value *told)
 {
 	static const char *const kinds[] = {
 		"dropped_full",	 "dropped_unsigned", "dropped_large",
-		"dropped_fault", "dropped_bad",
+		"dropped_fault", "dropped_readonly", "dropped_bad",
 	};
 	const struct ki_json_value uploads = ki_json_member(told, "uploads");
 	struct ki_uploads sums = { .n_done = number_of(&uploads, "done"),

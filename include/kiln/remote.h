@@ -31,7 +31,8 @@ extern "C" {
  * names under "Servers".  KILN_OK also if it runs already.  Else `why`, half a
  * sentence, is written: INVALID (neither a remote nor a pack on a server in the
  * options, or one that cannot be), MISS (there is no kiln-remote), OWNER (the
- * directory of its socket is not this user's alone), IO, NO_MEMORY.  Takes about a millisecond, and does not wait for any server.
+ * directory of its socket is not this user's alone), IO, NO_MEMORY.  Takes about a
+ * millisecond, and does not wait for any server.
  */
 KILN_API enum kiln_status kiln_remote_start(const struct kiln_options *options,
 					    const char *program, char *why,

@@ -430,33 +430,78 @@ static void a_program_ends_and_its_uploads_arrive(void **state)
 	node_free(writer);
 }
 
-/* Whoever ends the machine afterwards has lost nothing. */
+/* Whoever ends the machine afterwards has lost nothing.  The server refuses once, so
+   that what was built is tried again later. */
 static void who_waits_has_everything_on_the_server(void **state)
 {
 	static const char *const rows[][6] = {
 		{ "wait", NULL },
 		{ "run", "--wait", "--", "true", NULL },
 	};
-	const struct proxy_script far = { .to_server_us = 200000 };
-	const struct proxy_script near = { .fault = PROXY_PASS };
-	char name[NODE_NAME_BYTES];
+	const struct proxy_script busy = { .fault = PROXY_ANSWER,
+					   .verb = "SET",
+					   .times = 1,
+					   .answer = "-LOADING\r\n" };
+	const struct proxy_script well = { .fault = PROXY_PASS };
+	char name[NODE_NAME_BYTES], url[200], *bytes;
 	size_t size;
 
+	snprintf(url, sizeof(url), "%s#no-lease", world_stock.url);
 	for (unsigned i = 0; i < 2; i++) {
 		struct node *node = world_node("transport");
-		char *bytes;
 
-		proxy_set(world_stock.proxy, &far);
+		node_set(node, "KILN_REMOTE", url);
+		proxy_set(world_stock.proxy, &busy);
 		node_start_helper(node);
 		world_use(node, 2850 + i, 1);
 		assert_int_equal(node_tool(node, rows[i], NULL), 0);
 		node_name(2850 + i, name);
 		bytes = stock_take(&world_stock, name, &size);
-		proxy_set(world_stock.proxy, &near);
 		assert_non_null(bytes);
 		free(bytes);
+		proxy_set(world_stock.proxy, &well);
 		node_free(node);
 	}
+}
+
+/* ---- What is told ------------------------------------------------------------ */
+
+static void expect_in_stats(struct node *node, const char *const *words)
+{
+	static const char *const arguments[] = { "stats", NULL };
+	char *text;
+
+	assert_int_equal(node_tool(node, arguments, &text), 0);
+	for (; *words; words++)
+		if (!strstr(text, *words))
+			fail_msg("'%s' is not in: %s", *words, text);
+	free(text);
+}
+
+static void what_became_of_uploads_is_told_apart(void **state)
+{
+	static const char *const large[] = {
+		"remote helper",
+		"0 uploads done, 0 waiting, 2 dropped (2 large)",
+		"remote server", "0 put", NULL
+	};
+	static const char *const good[] = {
+		"2 uploads done, 0 waiting, 0 dropped\n", "2 put, 0 late", NULL
+	};
+	struct node *node = world_node("transport");
+	char url[200];
+
+	snprintf(url, sizeof(url), "%s#max-item=1K", world_stock.url);
+	node_set(node, "KILN_REMOTE", url);
+	node_start_helper(node);
+	world_fill(node, 2900, 2);
+	expect_in_stats(node, large);
+	node_free(node);
+	node = world_node("transport");
+	node_start_helper(node);
+	world_fill(node, 2910, 2);
+	expect_in_stats(node, good);
+	node_free(node);
 }
 
 int world_tests(enum stock_kind kind)
@@ -470,6 +515,7 @@ int world_tests(enum stock_kind kind)
 		cmocka_unit_test(clocks_that_jump),
 		cmocka_unit_test(a_program_ends_and_its_uploads_arrive),
 		cmocka_unit_test(who_waits_has_everything_on_the_server),
+		cmocka_unit_test(what_became_of_uploads_is_told_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
