@@ -443,6 +443,29 @@ static int word_ttl(struct level *level, const char *value)
 	return 0;
 }
 
+static int is_redis(const char *url)
+{
+	return !strncmp(url, "redis://", 8) || !strncmp(url, "unix:", 5);
+}
+
+/* Elsewhere a time to live would be taken and nothing would go. */
+static enum kiln_status check_ttl(const struct level *level, char *why,
+				  size_t why_size)
+{
+	if (level->ttl_s == 0)
+		return KILN_OK;
+	for (size_t i = 0; i < level->n_urls; i++) {
+		if (is_redis(level->urls[i]))
+			continue;
+		(void)snprintf(why, why_size,
+			       "#ttl= is for Redis: other servers remove what "
+			       "is old by a rule of their own, such as a "
+			       "bucket's lifecycle rule; leave it out");
+		return KILN_E_INVALID;
+	}
+	return KILN_OK;
+}
+
 static int word_item(struct level *level, const char *value)
 {
 	if (ki_parse_size(value, &level->item_bytes_max) ||
@@ -582,7 +605,7 @@ static enum kiln_status parse_level(struct level *level, char *text, char *why,
 
 		status = parse_word(level, word, why, why_size);
 	}
-	return status;
+	return status ? status : check_ttl(level, why, why_size);
 }
 
 /* Says which level it was. */

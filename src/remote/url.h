@@ -12,7 +12,8 @@
  * follow a `#`, separated by commas.
  *
  *	read-only       nothing is written there
- *	ttl=AGE         how long what is written stays (7d, 12h, seconds; Redis)
+ *	ttl=AGE         how long what is written stays (7d, 12h, seconds),
+ *	                for Redis: other servers have rules of their own
  *	max-item=SIZE   nothing larger is read or written (64M)
  *	zstd=LEVEL      0 to 19, 0: not compressed (1)
  *	no-lease        nobody waits for another's build by this level

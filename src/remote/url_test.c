@@ -216,6 +216,11 @@ static void levels_have_shards_and_words(void **state)
 	assert_true(level->is_read_only && level->has_no_lease);
 	assert_string_equal(level->ca_file, "/ca.pem");
 	ki_levels_fini(&levels);
+	if (ki_levels_parse("unix:/a,redis://b#ttl=60", &levels, why,
+			    sizeof(why)))
+		fail_msg("%s", why);
+	assert_int_equal(levels.levels[0].ttl_s, 60);
+	ki_levels_fini(&levels);
 }
 
 static void levels_that_cannot_be_are_refused_by_number(void **state)
@@ -237,6 +242,11 @@ static void levels_that_cannot_be_are_refused_by_number(void **state)
 		{ "redis://a#ttl=" SECRET, "7d" },
 		{ "redis://a#ttl=0", "7d" },
 		{ "redis://a#ttl=-1", "7d" },
+		{ "http://a/" SECRET "#ttl=7d", "#ttl= is for Redis" },
+		{ "https://a#ttl=7d,read-only", "lifecycle rule" },
+		{ "redis://a s3://bucket#zstd=0,ttl=7d", "level 2: #ttl=" },
+		{ "redis://a,http://b#ttl=7d", "level 1: #ttl= is for Redis" },
+		{ "s3://bucket#ttl=soon", "7d" },
 		{ "redis://a#max-item=0", "64M" },
 		{ "redis://a#max-item=2G", "64M" },
 		{ "redis://a#zstd=20", "19" },
