@@ -2,6 +2,7 @@
 
 #include "packs.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,13 +45,29 @@ static void add_path(struct ki_bytes *list, const char *path)
 	ki_bytes_add_string(list, path);
 }
 
+static int is_url(const char *name)
+{
+	return strstr(name, "://") != NULL;
+}
+
+/* As the program finds it, wherever that is; a URL stays what it is. */
+static int find_path(char out[KI_PATH_MAX], const char *name)
+{
+	if (!is_url(name))
+		return ki_absolute_path(out, name);
+	if (strlen(name) >= KI_PATH_MAX)
+		return -ENAMETOOLONG;
+	strcpy(out, name);
+	return 0;
+}
+
 /* 1 if it was added. */
 static int add_pack(struct ki_bytes *list, const char *name,
 		    const struct kiln_config *config)
 {
 	char path[KI_PATH_MAX];
 
-	if (ki_absolute_path(path, name)) {
+	if (find_path(path, name)) {
 		ki_complain("%s: the path is too long: running without it",
 			    name);
 		return 0;
@@ -105,8 +122,16 @@ void ki_packs_set(const struct ki_command *command,
 	ki_bytes_fini(&list);
 }
 
+const char *ki_packs_url(const struct ki_command *command)
+{
+	for (int i = 0; i < command->n_given; i++)
+		if (command->given[i].option == KI_OPTION_PACK &&
+		    is_url(command->given[i].value))
+			return command->given[i].value;
+	return NULL;
+}
+
 int ki_packs_want_remote(const struct kiln_options *options)
 {
-	return options->remote ||
-	       (options->packs && strstr(options->packs, "://"));
+	return options->remote || (options->packs && is_url(options->packs));
 }

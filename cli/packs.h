@@ -9,12 +9,16 @@
 #include "options.h"
 
 /*
- * Have those of --pack asked first, then those that are set: by KILN_PACKS, for
- * the program and whatever it starts.  One that cannot be used is told in a line
+ * Have those of --pack, files or URLs, asked first, then those that are set: by
+ * KILN_PACKS, for the program and whatever it starts.  One that cannot be used is told in a line
  * and left out.
  */
 void ki_packs_set(const struct ki_command *command,
 		  const struct kiln_config *config);
+
+/* The first of --pack that is on a server; NULL: none.  To try one takes kiln-remote,
+   which is started before. */
+const char *ki_packs_url(const struct ki_command *command);
 
 /* Whether these settings want kiln-remote: for servers, or for a pack on one. */
 int ki_packs_want_remote(const struct kiln_options *options);

@@ -175,14 +175,18 @@ static int use_store(struct kiln_config *config, const char *url)
 }
 
 /* Programs find it by their settings, and do without it if it cannot be had. */
-static void start_remote(const struct kiln_options *options)
+static void start_remote(const struct ki_command *command,
+			 const struct kiln_options *options)
 {
 	char program[KI_PATH_MAX], why[1024] = "out of memory";
+	struct kiln_options wanted = *options;
 	enum kiln_status status = KILN_E_INVALID;
 
-	if (!ki_packs_want_remote(options))
+	if (!ki_packs_want_remote(&wanted))
+		wanted.packs = ki_packs_url(command);
+	if (!ki_packs_want_remote(&wanted))
 		return;
-	status = kiln_remote_start(options,
+	status = kiln_remote_start(&wanted,
 				   ki_place_remote(program) ? NULL : program,
 				   why, sizeof(why));
 	if (status)
@@ -208,7 +212,7 @@ static int is_caching(struct kiln_config *config, enum kiln_status status,
 	kiln_options_init(&plan->options);
 	kiln_config_options(config, &plan->options);
 	plan->store_url = plan->options.store_url;
-	start_remote(&plan->options);
+	start_remote(command, &plan->options);
 	ki_packs_set(command, config);
 	(void)ki_levelzero_set(config);
 	if (plan->options.store_url)

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+
+/* kiln run and what is on servers: a pack that is given as a URL. */
+
+#include "harness/harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <kiln/kiln.h>
+
+#include "harness/servers_test.h"
+#include "testing.h"
+
+static const char *program; /* kiln */
+static char *directory;
+
+static int set_up(void **state)
+{
+	directory = harness_directory();
+	return 0;
+}
+
+/* A helper ends when the name of its socket is gone. */
+static int tear_down(void **state)
+{
+	harness_remove(directory);
+	free(directory);
+	return 0;
+}
+
+/* `kiln ARGUMENTS`, with a store and keys, and with no remote that is set. */
+static struct ended ask(const char *const arguments[8])
+{
+	char runtime[512], dir[512], config[512];
+	struct spawn spawn = { .program = program,
+			       .variables = { runtime, dir, config,
+					      "KILN_REMOTE", "KILN_PACKS" } };
+
+	memcpy(spawn.arguments, arguments, 8 * sizeof(*arguments));
+	snprintf(runtime, sizeof(runtime), "XDG_RUNTIME_DIR=%s", directory);
+	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", directory);
+	snprintf(config, sizeof(config), "XDG_CONFIG_HOME=%s/config",
+		 directory);
+	return spawn_run(&spawn);
+}
+
+static void expect_done(const char *const arguments[8])
+{
+	struct ended ended = ask(arguments);
+
+	if (status_of(&ended))
+		fail_msg("%s: %s", arguments[0], ended.err);
+	ended_free(&ended);
+}
+
+static void put_an_entry(void)
+{
+	struct kiln_key *key = kiln_key_new();
+	struct kiln_options options;
+	struct kiln *kiln;
+	char url[512];
+
+	snprintf(url, sizeof(url), "log:%s/kiln", directory);
+	kiln_options_init(&options);
+	options.store_url = url;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	kiln_key_add_string(key, "name", "a");
+	assert_int_equal(kiln_key_finish(key), KILN_OK);
+	assert_int_equal(kiln_put(kiln, key, "value", 5, NULL, 0), KILN_OK);
+	kiln_close(kiln);
+	kiln_key_free(key);
+}
+
+/* At the server's a.pack, signed by a key that is trusted here. */
+static void publish_a_pack(void)
+{
+	char *pack = harness_path(directory, "www/a.pack");
+
+	expect_done((const char *[8]){ "key", "new", "default" });
+	expect_done((const char *[8]){ "key", "trust", "default" });
+	put_an_entry();
+	expect_done((const char *[8]){ "export", pack });
+	assert_int_equal(chmod(pack, 0644), 0);
+	free(pack);
+}
+
+/* What the program finds in KILN_PACKS has been opened before: through a helper
+   that nothing else has started. */
+static void a_pack_given_as_a_url_is_read_by_a_helper(void **state)
+{
+	struct server_nginx_options options = { 0 };
+	struct server *nginx = server_nginx(directory, &options);
+	char pack[256], missing[256];
+	const struct {
+		const char *url, *packs, *said;
+	} rows[] = {
+		{ pack, pack, "" },
+		{ missing, "", "KILN_MISS: running without it" },
+		{ "gopher://a/b", "", "running without it" },
+	};
+
+	if (!nginx)
+		HARNESS_LEAVE_OUT("no nginx");
+	snprintf(pack, sizeof(pack), "%sa.pack", server_url(nginx));
+	snprintf(missing, sizeof(missing), "%snone.pack", server_url(nginx));
+	publish_a_pack();
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ended ended = ask((const char *[8]){
+			"run", "--pack", rows[i].url, "--", "sh", "-c",
+			"printf %s \"$KILN_PACKS\"" });
+
+		if (!strstr(ended.err, rows[i].said) ||
+		    strcmp(ended.out, rows[i].packs) != 0)
+			fail_msg("%s: %s: %s", rows[i].url, ended.out,
+				 ended.err);
+		assert_int_equal(status_of(&ended), 0);
+		ended_free(&ended);
+	}
+	server_stop(nginx);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			a_pack_given_as_a_url_is_read_by_a_helper, set_up,
+			tear_down),
+	};
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s kiln\n", argv[0]);
+		return 2;
+	}
+	program = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
