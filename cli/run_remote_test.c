@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* kiln run and what is on servers: a pack that is given as a URL. */
+/* kiln run and what is on servers: a pack that is given as a URL, and what a program
+   has whose store cannot be made. */
 
 #include "harness/harness.h"
 
@@ -8,13 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <kiln/kiln.h>
 
 #include "harness/servers_test.h"
 #include "testing.h"
 
+#define LATE_MAX 10
+
 static const char *program; /* kiln */
+static const char *example;
+static const char *driver;
 static char *directory;
 
 static int set_up(void **state)
@@ -122,18 +128,90 @@ static void a_pack_given_as_a_url_is_read_by_a_helper(void **state)
 	server_stop(nginx);
 }
 
+/* ---- Without a store -------------------------------------------------------- */
+
+/* A run of the example, with this place for a store and that one for a helper. */
+static void run_example(const char *remote, const char *store,
+			const char *runtime, const char *said)
+{
+	char vendors[512], log[512], servers[256], dir[512], place[512];
+	struct spawn spawn = { .program = program,
+			       .arguments = { "run", "--wait", "--", example },
+			       .variables = { vendors, log, servers, dir, place,
+					      "KILN_REMOTE_TRUST=transport",
+					      "KILN_TRACE=1",
+					      "XDG_CONFIG_HOME=/nowhere",
+					      "KILN_PACKS", "OPENCL_LAYERS" } };
+	struct ended ended;
+
+	snprintf(vendors, sizeof(vendors), "OCL_ICD_VENDORS=%s", driver);
+	snprintf(log, sizeof(log), "KILN_LOG=%s/log", directory);
+	snprintf(servers, sizeof(servers), "KILN_REMOTE=%s", remote);
+	snprintf(dir, sizeof(dir), "KILN_DIR=%s", store);
+	snprintf(place, sizeof(place), "XDG_RUNTIME_DIR=%s", runtime);
+	ended = spawn_run(&spawn);
+	if (status_of(&ended) || strcmp(ended.out, "ok\n") != 0 ||
+	    !strstr(ended.err, said))
+		fail_msg("%d: %s: %s", status_of(&ended), ended.out, ended.err);
+	ended_free(&ended);
+}
+
+/* Lines of the log that have these words; the log begins anew. */
+static unsigned take_lines(const char *words)
+{
+	char *path = harness_path(directory, "log");
+	char *text = harness_read(path, NULL), *rest = text, *line;
+	unsigned n = 0;
+
+	while (rest && (line = strsep(&rest, "\n")))
+		n += strstr(line, words) != NULL;
+	free(text);
+	(void)unlink(path);
+	free(path);
+	return n;
+}
+
+/* Where there is no helper, not even a key is taken. */
+static void a_program_whose_store_cannot_be_made_has_the_remote(void **state)
+{
+	struct server *redis = server_redis(directory, NULL);
+	char *store = harness_path(directory, "kiln");
+	const char *url;
+	unsigned n;
+
+	if (!redis)
+		HARNESS_LEAVE_OUT("no redis-server");
+	url = server_url(redis);
+	run_example(url, store, directory, "");
+	assert_int_equal(take_lines(" miss"), 1);
+	/* What comes too late on a busy machine is at the helper's next time. */
+	for (n = 0; n < LATE_MAX && !take_lines(" hit"); n++)
+		run_example(url, "/dev/null/kiln", directory, "");
+	assert_in_range(n, 1, LATE_MAX - 1);
+	run_example(url, "/dev/null/kiln", "/dev/null",
+		    "running without remote");
+	assert_int_equal(take_lines("opencl: "), 0);
+	free(store);
+	server_stop(redis);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			a_pack_given_as_a_url_is_read_by_a_helper, set_up,
 			tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_program_whose_store_cannot_be_made_has_the_remote,
+			set_up, tear_down),
 	};
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s kiln\n", argv[0]);
+	if (argc < 4) {
+		fprintf(stderr, "usage: %s kiln one_kernel DRIVER\n", argv[0]);
 		return 2;
 	}
 	program = argv[1];
+	example = argv[2];
+	driver = argv[3];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

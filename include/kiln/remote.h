@@ -38,6 +38,10 @@ KILN_API enum kiln_status kiln_remote_start(const struct kiln_options *options,
 					    const char *program, char *why,
 					    size_t why_size);
 
+/* Whether a helper of these options is there to be asked: 1 or 0.  It is not asked
+   anything, so nothing is waited for. */
+KILN_API int kiln_remote_is_there(const struct kiln_options *options);
+
 /* What kiln_remote_tell() tells. */
 #define KILN_REMOTE_STATE 0u /* its counters, and how its servers are */
 #define KILN_REMOTE_TRIAL 1u /* after each server was tried end to end */

@@ -634,14 +634,17 @@ static void a_helper_tells_of_itself(void **state)
 	assert_string_equal(json, "{\"helper\":{}}");
 	free(json);
 	assert_int_equal(kiln_remote_drain(&options, 1000), KILN_OK);
+	assert_true(kiln_remote_is_there(&options));
 	assert_int_equal(kiln_remote_tell(&options, 2, 1000, &json),
 			 KILN_E_INVALID);
 	options.remote = "redis://elsewhere";
 	assert_int_equal(
 		kiln_remote_tell(&options, KILN_REMOTE_STATE, 1000, &json),
 		KILN_MISS);
+	assert_false(kiln_remote_is_there(&options));
 	options.remote = NULL;
 	assert_int_equal(kiln_remote_drain(&options, 1000), KILN_E_INVALID);
+	assert_false(kiln_remote_is_there(&options));
 }
 
 /* A program that ends at once gives its lock back, and so can be started again; one

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kiln/remote.h>
+
 #include "base/bytes.h"
 
 #define LINE_BYTES_MAX 2048
@@ -166,14 +168,30 @@ static int has_pack(const struct kiln *kiln)
 	return 0;
 }
 
-/* Without store and packs a guest has nothing to look into: keys would be taken
-   for nothing.  The library has logged the reason.  A store that is only busy is
-   another matter. */
-static int is_hopeless(const struct kiln *kiln)
+/* A store that is only busy will be there. */
+static int has_store(const struct kiln *kiln)
 {
 	enum kiln_status status = kiln_store_status(kiln);
 
-	return status != KILN_OK && status != KILN_E_TIMEOUT && !has_pack(kiln);
+	return status == KILN_OK || status == KILN_E_TIMEOUT;
+}
+
+/* A remote whose helper does not run has nothing, and a store that was switched off
+   is no reason to go there. */
+static int has_remote(const struct kiln *kiln,
+		      const struct kiln_options *options)
+{
+	return options->remote && kiln_store_status(kiln) < 0 &&
+	       kiln_remote_is_there(options);
+}
+
+/* Without store, packs and remote a guest has nothing to look into: keys would be
+   taken for nothing.  The library has logged the reason. */
+static int is_hopeless(const struct kiln *kiln,
+		       const struct kiln_options *options)
+{
+	return !has_store(kiln) && !has_pack(kiln) &&
+	       !has_remote(kiln, options);
 }
 
 static int open_kiln(ki_guest_ready_fn *ready)
@@ -212,9 +230,11 @@ static int open_kiln(ki_guest_ready_fn *ready)
 	is_opening = 0;
 	if (status)
 		return -1;
-	if (is_hopeless(guest.kiln))
+	if (is_hopeless(guest.kiln, &options))
 		return -1;
-	if (!kiln_config_number(guest.config, KILN_SET_READONLY))
+	/* What jobs make goes into the store. */
+	if (has_store(guest.kiln) &&
+	    !kiln_config_number(guest.config, KILN_SET_READONLY))
 		guest.spool = kiln_config_spool(guest.config);
 	name_space = kiln_config_value(guest.config, KILN_SET_NAMESPACE);
 	guest.name_space = name_space ? name_space : "";
