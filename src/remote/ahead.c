@@ -84,3 +84,17 @@ size_t ki_ahead_note(struct ki_ahead *ahead,
 	ki_mutex_unlock(&ahead->mutex);
 	return n;
 }
+
+/* Unless another thread has begun anew before them. */
+void ki_ahead_refused(struct ki_ahead *ahead, const uint8_t *names)
+{
+	size_t first;
+
+	ki_mutex_lock(&ahead->mutex);
+	first = (size_t)(names - ahead->names) / KI_REMOTE_NAME_BYTES;
+	if (ahead->asked > first)
+		ahead->asked = first;
+	if (ahead->window > KI_AHEAD_FIRST)
+		ahead->window /= 2;
+	ki_mutex_unlock(&ahead->mutex);
+}

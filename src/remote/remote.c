@@ -182,8 +182,10 @@ static void fetch_ahead(struct ki_remote *remote, const uint8_t *name)
 			n < KI_REMOTE_NAMES_MAX ? n : KI_REMOTE_NAMES_MAX;
 
 		if (tell(remote, KI_FRAME_PREFETCH, 0, names,
-			 few * KI_REMOTE_NAME_BYTES, -1))
+			 few * KI_REMOTE_NAME_BYTES, -1)) {
+			ki_ahead_refused(&remote->ahead, names);
 			return;
+		}
 		names += few * KI_REMOTE_NAME_BYTES;
 		n -= few;
 	}

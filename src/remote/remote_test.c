@@ -2,6 +2,7 @@
 
 #include "harness/harness.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdatomic.h>
@@ -805,25 +806,36 @@ static void a_child_has_no_connection(void **state)
 
 /* ---- Ahead ------------------------------------------------------------------ */
 
+/* Keys from 0 on, looked up in this order the last time. */
+static void expect_keys(struct ki_remote *remote, struct kiln_key **out_keys,
+			unsigned n)
+{
+	uint8_t *names = malloc((size_t)n * KI_REMOTE_NAME_BYTES);
+
+	assert_non_null(names);
+	for (unsigned i = 0; i < n; i++) {
+		size_t size;
+		const void *record;
+		uint8_t digest[32];
+
+		out_keys[i] = key_of(i);
+		record = kiln_key_record(out_keys[i], &size);
+		ki_blake2b(record, size, digest);
+		ki_remote_name(digest, 0,
+			       names + (size_t)i * KI_REMOTE_NAME_BYTES);
+	}
+	ki_remote_expect(remote, names, n);
+	free(names);
+}
+
 static void what_comes_next_is_fetched_ahead(void **state)
 {
 	enum { N = 200 };
 	struct peer *peer = peer_new(NULL);
 	struct ki_remote *remote = open_at(peer_path(peer), 0);
 	struct kiln_key *keys[N];
-	uint8_t names[N * KI_REMOTE_NAME_BYTES];
 
-	for (unsigned i = 0; i < N; i++) {
-		size_t size;
-		const void *record;
-		uint8_t digest[32];
-
-		keys[i] = key_of(i);
-		record = kiln_key_record(keys[i], &size);
-		ki_blake2b(record, size, digest);
-		ki_remote_name(digest, 0, names + i * KI_REMOTE_NAME_BYTES);
-	}
-	ki_remote_expect(remote, names, N);
+	expect_keys(remote, keys, N);
 	assert_int_equal(get(remote, keys[0], ""), KILN_MISS);
 	assert_int_equal(peer_ahead(peer), 32);
 	/* Twice as many, before these are used up. */
@@ -833,6 +845,55 @@ static void what_comes_next_is_fetched_ahead(void **state)
 	for (unsigned i = 32; i < N; i++)
 		assert_int_equal(get(remote, keys[i], ""), KILN_MISS);
 	assert_int_equal(peer_ahead(peer), N - 1);
+	for (unsigned i = 0; i < N; i++)
+		kiln_key_free(keys[i]);
+	close_of(remote);
+	peer_free(peer);
+}
+
+static unsigned n_refused;
+
+/* The socket has no room for names to fetch ahead, for so many times. */
+static ssize_t refuse_names(const struct ki_sys *sys, int fd, const void *data,
+			    size_t size, int fd_along)
+{
+	struct ki_frame frame;
+
+	if (n_refused && size >= KI_FRAME_BYTES &&
+	    !ki_frame_get(data, &frame) && frame.type == KI_FRAME_PREFETCH) {
+		n_refused--;
+		return -EAGAIN;
+	}
+	return ki_sys_posix.send(&ki_sys_posix, fd, data, size, fd_along);
+}
+
+static void names_that_found_no_room_are_told_at_the_next_look_up(void **state)
+{
+	enum { N = 200 };
+	struct ki_sys sys = ki_sys_posix;
+	struct peer *peer = peer_new(NULL);
+	const struct ki_remote_options options = { .sys = &sys,
+						   .socket = peer_path(peer),
+						   .count = count };
+	struct ki_remote *remote;
+	struct kiln_key *keys[N];
+
+	sys.send = refuse_names;
+	assert_int_equal(ki_remote_open(&options, &remote), KILN_OK);
+	expect_keys(remote, keys, N);
+	/* Twice, and what was not asked for does not make the window grow. */
+	n_refused = 2;
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(get(remote, keys[i], ""), KILN_MISS);
+	assert_int_equal(peer_ahead(peer), 0);
+	assert_int_equal(get(remote, keys[2], ""), KILN_MISS);
+	assert_int_equal(n_refused, 0);
+	assert_int_equal(peer_ahead(peer), 32);
+	/* It is no fault, and the next window is what it would be. */
+	assert_int_equal(counters[KILN_COUNT_REMOTE_FAULTS], 0);
+	for (unsigned i = 3; i < 34; i++)
+		assert_int_equal(get(remote, keys[i], ""), KILN_MISS);
+	assert_int_equal(peer_ahead(peer), 32 + 64);
 	for (unsigned i = 0; i < N; i++)
 		kiln_key_free(keys[i]);
 	close_of(remote);
@@ -883,6 +944,9 @@ int main(void)
 		cmocka_unit_test_setup(a_child_has_no_connection, forget),
 		cmocka_unit_test_setup(what_comes_next_is_fetched_ahead,
 				       forget),
+		cmocka_unit_test_setup(
+			names_that_found_no_room_are_told_at_the_next_look_up,
+			forget),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
