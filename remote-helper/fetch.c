@@ -15,10 +15,12 @@
 #define BATCH_MAX     32
 #define BATCH_FAST_NS (25 * (uint64_t)1000000)
 #define BATCH_SLOW_NS (50 * (uint64_t)1000000)
-
+/* Slow however far it is: more than twice what any look-up waits. */
+#define BATCH_FAR_NS (250 * (uint64_t)1000000)
 struct batch {
 	size_t n, n_left;
 	uint64_t begun_ns;
+	uint64_t way_ns;  /* of its names, the farthest */
 	uint64_t largest; /* item that it brought */
 };
 
@@ -31,6 +33,7 @@ struct fetch {
 	struct ask ask;
 	struct batch *batch; /* of prefetch; else NULL */
 	uint64_t share;	     /* of memory, for what it brings; 0: none */
+	uint64_t way_ns;     /* of prefetch, to all that were asked */
 	unsigned from, level;
 	uint32_t reasons;
 	char text[NAME_TEXT_BYTES];
@@ -168,13 +171,54 @@ static void end_prefetch(struct fetches *fetches)
 	fetches->n_prefetch_ended++;
 	fetches->n_wanted = 0;
 	fetches->batch_size = 1;
+	fetches->n_first = 0;
+}
+
+/* So many eighths of the way, where that is between the two. */
+static uint64_t bound_of(const struct batch *batch, unsigned eighths,
+			 uint64_t least_ns)
+{
+	uint64_t ns = batch->way_ns * eighths / 8;
+
+	if (ns < least_ns)
+		return least_ns;
+	return ns < BATCH_FAR_NS ? ns : BATCH_FAR_NS;
+}
+
+/* The first answer of a new connection takes several ways, where it is far. */
+static int is_excused(struct fetches *fetches, uint64_t slow_ns)
+{
+	if (fetches->n_first == BATCHES_MAX)
+		return 0;
+	fetches->n_first++;
+	return slow_ns > BATCH_SLOW_NS;
+}
+
+static void note_fast_batch(struct fetches *fetches, const struct batch *batch)
+{
+	if (batch->n == fetches->batch_size)
+		fetches->batch_size = batch->n < BATCH_MAX / 2
+					      ? 2 * (unsigned)batch->n
+					      : BATCH_MAX;
+}
+
+static void judge_batch(struct fetches *fetches, const struct batch *batch)
+{
+	uint64_t ns = loop_now_ns(fetches->loop) - batch->begun_ns;
+	uint64_t slow_ns = bound_of(batch, 12, BATCH_SLOW_NS);
+	int excused = is_excused(fetches, slow_ns);
+
+	if (ns < bound_of(batch, 9, BATCH_FAST_NS))
+		note_fast_batch(fetches, batch);
+	else if (ns > slow_ns && batch->n > 1)
+		fetches->batch_size = (unsigned)batch->n / 2;
+	else if (ns > slow_ns && !excused)
+		end_prefetch(fetches);
 }
 
 /* One of a batch is done; the last says how fast it went. */
 static void leave_batch(struct fetches *fetches, struct batch *batch)
 {
-	uint64_t ns = loop_now_ns(fetches->loop) - batch->begun_ns;
-
 	if (--batch->n_left)
 		return;
 	fetches->n_batches--;
@@ -183,14 +227,7 @@ static void leave_batch(struct fetches *fetches, struct batch *batch)
 		if (fetches->largest < batch->largest)
 			fetches->largest = batch->largest;
 	}
-	if (ns < BATCH_FAST_NS && batch->n == fetches->batch_size)
-		fetches->batch_size = batch->n < BATCH_MAX / 2
-					      ? 2 * (unsigned)batch->n
-					      : BATCH_MAX;
-	else if (ns > BATCH_SLOW_NS && batch->n > 1)
-		fetches->batch_size = (unsigned)batch->n / 2;
-	else if (ns > BATCH_SLOW_NS)
-		end_prefetch(fetches);
+	judge_batch(fetches, batch);
 	free(batch);
 	pump(fetches);
 }
@@ -243,6 +280,8 @@ static void finish(struct fetch *fetch, struct item *item)
 	if (item &&
 	    (!is_taken || is_filled_from(fetches->sources, fetch->level)))
 		keep(fetch, item, is_taken);
+	if (batch && batch->way_ns < fetch->way_ns)
+		batch->way_ns = fetch->way_ns;
 	fetch->batch = NULL;
 	free_fetch(fetch);
 	if (batch)
@@ -313,6 +352,7 @@ static void got(void *arg, const struct outcome *outcome)
 	struct fetch *fetch = arg;
 	struct item *item;
 
+	fetch->way_ns += source_of(fetch)->figures.least_ns;
 	if (is_beyond_its_share(fetch, outcome->status)) {
 		ask_for_more(fetch);
 		return;
@@ -664,8 +704,10 @@ void fetches_prefetch(struct fetches *fetches, const uint8_t *names,
 		fetches->n_prefetch_dropped += n_names;
 		return;
 	}
-	if (!fetches->n_wanted && !fetches->n_batches)
+	if (!fetches->n_wanted && !fetches->n_batches) {
 		fetches->batch_size = 1;
+		fetches->n_first = 0;
+	}
 	for (size_t i = 0; i < n_names; i++)
 		memcpy(fetches->wanted[(fetches->first_wanted +
 					fetches->n_wanted++) %

@@ -522,17 +522,67 @@ static void prefetch_begins_with_one_name_and_doubles(void **state)
 	stage_finish(&stage);
 }
 
+static void await_end_of_prefetch(struct stage *stage)
+{
+	for (int i = 0; i < HARNESS_HANG_S * 1000; i++) {
+		if (stage->fetches.n_prefetch_ended)
+			return;
+		stage_run_ms(stage, 1);
+	}
+	fail_msg("it hangs");
+}
+
+/* One that is near takes longer than it did; one that is far, than is of use. */
 static void prefetch_of_a_slow_server_ends(void **state)
 {
+	enum { N = 200 };
+	static const struct {
+		unsigned n_before; /* look-ups, of 1 ms */
+		uint32_t ms;
+		unsigned n_names; /* or one more, in the other batch */
+	} rows[] = {
+		{ 5, 70, 1 },
+		{ 0, 260, 3 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const unsigned n_names = rows[i].n_names;
+		struct stage stage;
+
+		stage_begin(&stage, "http://0");
+		scripted[0].ms = 1;
+		for (unsigned n = 0; n < rows[i].n_before; n++)
+			(void)look_up(&stage, N + n, LONG_MS);
+		scripted[0].ms = rows[i].ms;
+		prefetch(&stage, N);
+		await_end_of_prefetch(&stage);
+		assert_in_range(scripted[0].n_gets - rows[i].n_before, n_names,
+				n_names + 1);
+		assert_int_equal(stage.fetches.n_wanted, 0);
+		assert_in_range(stage.fetches.n_prefetch_dropped,
+				N - n_names - 1, N - n_names);
+		stage_finish(&stage);
+	}
+}
+
+/* Nobody may wait 100 ms for it, which makes it no bad one. */
+static void prefetch_of_a_far_server_brings_all_and_grows(void **state)
+{
+	enum { N = 30 };
 	struct stage stage;
 
 	stage_begin(&stage, "http://0");
-	scripted[0].ms = 70;
-	prefetch(&stage, 200);
-	stage_run_ms(&stage, 300);
-	assert_in_range(scripted[0].n_gets, 1, 2);
-	assert_int_equal(stage.fetches.n_wanted, 0);
-	assert_in_range(stage.fetches.n_prefetch_dropped, 198, 199);
+	for (unsigned i = 0; i < N; i++)
+		scripted_keep(&scripted[0], i);
+	scripted[0].ms = 100;
+	prefetch(&stage, N);
+	await_prefetched(&stage, N);
+	assert_int_equal(stage.fetches.n_prefetch_dropped, 0);
+	/* Two names together, one of each batch, if it never grew. */
+	assert_in_range(scripted[0].n_batches, 1, N / 2 - 1);
+	for (unsigned i = 0; i < N; i++)
+		assert_true(look_up(&stage, i, 0).is_hit);
+	assert_int_equal(scripted[0].n_gets, N);
 	stage_finish(&stage);
 }
 
@@ -719,6 +769,7 @@ int main(void)
 		ROW(a_shard_that_fails_takes_no_other_with_it),
 		ROW(prefetch_begins_with_one_name_and_doubles),
 		ROW(prefetch_of_a_slow_server_ends),
+		ROW(prefetch_of_a_far_server_brings_all_and_grows),
 		ROW(prefetch_goes_on_to_the_next_level_in_batches),
 		ROW(who_asks_for_a_name_on_its_way_waits_for_it),
 		ROW(prefetch_waits_while_memory_is_full),

@@ -24,6 +24,8 @@ static unsigned step_of(uint64_t us)
 void figures_time(struct figures *figures, uint64_t ns)
 {
 	figures->steps[step_of(ns / 1000)]++;
+	if (!figures->least_ns || ns < figures->least_ns)
+		figures->least_ns = ns ? ns : 1;
 }
 
 uint64_t figures_percentile_ns(const struct figures *figures, unsigned percent)

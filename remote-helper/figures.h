@@ -44,6 +44,7 @@ struct figures {
 	uint64_t counts[FIGURES_N_COUNTS];
 	uint64_t bytes_in, bytes_out;  /* of items */
 	uint64_t steps[FIGURES_STEPS]; /* of gets that were answered */
+	uint64_t least_ns;	       /* of these; 0: none was */
 };
 
 void figures_time(struct figures *figures, uint64_t ns);

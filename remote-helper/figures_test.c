@@ -34,6 +34,7 @@ static void percentiles_are_of_all(void **state)
 			625);
 	assert_in_range(figures_percentile_ns(&figures, 99) / 1000000, 990,
 			1240);
+	assert_int_equal(figures.least_ns, 1000000);
 }
 
 static void what_takes_for_ever_is_counted(void **state)

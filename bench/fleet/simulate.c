@@ -25,7 +25,9 @@
  *            the way at any time, until all are there.  They begin with one name; a
  *            batch that took less than 25 ms makes the next twice as large, up to
  *            32, one over 50 ms half as large; a name that alone takes that long
- *            ends it.  A get of a name on its way waits for that.
+ *            ends it.  Where the node's fastest answer ever took longer, it is 9/8 and
+ *            12/8 of that, 250 ms at most, and the first two may take longer.  A get
+ *            of a name on its way waits for that.
  *
  * Servers    A shard serves in the order of arrival, as many requests at a time
  *            as it has workers; what it sends queues for its network and then for
@@ -58,6 +60,7 @@
 #define BATCH_MAX	   32
 #define BATCH_SHORT_NS	   25000000u
 #define BATCH_LONG_NS	   50000000u
+#define BATCH_FAR_NS	   250000000u
 #define WINDOW		   2
 #define FRAME_BYTES	   120 /* of a request, and of an answer, besides the value */
 #define BUCKETS		   64 /* of build times: quarters of octaves from 1 ms */
@@ -107,9 +110,10 @@ struct node {
 	uint32_t step, offset; /* its order of kernels */
 	uint64_t asked_ns, deadline_ns, lease_deadline_ns, wasted_ns;
 	uint64_t in_ns, out_ns, done_ns;
+	uint64_t least_ns; /* of its answers; 0: none */
 	uint32_t n_builds;
 	uint16_t builds[BUCKETS];
-	uint8_t asked_again, has_lease, is_waiting, is_slow;
+	uint8_t asked_again, has_lease, is_waiting, is_slow, n_first;
 };
 
 struct fleet {
@@ -293,6 +297,15 @@ static uint64_t serve(struct fleet *fleet, uint32_t node, uint32_t kernel,
 	fleet->outcome.n_bytes += in + out;
 	return through(&fleet->nodes[node].in_ns, at_ns + half_trip_ns(fleet),
 		       out, setup->node_bytes_s);
+}
+
+static void note_time(const struct fleet *fleet, struct node *node,
+		      uint64_t at_ns)
+{
+	const uint64_t ns = at_ns - fleet->now_ns + half_trip_ns(fleet);
+
+	if (!node->least_ns || ns < node->least_ns)
+		node->least_ns = ns;
 }
 
 /* ---- Breakers -------------------------------------------------------------- */
@@ -545,6 +558,7 @@ static void get(struct fleet *fleet, uint32_t n)
 	const uint64_t at_ns =
 		serve(fleet, n, kernel, is_there ? FLEET_HIT : FLEET_MISS);
 
+	note_time(fleet, node, at_ns);
 	if (fleet->ready_ns && is_there)
 		*ready_of(fleet, n, kernel) = at_ns;
 	if (at_ns > node->deadline_ns)
@@ -619,13 +633,29 @@ static void next_batch(struct fleet *fleet, uint32_t n)
 		      from | n_names << INDEX_BITS);
 }
 
+static uint64_t bound_ns(const struct node *node, unsigned eighths,
+			 uint64_t least_ns)
+{
+	const uint64_t ns = node->least_ns * eighths / 8;
+
+	if (ns < least_ns)
+		return least_ns;
+	return ns < BATCH_FAR_NS ? ns : BATCH_FAR_NS;
+}
+
 static void set_batch_size(struct node *node, uint64_t took_ns)
 {
-	if (took_ns < BATCH_SHORT_NS && node->batch_size < BATCH_MAX)
+	const uint64_t long_ns = bound_ns(node, 12, BATCH_LONG_NS);
+	const int is_excused =
+		node->n_first < WINDOW && long_ns > BATCH_LONG_NS;
+
+	node->n_first += node->n_first < WINDOW;
+	if (took_ns < bound_ns(node, 9, BATCH_SHORT_NS) &&
+	    node->batch_size < BATCH_MAX)
 		node->batch_size *= 2;
-	else if (took_ns > BATCH_LONG_NS && node->batch_size > 1)
+	else if (took_ns > long_ns && node->batch_size > 1)
 		node->batch_size /= 2;
-	else if (took_ns > BATCH_LONG_NS)
+	else if (took_ns > long_ns && !is_excused)
 		node->is_slow = 1;
 }
 
@@ -644,6 +674,7 @@ static void get_batch(struct fleet *fleet, uint32_t n, uint32_t from,
 			continue;
 		n_names--;
 		*ready_ns = serve(fleet, n, kernel, FLEET_BATCH);
+		note_time(fleet, node, *ready_ns);
 		if (*ready_ns > last_ns)
 			last_ns = *ready_ns;
 		if (!node->is_waiting || i != node->index)
