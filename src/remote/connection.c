@@ -384,7 +384,6 @@ static int receive_head(struct ki_connection *connection, uint64_t deadline_ns)
 	return 0;
 }
 
-/* Long bodies go where they belong without a stay in the buffer. */
 /* Without memory the rest is dropped, and comes too late. */
 static void make_room(struct incoming *incoming)
 {
@@ -395,14 +394,14 @@ static void make_room(struct incoming *incoming)
 	if (room > size)
 		room = size;
 	body = realloc(incoming->body, room);
-	if (body) {
+	if (body)
 		incoming->room = room;
-	} else {
+	else
 		free(incoming->body);
-	}
 	incoming->body = body;
 }
 
+/* Long bodies go where they belong without a stay in the buffer. */
 static int receive_body(struct ki_connection *connection, uint64_t deadline_ns)
 {
 	const struct ki_sys *sys = connection->sys;
