@@ -17,6 +17,7 @@
 #define BATCH_SLOW_NS (50 * (uint64_t)1000000)
 /* Slow however far it is: more than twice what any look-up waits. */
 #define BATCH_FAR_NS (250 * (uint64_t)1000000)
+
 struct batch {
 	size_t n, n_left;
 	uint64_t begun_ns;

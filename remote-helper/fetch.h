@@ -20,8 +20,8 @@
  *	      name alone is slow, it ends.
  *
  *	      Fast and slow are 25 and 50 ms or, of a server that is far, 9/8 and 12/8
- *	      of its fastest answer ever, and 250 ms at most.  There the first name of
- *	      each batch may be slow, too.
+ *	      of its fastest answer ever, and 250 ms at most.  There the first two
+ *	      batches may be slow, too: a new connection takes several ways.
  *
  *	      It is the fastest, and the bounds are close to it, because an answer
  *	      that waited behind those of others looks like one from far away.  With
