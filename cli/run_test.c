@@ -998,6 +998,33 @@ static void wait_lets_a_worker_before_it_come_to_its_end(void **state)
 	free(directory);
 }
 
+/* A rebuild takes as long as it takes, and is nobody's job. */
+static void wait_lets_a_rebuild_go_on(void **state)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	char *directory = harness_directory();
+	char *lock = harness_path(directory, "spool/worker.lock");
+	char *job = harness_path(directory, "spool/" JOB);
+	struct spawn spawn = verb(directory, "wait", NULL);
+	struct ended ended;
+	int fd;
+
+	add_job(directory);
+	assert_int_equal(unlink(job), 0);
+	fd = sys->open(sys, lock, KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_CREATE,
+		       0600);
+	assert_true(fd >= 0);
+	assert_int_equal(sys->try_lock(sys, fd, KI_LOCK_EXCLUSIVE, 0, 2), 0);
+	ended = spawn_run(&spawn);
+	assert_int_equal(status_of(&ended), 0);
+	assert_string_equal(ended.out, "nothing to wait for\n");
+	ended_free(&ended);
+	assert_int_equal(sys->close(sys, fd), 0);
+	free(job);
+	free(lock);
+	free(directory);
+}
+
 /* Ctrl-C and the like end the worker of `kiln wait`, and kiln as the worker
    ends; of `kiln run --wait` they end the waiting alone. */
 static void waiting_can_be_ended(void **state)
@@ -1114,6 +1141,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(progress_is_for_terminals),
 		cmocka_unit_test(wait_counts_what_was_made),
 		cmocka_unit_test(wait_lets_a_worker_before_it_come_to_its_end),
+		cmocka_unit_test(wait_lets_a_rebuild_go_on),
 		cmocka_unit_test(waiting_can_be_ended),
 	};
 	static char path[4096];

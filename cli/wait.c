@@ -4,6 +4,7 @@
    our worker has its turn when another has done both.  Then until what goes to other
    machines is there. */
 
+#include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "out.h"
 #include "parent.h"
 #include "store.h"
+#include "sys/sys.h"
 #include "uploads.h"
 #include "verbs.h"
 
@@ -83,14 +85,23 @@ static int exit_of(int wait_status)
 	return KI_EXIT_UNAVAILABLE;
 }
 
-/* Then he may be at work still: a worker that has made the last job has to write
-   down what it counted. */
+/* Then it may be at work still: a worker that has made the last job has to write down
+   what it counted.  One that compiles everything anew has byte 1 of the lock. */
 static int was_anybody_at_work(const char *spool)
 {
+	const struct ki_sys *sys = &ki_sys_posix;
 	char path[KI_PATH_MAX];
+	int fd, is_rebuild;
 
-	return spool && !ki_path_join(path, spool, "worker.lock") &&
-	       !access(path, W_OK);
+	if (!spool || ki_path_join(path, spool, "worker.lock"))
+		return 0;
+	fd = sys->open(sys, path,
+		       KI_OPEN_READ | KI_OPEN_WRITE | KI_OPEN_NOFOLLOW, 0);
+	if (fd < 0)
+		return 0;
+	is_rebuild = sys->try_lock(sys, fd, KI_LOCK_SHARED, 1, 1) == -EAGAIN;
+	(void)sys->close(sys, fd);
+	return !is_rebuild;
 }
 
 int ki_verb_wait(const struct ki_command *command)

@@ -332,8 +332,10 @@ static int work_locked(struct ki_worker *worker,
 
 	if (!code) {
 		status = ki_worker_run(worker);
-		if (!status && rebuild)
+		if (!status && rebuild) {
+			ki_worker_lock_rebuild(worker);
 			status = ki_worker_rebuild(worker, rebuild);
+		}
 		if (status && status != KILN_END)
 			code = unavailable("store or spool", worker->spool,
 					   status);

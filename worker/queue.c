@@ -665,6 +665,12 @@ enum kiln_status ki_worker_lock(struct ki_worker *worker)
 	return KILN_OK;
 }
 
+void ki_worker_lock_rebuild(struct ki_worker *worker)
+{
+	(void)ki_sys_posix.try_lock(&ki_sys_posix, worker->lock.fd,
+				    KI_LOCK_EXCLUSIVE, 1, 1);
+}
+
 void ki_worker_unlock(struct ki_worker *worker)
 {
 	ki_fork_close_remove(&worker->lock);

@@ -5,6 +5,7 @@
  * would have left them, and what becomes of them.
  */
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -742,6 +743,39 @@ static void a_child_is_nice_but_not_idle(void **state)
 	place_fini(&place);
 }
 
+static int has_byte_1(const struct place *place)
+{
+	const struct ki_sys *sys = &ki_sys_posix;
+	char *path = harness_path(place->spool, "worker.lock");
+	int fd = sys->open(sys, path, KI_OPEN_READ | KI_OPEN_WRITE, 0), err;
+
+	assert_true(fd >= 0);
+	err = sys->try_lock(sys, fd, KI_LOCK_SHARED, 1, 1);
+	assert_int_equal(sys->close(sys, fd), 0);
+	free(path);
+	return err == -EAGAIN;
+}
+
+static void it_says_that_no_job_is_waited_for(void **state)
+{
+	struct made slow = {
+		.environment = { "KILN_TEST_ICD_BUILD_MS=600000" },
+	};
+	struct running running;
+	struct place place;
+
+	place_init(&place);
+	kiln_key_free(put_old(&place, &slow));
+	start(&place, &running, NULL);
+	while (!strstr(running.text, "\nbegin "))
+		assert_true(read_more(&running));
+	assert_true(has_byte_1(&place));
+	assert_int_equal(kill(running.pid, SIGTERM), 0);
+	assert_true(WIFSIGNALED(running_finish(&running)));
+	assert_false(has_byte_1(&place));
+	place_fini(&place);
+}
+
 static void interrupted_it_ends_at_once_and_can_go_on(void **state)
 {
 	static const char *const more[] = { "--at-once", "2", NULL };
@@ -965,6 +999,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			one_that_ends_well_after_all_is_denied_no_more),
 		cmocka_unit_test(a_child_is_nice_but_not_idle),
+		cmocka_unit_test(it_says_that_no_job_is_waited_for),
 		cmocka_unit_test(interrupted_it_ends_at_once_and_can_go_on),
 		cmocka_unit_test(
 			no_more_at_once_than_asked_for_or_than_memory_is_for),

@@ -262,6 +262,9 @@ struct ki_worker {
  */
 enum kiln_status ki_worker_lock(struct ki_worker *worker);
 void ki_worker_unlock(struct ki_worker *worker);
+/* Until the unlocking: what is made now are no jobs, and `kiln wait` waits for none of
+   it.  Where there are no locks it does. */
+void ki_worker_lock_rebuild(struct ki_worker *worker);
 
 /* Make what can be made.  KILN_OK, KILN_END if the worker is to end, or why
    the spool or the store cannot be used. */
