@@ -13,9 +13,10 @@ int breaker_lets(const struct breaker *breaker, int waits)
 /* Three quarters to five quarters of it. */
 static uint64_t jittered_ns(uint32_t ms, uint32_t random)
 {
-	uint64_t half_ns = (uint64_t)ms * NS_OF_MS / 2;
+	uint64_t quarters = (uint64_t)ms * NS_OF_MS * 3 / 4;
 
-	return (uint64_t)ms * NS_OF_MS * 3 / 4 + random % half_ns;
+	/* By the millisecond: as nanoseconds 32 bits are 4 s. */
+	return quarters + (uint64_t)(random % (ms / 2 + 1)) * NS_OF_MS;
 }
 
 void breaker_open(struct breaker *breaker, enum breaker_answer why,

@@ -356,7 +356,7 @@ static void a_verdict_is_wanted_where_it_changes_something(void **state)
 		scripted_keep(&scripted[0], i);
 	assert_false(look_up(&stage, 1, LONG_MS).waiter.wants_verdict);
 	(void)look_up(&stage, 4, 0);
-	stage_run_ms(&stage, 10);
+	AWAIT(&stage, !stage.fetches.names.n);
 	look = look_up(&stage, 4, LONG_MS);
 	assert_true(look.is_hit);
 	assert_int_equal(stage.fetches.n_from_memory, 1);

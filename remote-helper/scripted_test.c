@@ -268,6 +268,8 @@ static void renew(struct backend *base, const char *name, const char *token,
 						     : KILN_OK };
 
 	server->n_renews++;
+	if (server->fails_script)
+		outcome.status = server->fails_script;
 	answer(base, outcome, timeout_ms, NULL, done, arg);
 }
 
@@ -278,7 +280,9 @@ static void release(struct backend *base, const char *name, const char *token,
 	struct outcome outcome = { .status = KILN_MISS };
 
 	server->n_releases++;
-	if (!strcmp(server->holder, token)) {
+	if (server->fails_script) {
+		outcome.status = server->fails_script;
+	} else if (!strcmp(server->holder, token)) {
 		*server->holder = '\0';
 		outcome.status = KILN_OK;
 	}

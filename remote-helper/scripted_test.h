@@ -25,8 +25,9 @@ struct scripted {
 	enum kiln_status fails;	    /* everything, with this */
 	enum kiln_status fails_put; /* puts */
 	enum kiln_status fails_lease;
-	unsigned n_fails; /* that many times; 0: always */
-	uint32_t ms;	  /* for an answer */
+	enum kiln_status fails_script; /* renewing, giving back */
+	unsigned n_fails;	       /* that many times; 0: always */
+	uint32_t ms;		       /* for an answer */
 	int has_leases;
 
 	/* What happened. */

@@ -287,9 +287,17 @@ static int is_fault(enum kiln_status status)
 	}
 }
 
+/* Renewing and giving back are scripts, which a user or a proxy may not be let have:
+   what is plain is taken all the same. */
+static int is_refused_script(enum ask_kind kind, enum kiln_status status)
+{
+	return (kind == ASK_RENEW || kind == ASK_RELEASE) &&
+	       (status == KILN_E_OWNER || status == KILN_E_UNSUPPORTED);
+}
+
 static enum breaker_answer judge(enum ask_kind kind, enum kiln_status status)
 {
-	if (status == KILN_E_NO_MEMORY)
+	if (status == KILN_E_NO_MEMORY || is_refused_script(kind, status))
 		return BREAKER_UNASKED;
 	if (!is_fault(status))
 		return BREAKER_GOOD;

@@ -7,7 +7,8 @@
  *
  * Everything that is asked of a server goes through here, so that its breaker and
  * figures know of it.  Each request is an `ask`, which is part of whoever asks and
- * has to stay until `done` is called, which is always, and never within the call.
+ * has to stay until `done` is called, which is always, and within the call
+ * only for want of memory.
  *
  * A source has two breakers: one of reads, which somebody may wait for, and one of
  * writes, so that a server that is full or may only be read is still read.  The
