@@ -37,8 +37,8 @@ size_t ki_ahead_note(struct ki_ahead *ahead,
 		     const uint8_t name[KI_REMOTE_NAME_BYTES],
 		     const uint8_t **out_names);
 
-/* Those from `names` on could not be asked for after all: at the next look-up, and
-   half as many, which may find room where these did not. */
+/* Those from `names` on could not be asked for after all: they are at the next look-up,
+   and no more of them than now. */
 void ki_ahead_refused(struct ki_ahead *ahead, const uint8_t *names);
 
 #endif /* KI_REMOTE_AHEAD_H */
