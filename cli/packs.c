@@ -61,6 +61,12 @@ static int find_path(char out[KI_PATH_MAX], const char *name)
 	return 0;
 }
 
+/* A password may be in it. */
+static const char *shown(const char *name)
+{
+	return is_url(name) && strpbrk(name, "@?") ? "--pack ..." : name;
+}
+
 /* 1 if it was added. */
 static int add_pack(struct ki_bytes *list, const char *name,
 		    const struct kiln_config *config)
@@ -69,13 +75,13 @@ static int add_pack(struct ki_bytes *list, const char *name,
 
 	if (find_path(path, name)) {
 		ki_complain("%s: the path is too long: running without it",
-			    name);
+			    shown(name));
 		return 0;
 	}
 	if (strchr(path, ',')) {
 		ki_complain("%s: a comma separates packs and cannot be in the "
 			    "path of one: running without it",
-			    path);
+			    shown(path));
 		return 0;
 	}
 	if (!is_usable(path, config))

@@ -106,6 +106,8 @@ static void a_pack_given_as_a_url_is_read_by_a_helper(void **state)
 		{ pack, pack, "" },
 		{ missing, "", "KILN_MISS: running without it" },
 		{ "gopher://a/b", "", "running without it" },
+		{ "http://u:secret@a/b.pack", "", "running without it" },
+		{ "http://u:secret@a/b,c", "", "a comma" },
 	};
 
 	if (!nginx)
@@ -119,6 +121,7 @@ static void a_pack_given_as_a_url_is_read_by_a_helper(void **state)
 			"printf %s \"$KILN_PACKS\"" });
 
 		if (!strstr(ended.err, rows[i].said) ||
+		    strstr(ended.err, "secret") ||
 		    strcmp(ended.out, rows[i].packs) != 0)
 			fail_msg("%s: %s: %s", rows[i].url, ended.out,
 				 ended.err);
