@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "credentials.h"
-#include "url.h"
+#include "remote/url.h"
 
 #include "remote-helper/http/http.h"
 #include "remote-helper/redis/redis.h"
@@ -19,7 +19,7 @@ enum kiln_status backend_open(struct loop *loop, const char *url,
 {
 	const struct credential *credential;
 	struct url parsed;
-	enum kiln_status status = url_parse(url, &parsed, why, why_size);
+	enum kiln_status status = ki_url_parse(url, &parsed, why, why_size);
 
 	if (status)
 		return status;
@@ -41,6 +41,6 @@ enum kiln_status backend_open(struct loop *loop, const char *url,
 	}
 	if (status == KILN_E_NO_MEMORY)
 		(void)snprintf(why, why_size, "no memory");
-	url_fini(&parsed);
+	ki_url_fini(&parsed);
 	return status;
 }

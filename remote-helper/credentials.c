@@ -20,7 +20,7 @@
 
 #include "base/text.h"
 
-#include "url.h"
+#include "remote/url.h"
 
 #define FILE_BYTES_MAX (64u << 10)
 #define WORDS_MAX      8
@@ -242,10 +242,10 @@ static int is_endpoint(const char *text)
 	char why[1];
 	int is_http;
 
-	if (url_parse(text, &url, why, sizeof(why)))
+	if (ki_url_parse(text, &url, why, sizeof(why)))
 		return 0;
 	is_http = url.scheme == URL_HTTP || url.scheme == URL_HTTPS;
-	url_fini(&url);
+	ki_url_fini(&url);
 	return is_http;
 }
 
@@ -322,7 +322,7 @@ static const char *parse_kind(const struct line *line, struct entry *entry)
 
 static int is_same(const struct url *a, const struct url *b)
 {
-	return url_is_below(a, b) && url_is_below(b, a);
+	return ki_url_is_below(a, b) && ki_url_is_below(b, a);
 }
 
 static const char *check_new(const struct credentials *credentials,
@@ -365,13 +365,13 @@ static const char *parse_line(struct credentials *credentials, char *content,
 	entry = add_entry(credentials);
 	if (!entry)
 		return "no memory";
-	if (url_parse(line.words[0], &entry->prefix, text, text_size))
+	if (ki_url_parse(line.words[0], &entry->prefix, text, text_size))
 		return text;
 	wrong = check_new(credentials, &entry->prefix);
 	if (!wrong)
 		wrong = parse_kind(&line, entry);
 	if (wrong)
-		url_fini(&entry->prefix);
+		ki_url_fini(&entry->prefix);
 	else
 		credentials->n_entries++;
 	return wrong;
@@ -535,7 +535,7 @@ void credentials_free(struct credentials *credentials)
 	if (!credentials)
 		return;
 	for (size_t i = 0; i < credentials->n_entries; i++)
-		url_fini(&credentials->entries[i].prefix);
+		ki_url_fini(&credentials->entries[i].prefix);
 	free(credentials->entries);
 	sodium_free(credentials->file);
 	sodium_free(credentials->environment);
@@ -563,7 +563,7 @@ const struct credential *credentials_find(const struct credentials *credentials,
 	for (size_t i = 0; i < credentials->n_entries; i++) {
 		const struct entry *entry = &credentials->entries[i];
 
-		if (url_is_below(url, &entry->prefix) &&
+		if (ki_url_is_below(url, &entry->prefix) &&
 		    (!best ||
 		     strlen(entry->prefix.path) > strlen(best->prefix.path)))
 			best = entry;

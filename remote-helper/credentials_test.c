@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "credentials.h"
-#include "url.h"
+#include "remote/url.h"
 
 /* In every line that is refused; no message may have it (S55). */
 #define SECRET "hunter2"
@@ -47,9 +47,9 @@ static const struct credential *find(const struct credentials *credentials,
 	struct url url;
 	char why[512];
 
-	assert_int_equal(url_parse(text, &url, why, sizeof(why)), KILN_OK);
+	assert_int_equal(ki_url_parse(text, &url, why, sizeof(why)), KILN_OK);
 	found = credentials_find(credentials, &url);
-	url_fini(&url);
+	ki_url_fini(&url);
 	return found;
 }
 

@@ -35,7 +35,7 @@
 #include "helper.h"
 #include "log.h"
 #include "loop.h"
-#include "url.h"
+#include "remote/url.h"
 
 enum exit_status {
 	EXIT_USAGE = 2,
@@ -369,8 +369,8 @@ static enum kiln_status check_servers(const char *remote, char *why,
 
 	if (!remote)
 		return KILN_OK;
-	status = levels_parse(remote, &levels, why, why_size);
-	levels_fini(&levels);
+	status = ki_levels_parse(remote, &levels, why, why_size);
+	ki_levels_fini(&levels);
 	return status;
 }
 

@@ -69,7 +69,7 @@ static void free_pack(struct pack *pack)
 	loop_cancel(pack->linger);
 	if (pack->backend)
 		pack->backend->ops->close(pack->backend);
-	levels_fini(&pack->settings);
+	ki_levels_fini(&pack->settings);
 	free(pack->url);
 	free(pack);
 }
@@ -129,7 +129,7 @@ static enum kiln_status open_backend(struct pack *pack)
 	enum kiln_status status;
 	char why[256];
 
-	status = levels_parse(pack->url, &pack->settings, why, sizeof(why));
+	status = ki_levels_parse(pack->url, &pack->settings, why, sizeof(why));
 	if (status)
 		return status;
 	level = pack->settings.levels;

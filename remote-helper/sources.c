@@ -67,7 +67,7 @@ enum kiln_status sources_open(struct sources *sources, struct loop *loop,
 				  sizeof(sources->random));
 	if (!remote || !*remote)
 		return KILN_OK;
-	status = levels_parse(remote, &sources->settings, why, why_size);
+	status = ki_levels_parse(remote, &sources->settings, why, why_size);
 	if (status)
 		return status;
 	sources->levels =
@@ -100,7 +100,7 @@ void sources_close(struct sources *sources)
 		free(level->hashes);
 	}
 	free(sources->levels);
-	levels_fini(&sources->settings);
+	ki_levels_fini(&sources->settings);
 	*sources = (struct sources){ 0 };
 }
 

@@ -20,7 +20,7 @@
 #include "breaker.h"
 #include "figures.h"
 #include "names.h"
-#include "url.h"
+#include "remote/url.h"
 
 struct loop_timer;
 struct sources;

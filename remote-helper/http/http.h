@@ -10,7 +10,7 @@
 #include "backend.h"
 #include "credentials.h"
 #include "loop.h"
-#include "url.h"
+#include "remote/url.h"
 
 /* Where an HTTP backend is, in full. */
 struct http_place {

@@ -16,7 +16,7 @@
 
 #include "backend.h"
 #include "loop.h"
-#include "url.h"
+#include "remote/url.h"
 
 #include "remote-helper/redis/reply.h"
 

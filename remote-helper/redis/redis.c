@@ -288,7 +288,7 @@ static void redis_close(struct backend *backend)
 	link_close(redis->putting);
 	sodium_free(redis->authentication);
 	free(redis->selection);
-	url_fini(&redis->url);
+	ki_url_fini(&redis->url);
 	free(redis);
 }
 

@@ -10,7 +10,7 @@
 #include "backend.h"
 #include "credentials.h"
 #include "loop.h"
-#include "url.h"
+#include "remote/url.h"
 
 /* For redis:// and unix:.  Takes the URL over on success.  NO_MEMORY. */
 enum kiln_status redis_open(struct loop *loop, struct url *url,

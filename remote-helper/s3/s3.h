@@ -11,7 +11,7 @@
 #include "backend.h"
 #include "credentials.h"
 #include "loop.h"
-#include "url.h"
+#include "remote/url.h"
 
 /* `credential` NULL or without a secret: unsigned, for buckets that everybody
    reads.  Empties the URL on success.  NO_MEMORY. */

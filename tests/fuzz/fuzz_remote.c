@@ -14,7 +14,7 @@
 
 #include "fuzz/scratch.h"
 #include "remote-helper/credentials.h"
-#include "remote-helper/url.h"
+#include "remote/url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,16 +24,16 @@ static void check_url(const struct credentials *credentials, const char *text)
 	struct url url;
 	char why[256];
 
-	if (url_parse(text, &url, why, sizeof(why)))
+	if (ki_url_parse(text, &url, why, sizeof(why)))
 		abort();
 	if (strcmp(url.shown, text) != 0 || strchr(text, '@'))
 		abort();
-	if (!url_is_below(&url, &url))
+	if (!ki_url_is_below(&url, &url))
 		abort();
 	found = credentials_find(credentials, &url);
 	if (found && found->secret && !*found->secret)
 		abort();
-	url_fini(&url);
+	ki_url_fini(&url);
 }
 
 static void check_levels(const struct credentials *credentials,
@@ -42,7 +42,7 @@ static void check_levels(const struct credentials *credentials,
 	struct levels levels;
 	char why[256] = "";
 
-	if (levels_parse(text, &levels, why, sizeof(why))) {
+	if (ki_levels_parse(text, &levels, why, sizeof(why))) {
 		if (!*why)
 			abort();
 		return;
@@ -50,7 +50,7 @@ static void check_levels(const struct credentials *credentials,
 	for (size_t i = 0; i < levels.n_levels; i++)
 		for (size_t j = 0; j < levels.levels[i].n_urls; j++)
 			check_url(credentials, levels.levels[i].urls[j]);
-	levels_fini(&levels);
+	ki_levels_fini(&levels);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
