@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* kiln run and what is on servers: a pack that is given as a URL, and what a program
-   has whose store cannot be made. */
+   has whose store cannot be made, or not even named. */
 
 #include "harness/harness.h"
 
@@ -133,25 +133,35 @@ static void a_pack_given_as_a_url_is_read_by_a_helper(void **state)
 
 /* ---- Without a store -------------------------------------------------------- */
 
+/* What says where a store is; the others are not set. */
+struct place {
+	const char *variables[3];
+};
+
 /* A run of the example, with this place for a store and that one for a helper. */
-static void run_example(const char *remote, const char *store,
+static void run_example(const char *remote, const struct place *store,
 			const char *runtime, const char *said)
 {
-	char vendors[512], log[512], servers[256], dir[512], place[512];
-	struct spawn spawn = { .program = program,
-			       .arguments = { "run", "--wait", "--", example },
-			       .variables = { vendors, log, servers, dir, place,
-					      "KILN_REMOTE_TRUST=transport",
-					      "KILN_TRACE=1",
-					      "XDG_CONFIG_HOME=/nowhere",
-					      "KILN_PACKS", "OPENCL_LAYERS" } };
+	enum { FIRST = 15 };
+	char vendors[512], log[512], servers[256], place[512];
+	struct spawn spawn = {
+		.program = program,
+		.arguments = { "run", "--wait", "--", example },
+		.variables = { vendors, log, servers, place,
+			       "KILN_REMOTE_TRUST=transport", "KILN_TRACE=1",
+			       "XDG_CONFIG_HOME=/nowhere", "KILN_PACKS",
+			       "OPENCL_LAYERS", "KILN_DIR", "KILN_STORE",
+			       "HOME", "XDG_CACHE_HOME", "NEO_CACHE_DIR",
+			       "NEO_CACHE_PERSISTENT" }
+	};
 	struct ended ended;
 
 	snprintf(vendors, sizeof(vendors), "OCL_ICD_VENDORS=%s", driver);
 	snprintf(log, sizeof(log), "KILN_LOG=%s/log", directory);
 	snprintf(servers, sizeof(servers), "KILN_REMOTE=%s", remote);
-	snprintf(dir, sizeof(dir), "KILN_DIR=%s", store);
 	snprintf(place, sizeof(place), "XDG_RUNTIME_DIR=%s", runtime);
+	memcpy(spawn.variables + FIRST, store->variables,
+	       sizeof(store->variables));
 	ended = spawn_run(&spawn);
 	if (status_of(&ended) || strcmp(ended.out, "ok\n") != 0 ||
 	    !strstr(ended.err, said))
@@ -175,26 +185,66 @@ static unsigned take_lines(const char *words)
 }
 
 /* Where there is no helper, not even a key is taken. */
-static void a_program_whose_store_cannot_be_made_has_the_remote(void **state)
+static void a_program_without_a_store_has_the_remote(void **state)
 {
+	static const struct place rows[] = {
+		{ { "KILN_DIR=/dev/null/kiln" } },
+		{ { NULL } },
+		{ { "HOME=/", "XDG_CACHE_HOME=relative" } },
+		{ { "KILN_STORE=neo:" } },
+		{ { "KILN_STORE=sycl:" } },
+	};
 	struct server *redis = server_redis(directory, NULL);
-	char *store = harness_path(directory, "kiln");
+	char dir[512];
+	const struct place store = { { dir } };
 	const char *url;
-	unsigned n;
 
 	if (!redis)
 		HARNESS_LEAVE_OUT("no redis-server");
 	url = server_url(redis);
-	run_example(url, store, directory, "");
+	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", directory);
+	run_example(url, &store, directory, "");
 	assert_int_equal(take_lines(" miss"), 1);
-	/* What comes too late on a busy machine is at the helper's next time. */
-	for (n = 0; n < LATE_MAX && !take_lines(" hit"); n++)
-		run_example(url, "/dev/null/kiln", directory, "");
-	assert_in_range(n, 1, LATE_MAX - 1);
-	run_example(url, "/dev/null/kiln", "/dev/null",
-		    "running without remote");
-	assert_int_equal(take_lines("opencl: "), 0);
-	free(store);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		unsigned n = 0;
+
+		/* What comes too late on a busy machine is at the helper's
+		   next time. */
+		while (n++ < LATE_MAX && !take_lines(" hit"))
+			run_example(url, &rows[i], directory, "");
+		if (n > LATE_MAX)
+			fail_msg("row %zu", i);
+		run_example(url, &rows[i], "/dev/null",
+			    "running without remote");
+		assert_int_equal(take_lines("opencl: "), 0);
+	}
+	server_stop(redis);
+}
+
+/* Whoever wants no cache has none that is elsewhere, either. */
+static void a_store_that_is_switched_off_has_no_remote(void **state)
+{
+	static const struct place rows[] = {
+		{ { "KILN_STORE=neo:", "NEO_CACHE_PERSISTENT=0" } },
+		{ { "KILN_STORE=neo:", "NEO_CACHE_PERSISTENT=0",
+		    "HOME=/nowhere" } },
+		{ { "KILN_DISABLE=1" } },
+	};
+	struct server *redis = server_redis(directory, NULL);
+	char dir[512];
+	const struct place store = { { dir } };
+	const char *url;
+
+	if (!redis)
+		HARNESS_LEAVE_OUT("no redis-server");
+	url = server_url(redis);
+	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", directory);
+	run_example(url, &store, directory, "");
+	assert_int_equal(take_lines(" miss"), 1);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		run_example(url, &rows[i], directory, "");
+		assert_int_equal(take_lines("opencl: "), 0);
+	}
 	server_stop(redis);
 }
 
@@ -205,8 +255,11 @@ int main(int argc, char **argv)
 			a_pack_given_as_a_url_is_read_by_a_helper, set_up,
 			tear_down),
 		cmocka_unit_test_setup_teardown(
-			a_program_whose_store_cannot_be_made_has_the_remote,
-			set_up, tear_down),
+			a_program_without_a_store_has_the_remote, set_up,
+			tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_store_that_is_switched_off_has_no_remote, set_up,
+			tear_down),
 	};
 
 	if (argc < 4) {

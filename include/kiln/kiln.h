@@ -460,8 +460,8 @@ static inline void kiln_options_init(struct kiln_options *options)
 KILN_API enum kiln_status kiln_open(const struct kiln_options *options,
 				    struct kiln **out_kiln);
 
-/* KILN_OK if the store given is in use, KILN_MISS if none was given, else the
-   reason why it is not. */
+/* KILN_OK if the store given is in use, KILN_MISS if none was given or its own
+   variables switch it off ("neo:"), else the reason why it is not. */
 KILN_API enum kiln_status kiln_store_status(const struct kiln *kiln);
 
 /*

@@ -1074,6 +1074,15 @@ const char *kiln_config_user_directory(const struct kiln_config *config)
 	return config->user_directory;
 }
 
+/* By KILN_DISABLE, or by the driver's own variable where its store is the one. */
+static int is_off(const struct kiln_config *config)
+{
+	const char *url = config->values[KILN_SET_STORE].text;
+
+	return kiln_config_number(config, KILN_SET_DISABLE) ||
+	       (is_neo(url) && names_no_directory(url) && !config->neo.is_on);
+}
+
 /* A directory shared with others has the limit that they obey. */
 static uint64_t bytes_max(const struct kiln_config *config)
 {
@@ -1103,7 +1112,8 @@ void kiln_config_options(const struct kiln_config *config,
 	options->name_space = kiln_config_value(config, KILN_SET_NAMESPACE);
 	if (!kiln_config_number(config, KILN_SET_DISABLE))
 		options->packs = kiln_config_value(config, KILN_SET_PACKS);
-	if (!kiln_config_number(config, KILN_SET_DISABLE)) {
+	/* Who has none on purpose has no servers in its place. */
+	if (!is_off(config)) {
 		options->remote = kiln_config_value(config, KILN_SET_REMOTE);
 		options->remote_credentials =
 			kiln_config_value(config, KILN_SET_REMOTE_CREDENTIALS);

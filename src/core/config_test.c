@@ -676,6 +676,46 @@ static void keys_that_cannot_be_had_still_require_signatures(void **state)
 	}
 }
 
+/* A store that is not there leaves the servers; one that nobody wants does not. */
+static void what_is_switched_off_has_no_servers(void **state)
+{
+	static const struct {
+		const char *environment[5];
+		int has_servers;
+	} rows[] = {
+		{ { "KILN_REMOTE=redis://h" }, 1 },
+		{ { "KILN_REMOTE=redis://h", "KILN_DISABLE=1" }, 0 },
+		{ { "KILN_REMOTE=redis://h", "KILN_STORE=neo:" }, 1 },
+		{ { "KILN_REMOTE=redis://h",
+		    "KILN_STORE=neo:", "NEO_CACHE_PERSISTENT=0" },
+		  0 },
+		{ { "KILN_REMOTE=redis://h", "KILN_STORE=neo:/s",
+		    "NEO_CACHE_PERSISTENT=0" },
+		  1 },
+		{ { "KILN_REMOTE=redis://h", "KILN_STORE=log:/s",
+		    "NEO_CACHE_PERSISTENT=0" },
+		  1 },
+		{ { "KILN_REMOTE=redis://h",
+		    "KILN_STORE=sycl:", "SYCL_CACHE_PERSISTENT=0" },
+		  1 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kiln_options options;
+		struct kiln_config *config;
+		char message[512];
+
+		assert_int_equal(
+			load(rows[i].environment, NULL, NULL, &config, message),
+			KILN_OK);
+		kiln_options_init(&options);
+		kiln_config_options(config, &options);
+		if (!!options.remote != rows[i].has_servers)
+			fail_msg("row %zu", i);
+		kiln_config_free(config);
+	}
+}
+
 /* S38 */
 static void secure_programs_have_everything_off(void **state)
 {
@@ -1208,6 +1248,7 @@ int main(void)
 			keys_that_others_could_have_written_are_warnings),
 		cmocka_unit_test(
 			keys_that_cannot_be_had_still_require_signatures),
+		cmocka_unit_test(what_is_switched_off_has_no_servers),
 		cmocka_unit_test(secure_programs_have_everything_off),
 		cmocka_unit_test(odd_files_do_no_harm),
 		cmocka_unit_test(the_process_has_a_config),

@@ -228,6 +228,34 @@ static void what_is_refused_is_told_and_costs_the_cache(void **state)
 	}
 }
 
+/* What was switched off is as not given; this is a store that cannot be had. */
+static void a_place_that_cannot_be_named_is_a_fault(void **state)
+{
+	static const char *const urls[] = { "neo:", "sycl:" };
+	static const char *const names[] = { "NEO_CACHE_DIR", "SYCL_CACHE_DIR",
+					     "XDG_CACHE_HOME", "HOME" };
+	char *home = strdup(getenv("HOME") ? getenv("HOME") : "/");
+
+	for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
+		struct kiln_options options;
+		struct kiln *kiln;
+
+		for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
+			set(names[n], NULL);
+		n_lines = 0;
+		kiln_options_init(&options);
+		options.store_url = urls[i];
+		options.log = remember;
+		assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+		assert_int_equal(kiln_store_status(kiln), KILN_E_IO);
+		assert_int_equal(n_lines, 1);
+		assert_non_null(strstr(first_line, "HOME name no directory"));
+		kiln_close(kiln);
+	}
+	set("HOME", home);
+	free(home);
+}
+
 static void a_directory_that_is_none_or_not_ours_is_refused(void **state)
 {
 	static const char *const names[] = { "file", "open", "link" };
@@ -264,6 +292,7 @@ int main(void)
 		cmocka_unit_test(the_dialect_stays_when_kiln_has_stored),
 		cmocka_unit_test(the_dialect_changes_when_dpcpp_joins),
 		cmocka_unit_test(what_is_refused_is_told_and_costs_the_cache),
+		cmocka_unit_test(a_place_that_cannot_be_named_is_a_fault),
 		cmocka_unit_test(
 			a_directory_that_is_none_or_not_ours_is_refused),
 	};

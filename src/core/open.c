@@ -232,8 +232,9 @@ static int is_local(const struct ki_sys *sys, const char *directory)
 	return kind == KI_FS_LOCAL;
 }
 
-/* What a reader of variables found: why there is no place, or KILN_OK. */
-static enum kiln_status judge(struct kiln *kiln, const char *wrong,
+/* What a reader of variables found: why there is no place, or KILN_OK.  One that
+   is switched off is none that was given. */
+static enum kiln_status judge(struct kiln *kiln, const char *wrong, int is_on,
 			      const char *directory, const char *why)
 {
 	if (wrong)
@@ -242,7 +243,9 @@ static enum kiln_status judge(struct kiln *kiln, const char *wrong,
 		ki_kiln_log(kiln, KILN_LOG_NOTE, "store: %s", why);
 	if (wrong)
 		return KILN_E_INVALID;
-	return *directory ? KILN_OK : KILN_MISS;
+	if (!is_on)
+		return KILN_MISS;
+	return *directory ? KILN_OK : KILN_E_IO;
 }
 
 ASIDE static enum kiln_status set_neo_place(struct kiln *kiln,
@@ -255,8 +258,8 @@ ASIDE static enum kiln_status set_neo_place(struct kiln *kiln,
 	ki_neo_environment(&neo);
 	for (size_t i = 0; i < neo.n_lines; i++)
 		ki_kiln_log(kiln, KILN_LOG_WARNING, "%s", neo.lines[i]);
-	status = judge(kiln, neo.is_wrong ? neo.wrong : NULL, neo.directory,
-		       neo.why);
+	status = judge(kiln, neo.is_wrong ? neo.wrong : NULL, neo.is_on,
+		       neo.directory, neo.why);
 	if (status)
 		return status;
 	memcpy(place->directory, neo.directory, sizeof(neo.directory));
@@ -276,8 +279,8 @@ ASIDE static enum kiln_status set_sycl_place(struct kiln *kiln,
 	ki_sycl_environment(&sycl);
 	for (size_t i = 0; i < sycl.n_lines; i++)
 		ki_kiln_log(kiln, KILN_LOG_WARNING, "%s", sycl.lines[i]);
-	status = judge(kiln, sycl.is_wrong ? sycl.wrong : NULL, sycl.directory,
-		       sycl.why);
+	status = judge(kiln, sycl.is_wrong ? sycl.wrong : NULL, 1,
+		       sycl.directory, sycl.why);
 	if (status)
 		return status;
 	memcpy(place->directory, sycl.directory, sizeof(sycl.directory));

@@ -176,29 +176,34 @@ static int has_store(const struct kiln *kiln)
 	return status == KILN_OK || status == KILN_E_TIMEOUT;
 }
 
-/* A remote whose helper does not run has nothing, and a store that was switched off
-   is no reason to go there. */
-static int has_remote(const struct kiln *kiln,
-		      const struct kiln_options *options)
+/* One whose helper does not run has nothing. */
+static int has_remote(const struct kiln_options *options)
 {
-	return options->remote && kiln_store_status(kiln) < 0 &&
-	       kiln_remote_is_there(options);
+	return options->remote && kiln_remote_is_there(options);
 }
 
 /* Without store, packs and remote a guest has nothing to look into: keys would be
-   taken for nothing.  The library has logged the reason. */
+   taken for nothing. */
 static int is_hopeless(const struct kiln *kiln,
 		       const struct kiln_options *options)
 {
-	return !has_store(kiln) && !has_pack(kiln) &&
-	       !has_remote(kiln, options);
+	return !has_store(kiln) && !has_pack(kiln) && !has_remote(options);
+}
+
+/* Of a store that is named the library has told. */
+static void tell_no_directory(const char *what)
+{
+	const char *why;
+
+	if (!kiln_config_directory(guest.config, &why))
+		ki_guest_log(&guest, "%s, directory: %s", what, why);
 }
 
 static int open_kiln(ki_guest_ready_fn *ready)
 {
 	struct kiln_options options;
 	char message[1024] = "";
-	const char *name_space, *why;
+	const char *name_space;
 	enum kiln_status status;
 	size_t i;
 
@@ -214,11 +219,6 @@ static int open_kiln(ki_guest_ready_fn *ready)
 	for (i = 0; kiln_config_warning(guest.config, i); i++)
 		ki_guest_log(&guest, "%s",
 			     kiln_config_warning(guest.config, i));
-	if (!kiln_config_directory(guest.config, &why) &&
-	    !kiln_config_value(guest.config, KILN_SET_PACKS)) {
-		ki_guest_log(&guest, "caching is off, directory: %s", why);
-		return -1;
-	}
 
 	kiln_options_init(&options);
 	options.flags = KILN_OPEN_GUEST;
@@ -230,8 +230,11 @@ static int open_kiln(ki_guest_ready_fn *ready)
 	is_opening = 0;
 	if (status)
 		return -1;
-	if (is_hopeless(guest.kiln, &options))
+	if (is_hopeless(guest.kiln, &options)) {
+		tell_no_directory("caching is off");
 		return -1;
+	}
+	tell_no_directory("there is no store");
 	/* What jobs make goes into the store. */
 	if (has_store(guest.kiln) &&
 	    !kiln_config_number(guest.config, KILN_SET_READONLY))
