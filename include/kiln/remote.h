@@ -42,6 +42,10 @@ KILN_API enum kiln_status kiln_remote_start(const struct kiln_options *options,
    anything, so nothing is waited for. */
 KILN_API int kiln_remote_is_there(const struct kiln_options *options);
 
+/* Whether what is put into this kiln is handed to its helper, whatever becomes of the
+   store: that is there, and the kiln was not opened to read alone.  1 or 0, as fast. */
+KILN_API int kiln_remote_takes(const struct kiln *kiln);
+
 /* What kiln_remote_tell() tells. */
 #define KILN_REMOTE_STATE 0u /* its counters, and how its servers are */
 #define KILN_REMOTE_TRIAL 1u /* after each server was tried end to end */

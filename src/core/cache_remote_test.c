@@ -647,6 +647,33 @@ static void a_helper_tells_of_itself(void **state)
 	assert_false(kiln_remote_is_there(&options));
 }
 
+static void a_helper_that_is_there_takes_what_is_put(void **state)
+{
+	static const struct {
+		const char *remote;
+		uint32_t flags;
+		int takes;
+	} rows[] = {
+		{ "redis://nowhere", 0, 1 },
+		{ "redis://nowhere", KILN_OPEN_GUEST, 1 },
+		{ "redis://nowhere", KILN_OPEN_READONLY, 0 },
+		{ "redis://elsewhere", 0, 0 },
+		{ NULL, 0, 0 },
+	};
+
+	assert_false(kiln_remote_takes(NULL));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct kiln_options options = options_of(0);
+		struct kiln *kiln;
+
+		options.remote = rows[i].remote;
+		options.flags = rows[i].flags;
+		assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+		assert_int_equal(kiln_remote_takes(kiln), rows[i].takes);
+		kiln_close(kiln);
+	}
+}
+
 /* A program that ends at once gives its lock back, and so can be started again; one
    that is not there leaves no socket behind. */
 static void who_starts_a_helper_leaves_nothing_where_it_fails(void **state)
@@ -839,6 +866,7 @@ int main(void)
 		TEST(names_of_local_keys_stay_at_home),
 		TEST(options_that_cannot_be_are_refused),
 		TEST(a_helper_tells_of_itself),
+		TEST(a_helper_that_is_there_takes_what_is_put),
 		TEST(who_starts_a_helper_leaves_nothing_where_it_fails),
 		TEST(a_helper_is_given_what_it_has_use_for),
 		TEST(a_directory_that_is_open_to_others_has_no_helper),

@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kiln/remote.h>
+
 #include "base/bytes.h"
 #include "remote/url.h"
 
@@ -151,6 +153,12 @@ int ki_kiln_keeps_remote(const struct kiln *kiln)
 {
 	return !(kiln->flags & KI_KILN_SIGNED) ||
 	       ki_remote_is_signed(kiln->remote);
+}
+
+int kiln_remote_takes(const struct kiln *kiln)
+{
+	return kiln && kiln->remote && ki_kiln_writes(kiln) &&
+	       ki_remote_is_there(kiln->remote);
 }
 
 /* ---- What will be asked for ------------------------------------------------- */

@@ -336,18 +336,10 @@ enum kiln_status kiln_remote_start(const struct kiln_options *options,
 
 int kiln_remote_is_there(const struct kiln_options *options)
 {
-	const struct ki_sys *sys = &ki_sys_posix;
 	char socket[KI_PATH_MAX];
-	uint32_t uid = 0;
-	int fd;
 
-	if (find_socket(options, socket, NULL, 0))
-		return 0;
-	fd = sys->connect(sys, socket, &uid);
-	if (fd < 0)
-		return 0;
-	(void)sys->close(sys, fd);
-	return uid == ki_user_id();
+	return !find_socket(options, socket, NULL, 0) &&
+	       ki_connection_can_be_at(&ki_sys_posix, socket);
 }
 
 static void ignore_welcome(void *arg, uint64_t capabilities, uint32_t later_ms)

@@ -248,28 +248,48 @@ static int send_hello(const struct ki_connection *connection)
 	return send_frame(connection, NOBODY, &request);
 }
 
+/* A descriptor; -EPERM: it is somebody else. */
+static int reach(const struct ki_sys *sys, const char *path)
+{
+	uint32_t uid;
+	int fd = sys->connect(sys, path, &uid);
+
+	if (fd < 0 || uid == ki_user_id())
+		return fd;
+	(void)sys->close(sys, fd);
+	return -EPERM;
+}
+
+int ki_connection_can_be_at(const struct ki_sys *sys, const char *path)
+{
+	int fd = reach(sys, path);
+
+	if (fd >= 0)
+		(void)sys->close(sys, fd);
+	return fd >= 0;
+}
+
+int ki_connection_can_be(const struct ki_connection *connection)
+{
+	return ki_connection_can_be_at(connection->sys, connection->path);
+}
+
 /* UNSUPPORTED: nobody is there, or somebody else; IO: for the moment. */
 static enum kiln_status connect_locked(struct ki_connection *connection)
 	KI_REQUIRES(&connection->mutex)
 {
-	const struct ki_sys *sys = connection->sys;
-	uint32_t uid;
 	int fd;
 
 	if (connection->is_broken)
 		return KILN_E_IO;
 	if (connection->fd >= 0)
 		return KILN_OK;
-	fd = sys->connect(sys, connection->path, &uid);
+	fd = reach(connection->sys, connection->path);
 	if (fd < 0)
 		return fd == -EAGAIN || fd == -EMFILE || fd == -ENFILE ||
 				       fd == -ENOMEM
 			       ? KILN_E_IO
 			       : KILN_E_UNSUPPORTED;
-	if (uid != ki_user_id()) {
-		(void)sys->close(sys, fd);
-		return KILN_E_UNSUPPORTED;
-	}
 	connection->fd = fd;
 	connection->is_welcomed = 0;
 	connection->last_id = NOBODY;

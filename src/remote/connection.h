@@ -48,6 +48,12 @@ void ki_connection_free(struct ki_connection *connection);
 void ki_connection_begin(struct ki_connection *connection);
 void ki_connection_finish(struct ki_connection *connection);
 
+/* Whether somebody is there that we may speak to: 1 or 0.  Nothing is said, so nothing is
+   waited for. */
+int ki_connection_can_be(const struct ki_connection *connection);
+/* The same of who listens at a path. */
+int ki_connection_can_be_at(const struct ki_sys *sys, const char *path);
+
 /*
  * KILN_OK with an answer whose body is the caller's to free().  TIMEOUT: not by
  * the deadline; what comes later is dropped.  UNSUPPORTED: nobody is there that

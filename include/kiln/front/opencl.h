@@ -90,7 +90,8 @@ static inline void kiln_cl_options_init(struct kiln_cl_options *options)
 /*
  * The cache of a context, which is retained until kiln_cl_close().  A store
  * that cannot be used, or is switched off (KILN_DISABLE), does not make this
- * fail: programs are then shared in memory alone.  `options` may be NULL.
+ * fail: programs are then shared in memory, and in the first case by the servers
+ * of KILN_REMOTE, if their helper runs.  `options` may be NULL.
  * Errors: NO_MEMORY, INVALID (not a context; an option is wrong).
  */
 KILN_API enum kiln_status kiln_cl_open(cl_context context,

@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kiln/remote.h>
+
 #include "front/cl/cl.h"
 
 #define TRIES 3
@@ -176,11 +178,23 @@ static void open_own(struct kiln_cl *cl)
 	options.flags |= KILN_OPEN_ORDER;
 	options.log = cl->log;
 	options.log_arg = cl->log_arg;
+	if (kiln_open(&options, &cl->own))
+		return;
 	if (kiln_config_number(cl->config, KILN_SET_READONLY))
 		atomic_store(&cl->no_puts, 1);
-	if (!kiln_open(&options, &cl->own) &&
-	    kiln_store_status(cl->own) == KILN_OK && !atomic_load(&cl->no_puts))
+	else if (kiln_store_status(cl->own) == KILN_OK)
 		cl->spool = kiln_config_spool(cl->config);
+}
+
+/* What a kiln of the caller's has in memory alone is his, too; of our own that would
+   be for nobody. */
+static void look_who_takes(struct kiln_cl *cl)
+{
+	const enum kiln_status status = kiln_store_status(cl->kiln);
+
+	cl->has_servers = kiln_remote_takes(cl->kiln);
+	if (!cl->has_servers && status && (status < 0 || cl->own))
+		atomic_store(&cl->no_puts, 1);
 }
 
 /* What identities and entries ask the driver. */
@@ -255,8 +269,8 @@ static enum kiln_status fill(struct kiln_cl *cl,
 	if (!options->kiln)
 		open_own(cl);
 	cl->kiln = options->kiln ? options->kiln : cl->own;
-	if (cl->kiln && kiln_store_status(cl->kiln) < 0)
-		atomic_store(&cl->no_puts, 1);
+	if (cl->kiln)
+		look_who_takes(cl);
 	return KILN_OK;
 }
 

@@ -5,7 +5,7 @@
 /*
  * What tests of this folder share: a context of all devices of the first
  * platform, a kiln of their own, and builds that are run.  Included after
- * harness/harness.h.
+ * harness/harness.h.  Inline is what not all of them use.
  */
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ static void place_close(struct place *place)
 	kiln_close(place->kiln);
 }
 
-static void place_init(struct place *place)
+static inline void place_init(struct place *place)
 {
 	place->directory = harness_directory();
 	snprintf(place->url, sizeof(place->url), "log:%s/store",
@@ -67,7 +67,7 @@ static void place_init(struct place *place)
 	place_open(place);
 }
 
-static void place_fini(struct place *place)
+static inline void place_fini(struct place *place)
 {
 	place_close(place);
 	free(place->directory);
@@ -95,8 +95,8 @@ static struct kiln_cl_build source_build(const char *source,
 	return build;
 }
 
-static cl_program program_of(const struct place *place,
-			     const struct kiln_cl_build *build)
+static inline cl_program program_of(const struct place *place,
+				    const struct kiln_cl_build *build)
 {
 	struct kiln_program_failure failure;
 	cl_program program = NULL;

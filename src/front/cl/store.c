@@ -12,6 +12,9 @@
  * take to run), and gives the poorer binary if they have not run yet (190 kB
  * against 334 kB); hence later.
  *
+ * Servers, if their helper is there, are given it whatever becomes of the store; where
+ * neither takes it, nothing is fetched.
+ *
  * An entry is tried before it is put: a driver that will not load what it gave,
  * or then tells less of the kernels, would cost every start to come a try.
  */
@@ -319,7 +322,8 @@ static void keep(struct kiln_cl *cl, const struct ki_cl_built *built)
 	    ki_cl_is_current(cl, built->recipe, built->devices,
 			     built->n_devices, built->key, built->stamp) &&
 	    ki_cl_publish(cl->kiln, built->key, value.data, value.size,
-			  metadata, KI_CL_STAGE_FULL) == KILN_E_READONLY)
+			  metadata, KI_CL_STAGE_FULL) == KILN_E_READONLY &&
+	    !cl->has_servers)
 		atomic_store(&cl->no_puts, 1);
 	kiln_metadata_free(metadata);
 	ki_bytes_fini(&value);
