@@ -115,7 +115,7 @@ void ki_packs_set(const struct ki_command *command,
 		if (n == PACKS_MAX)
 			ki_complain("%s: more than %d packs: running without "
 				    "it",
-				    command->given[i].value, PACKS_MAX);
+				    shown(command->given[i].value), PACKS_MAX);
 		else
 			n += add_pack(&list, command->given[i].value, config);
 	}

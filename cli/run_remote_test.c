@@ -108,6 +108,8 @@ static void a_pack_given_as_a_url_is_read_by_a_helper(void **state)
 		{ "gopher://a/b", "", "running without it" },
 		{ "http://u:secret@a/b.pack", "", "running without it" },
 		{ "http://u:secret@a/b,c", "", "a comma" },
+		{ "http://a/b.pack http://a/c.pack", "",
+		  "there is a blank in a URL; a comma separates packs" },
 	};
 
 	if (!nginx)

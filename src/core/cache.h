@@ -140,8 +140,9 @@ void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now);
 /* Of one as the store; the directory is its path. */
 enum kiln_status ki_store_pack_open(const struct ki_store_options *options,
 				    struct kiln_tier **out_tier);
-/* NULL, or what is wrong with a list of packs, as half a sentence. */
-const char *ki_packs_fault(const char *list);
+/* INVALID, and in `why` which pack of the list is wrong, what is, and what would be
+   right; no password is repeated.  NO_MEMORY. */
+enum kiln_status ki_packs_check(const char *list, char *why, size_t why_size);
 /* Whether one of them lies on a server. */
 int ki_packs_have_url(const char *list);
 /* 0 without memory.  Packs that cannot be used are logged. */

@@ -28,7 +28,7 @@
 #include "store/neo/environment.h"
 #include "sys/sys.h"
 
-#define WHY_BYTES      512 /* of what is wrong with a list of servers */
+#define WHY_BYTES      768 /* of what is wrong with a list */
 #define SYSTEM_FILE    "/etc/kiln.conf"
 #define FILE_BYTES_MAX ((size_t)64 << 10)
 #define WARNINGS_MAX   64
@@ -195,8 +195,8 @@ static void complain(struct reading *reading, const char *place,
 }
 
 /* Which says itself what of the value may be shown. */
-static void complain_of_servers(struct reading *reading, const char *place,
-				const char *fault)
+static void complain_of_list(struct reading *reading, const char *place,
+			     const char *fault)
 {
 	char *line = format(reading->config, "%s: %s", place, fault);
 
@@ -289,7 +289,7 @@ static const char *check(enum type type, const char *text, char why[WHY_BYTES],
 					"sycl:DIR or pack:FILE, with DIR or "
 					"FILE from the root, or neo: or sycl:";
 	case PACKS:
-		return ki_packs_fault(text);
+		return ki_packs_check(text, why, WHY_BYTES) ? why : NULL;
 	case SERVERS:
 		return ki_remote_check(text, why, WHY_BYTES) ? why : NULL;
 	case TRUST:
@@ -322,11 +322,8 @@ static void take(struct reading *reading, size_t i, const char *text,
 	uint64_t number;
 	const char *fault = check(settings[i].type, text, why, &number);
 
-	/* A password may be in it. */
-	if (fault && settings[i].type == PACKS && strpbrk(text, "@?"))
-		text = "...";
-	if (fault && settings[i].type == SERVERS)
-		complain_of_servers(reading, place, fault);
+	if (fault && (settings[i].type == SERVERS || settings[i].type == PACKS))
+		complain_of_list(reading, place, fault);
 	else if (fault)
 		complain(reading, place, text, fault);
 	else

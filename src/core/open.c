@@ -81,14 +81,18 @@ static int is_tier(const struct kiln_tier *tier)
 	       tier->ops->get && tier->ops->close;
 }
 
-static int wrong_servers(const char *list, char *why, size_t why_size)
-{
-	int n = snprintf(why, why_size, "remote: ");
+typedef enum kiln_status check_fn(const char *list, char *why, size_t why_size);
 
-	return ki_remote_check(list, why + n, why_size - (size_t)n) != KILN_OK;
+/* Which the check itself says, behind the option's name. */
+static int is_wrong(const char *list, check_fn *check, const char *name,
+		    char *why, size_t why_size)
+{
+	int n = snprintf(why, why_size, "%s: ", name);
+
+	return check(list, why + n, why_size - (size_t)n) != KILN_OK;
 }
 
-/* `why` has room for what is wrong with servers. */
+/* `why` has room for what is wrong with a list. */
 static const char *find_fault(const struct kiln_options *options, char *why,
 			      size_t why_size)
 {
@@ -109,12 +113,13 @@ static const char *find_fault(const struct kiln_options *options, char *why,
 		return "flags, store_quota_bytes: of a log: store only";
 	if (options->packs && (options->flags & KILN_OPEN_SESSION))
 		return "packs: not of a session";
-	if (options->packs && ki_packs_fault(options->packs))
-		return "packs: at most 16 paths from the root, a comma "
-		       "between";
+	if (options->packs &&
+	    is_wrong(options->packs, ki_packs_check, "packs", why, why_size))
+		return why;
 	if (options->remote && (options->flags & KILN_OPEN_SESSION))
 		return "remote: not of a session";
-	if (options->remote && wrong_servers(options->remote, why, why_size))
+	if (options->remote &&
+	    is_wrong(options->remote, ki_remote_check, "remote", why, why_size))
 		return why;
 	if (ki_remote_trust_fault(options->remote_trust))
 		return "remote_trust: neither \"signed\" nor \"transport\"";

@@ -11,12 +11,17 @@
 
 #include "core/cache.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kiln/pack.h>
 
 #include "remote/range.h"
+#include "remote/url.h"
+
+#define SHOWN_MAX 200 /* bytes of what is wrong */
+#define BLANKS	  " \t\r\n"
 
 /* The options of a kiln or of a store, as a pack's. */
 static enum kiln_status open_pack(const char *path, uint32_t flags,
@@ -119,43 +124,136 @@ static const char *next_path(const char **inout_rest, size_t *out_size)
 	return path;
 }
 
-/* Whether kiln-remote can read it. */
-static int is_server(const char *path, size_t size)
-{
-	char *url = strndup(path, size), why[64];
-	int is_good = url && !ki_remote_check(url, why, sizeof(why));
+/* ---- What is wrong with a list ----------------------------------------------- */
 
-	free(url);
-	return is_good;
+/* Where a list is looked at: what is refused is said into `why`. */
+struct check {
+	char *why;
+	size_t why_size;
+	const char *pack;
+	size_t size;
+	size_t n; /* its place, from 1 on */
+};
+
+/* What may have a password in it is not shown. */
+static enum kiln_status refuse(const struct check *check, const char *fault)
+{
+	const int is_shown = !memchr(check->pack, '@', check->size) &&
+			     !memchr(check->pack, '?', check->size);
+
+	if (is_shown && check->size)
+		(void)snprintf(check->why, check->why_size,
+			       "pack %zu, \"%.*s\": %s", check->n,
+			       check->size < SHOWN_MAX ? (int)check->size
+						       : SHOWN_MAX,
+			       check->pack, fault);
+	else
+		(void)snprintf(check->why, check->why_size, "pack %zu: %s",
+			       check->n, fault);
+	return KILN_E_INVALID;
 }
 
-const char *ki_packs_fault(const char *list)
+/* What packs have of the words of a level: there is room for one. */
+static int is_word(const char *word)
 {
-	const char *path;
-	size_t size, n = 0;
+	return !strncmp(word, "ca=", 3) || !strncmp(word, "timeout=", 8);
+}
 
-	while ((path = next_path(&list, &size)) != NULL) {
-		if (is_url(path) && memchr(path, '@', size))
-			return "has a user or a password in a URL, where "
-			       "everybody sees it; write it into the file that "
-			       "KILN_REMOTE_CREDENTIALS names";
-		if (is_url(path) && memchr(path, '?', size))
-			return "has a query in a URL, where passwords come "
-			       "and everybody sees them; credentials go into "
-			       "the file that KILN_REMOTE_CREDENTIALS names";
-		if ((*path != '/' && !is_url(path)) || size < 2 ||
-		    size >= KI_PATH_MAX)
-			return "is not a list of packs; use paths from the "
-			       "root, http://, https:// or s3://, with a comma "
-			       "between";
-		if (is_url(path) && !is_server(path, size))
-			return "has a URL that cannot be one, or a word behind "
-			       "its # that is not known; ca=FILE and "
-			       "timeout=MS are";
-		if (++n > KI_PACKS_MAX)
-			return "are more than 16 packs";
+static enum kiln_status check_word(const struct check *check, const char *url,
+				   const char *word)
+{
+	enum kiln_status status = KILN_E_INVALID;
+	char unused[256];
+
+	if (is_word(word))
+		status = ki_remote_check(url, unused, sizeof(unused));
+	return status == KILN_E_INVALID
+		       ? refuse(check, "its word behind # is not known or has "
+				       "no such value; ca=FILE, with FILE from "
+				       "the root, and timeout=MS are")
+		       : status;
+}
+
+/* As kiln-remote will take it. */
+static enum kiln_status check_server(const struct check *check, char *text)
+{
+	char *word = strchr(text, '#'), why[256];
+	struct url url = { 0 };
+	enum kiln_status status;
+
+	if (text[strcspn(text, BLANKS)])
+		return refuse(check, "there is a blank in a URL; a comma "
+				     "separates packs, and a blank of a path "
+				     "is written %20");
+	if (strchr(text, '?'))
+		return refuse(check,
+			      "it has a query, where passwords come and "
+			      "everybody sees them; write them into the file "
+			      "that KILN_REMOTE_CREDENTIALS names (a ? of a "
+			      "path is %3F)");
+	if (word)
+		*word = '\0';
+	status = ki_url_parse(text, &url, why, sizeof(why));
+	ki_url_fini(&url);
+	if (status == KILN_E_INVALID)
+		return refuse(check, why);
+	if (status || !word)
+		return status;
+	*word = '#';
+	return check_word(check, text, word + 1);
+}
+
+/* A second one behind a blank, which no path has by intent. */
+static int has_url_inside(const char *path)
+{
+	for (path += strcspn(path, BLANKS); *path;
+	     path += strcspn(path, BLANKS))
+		if (is_url(++path))
+			return 1;
+	return 0;
+}
+
+static enum kiln_status check_one(const struct check *check)
+{
+	char *text = strndup(check->pack, check->size);
+	enum kiln_status status = KILN_OK;
+
+	if (!text)
+		return KILN_E_NO_MEMORY;
+	if (!*text)
+		status = refuse(check, "it is empty; a comma separates packs, "
+				       "and stands nowhere else");
+	else if (check->size >= KI_PATH_MAX)
+		status = refuse(check, "it is too long");
+	else if (is_url(text))
+		status = check_server(check, text);
+	else if (*text != '/' || check->size < 2)
+		status = refuse(check,
+				"it is neither a path from the root nor "
+				"an http://, https:// or s3:// URL; a "
+				"comma, without a blank, separates packs");
+	else if (has_url_inside(text))
+		status = refuse(check, "there is a URL behind a blank; a comma "
+				       "separates packs");
+	free(text);
+	return status;
+}
+
+enum kiln_status ki_packs_check(const char *list, char *why, size_t why_size)
+{
+	struct check check = { .why = why, .why_size = why_size };
+	enum kiln_status status = KILN_OK;
+
+	while (!status &&
+	       (check.pack = next_path(&list, &check.size)) != NULL) {
+		if (++check.n > KI_PACKS_MAX)
+			status = refuse(&check, "there are more than 16 packs");
+		else
+			status = check_one(&check);
 	}
-	return NULL;
+	if (status == KILN_E_NO_MEMORY)
+		(void)snprintf(why, why_size, "no memory");
+	return status;
 }
 
 /* ---- Of a kiln -------------------------------------------------------------- */
