@@ -382,17 +382,12 @@ static int is_made_already(struct taken *taken)
 	const struct ki_cl_job *job = taken->job;
 	struct kiln_blob *value = NULL, *metadata = NULL;
 	struct kiln_key *key = NULL;
-	uint64_t stage = 0;
 	int made = 0;
 
 	if (kiln_key_from_record(job->record, job->record_size, &key))
 		return 0;
-	if (!kiln_get_entry(taken->worker->view, key, &value, &metadata)) {
-		(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
-					     kiln_blob_size(metadata),
-					     KILN_META_STAGE, &stage);
-		made = stage >= job->stage;
-	}
+	if (!kiln_get_entry(taken->worker->view, key, &value, &metadata))
+		made = ki_cl_stage_of(metadata) >= job->stage;
 	if (made)
 		succeed(taken, kiln_blob_size(value));
 	kiln_blob_unref(value);

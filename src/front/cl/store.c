@@ -109,71 +109,6 @@ static cl_program make(const struct kiln_cl *cl, const cl_device_id *devices,
 	return program;
 }
 
-/* ---- Finding ----------------------------------------------------------------- */
-
-static enum kiln_counter why_new(struct kiln *kiln, const struct kiln_key *key)
-{
-	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
-	struct kiln_key *family = NULL;
-
-	if (!ki_cl_family_key(key, &family))
-		reason = ki_family_reason(kiln, key, family);
-	kiln_key_free(family);
-	return reason;
-}
-
-/* Once: what the layer keeps, or nobody does. */
-static void tell_why(const struct ki_cl_order *order)
-{
-	struct kiln_cl *cl = order->cl;
-	const char *why = NULL;
-
-	if (!cl->log || atomic_load(&cl->has_told) ||
-	    !ki_cl_platform_status(cl->identities, cl->platform, &why) ||
-	    atomic_exchange(&cl->has_told, 1))
-		return;
-	cl->log(cl->log_arg, KILN_LOG_NOTE, why);
-}
-
-cl_program ki_cl_order_find(struct ki_cl_order *order)
-{
-	struct kiln_cl *cl = order->cl;
-	struct kiln_blob *value = NULL, *metadata = NULL;
-	enum kiln_counter outcome;
-	cl_program program = NULL;
-	cl_int err = CL_SUCCESS;
-
-	if (!order->is_stored) {
-		tell_why(order);
-		/* Below a layer it may be that layer's to count. */
-		if (order->reason != KILN_COUNT_MISS_UNKNOWN_LAYER)
-			kiln_count(cl->kiln, order->reason, 1);
-		return NULL;
-	}
-	if (kiln_find_entry(cl->kiln, order->key, &value, &metadata,
-			    &outcome)) {
-		if (outcome == KILN_COUNT_MISS_NEW)
-			outcome = why_new(cl->kiln, order->key);
-	} else {
-		program = make(cl, order->devices, order->n_devices,
-			       order->build.options, kiln_blob_data(value),
-			       kiln_blob_size(value), kiln_blob_data(metadata),
-			       kiln_blob_size(metadata), &err);
-		if (!program)
-			outcome = err ? KILN_COUNT_MISS_REFUSED
-				      : KILN_COUNT_MISS_UNSUPPORTED;
-		order->is_refused = err && ki_cl_kind(err) == KILN_BUILD_FAILED;
-		if (order->is_refused)
-			(void)kiln_remove(cl->kiln, order->key);
-	}
-	kiln_count_lookup(cl->kiln, outcome, value, metadata);
-	kiln_blob_unref(value);
-	kiln_blob_unref(metadata);
-	if (program)
-		atomic_fetch_add(&cl->n_found, 1);
-	return program;
-}
-
 /* ---- What was built ------------------------------------------------------------ */
 
 static void built_free(struct ki_cl_built *built)
@@ -240,6 +175,95 @@ void ki_cl_order_built(const struct ki_cl_order *order, cl_program program,
 	built->next = cl->built;
 	cl->built = built;
 	ki_mutex_unlock(&cl->mutex);
+}
+
+/* ---- Finding ----------------------------------------------------------------- */
+
+static enum kiln_counter why_new(struct kiln *kiln, const struct kiln_key *key)
+{
+	enum kiln_counter reason = KILN_COUNT_MISS_NEW;
+	struct kiln_key *family = NULL;
+
+	if (!ki_cl_family_key(key, &family))
+		reason = ki_family_reason(kiln, key, family);
+	kiln_key_free(family);
+	return reason;
+}
+
+/* Once: what the layer keeps, or nobody does. */
+static void tell_why(const struct ki_cl_order *order)
+{
+	struct kiln_cl *cl = order->cl;
+	const char *why = NULL;
+
+	if (!cl->log || atomic_load(&cl->has_told) ||
+	    !ki_cl_platform_status(cl->identities, cl->platform, &why) ||
+	    atomic_exchange(&cl->has_told, 1))
+		return;
+	cl->log(cl->log_arg, KILN_LOG_NOTE, why);
+}
+
+/* A rebuild's, which has seen no launch: the worker makes it again once these
+   kernels have run. */
+static void look_at_stage(const struct ki_cl_order *order,
+			  const struct kiln_blob *metadata)
+{
+	struct kiln_cl *cl = order->cl;
+	uint64_t build_ns = 0;
+	struct ki_cl_built *built;
+
+	if (ki_cl_stage_of(metadata) >= KI_CL_STAGE_FULL || !cl->spool ||
+	    !ki_cl_driver_gains(ki_cl_driver(cl->identities, cl->platform)))
+		return;
+	(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
+				     kiln_blob_size(metadata),
+				     KILN_META_BUILD_TIME, &build_ns);
+	built = built_new(order, build_ns);
+	if (!built)
+		return;
+	ki_cl_built_job(cl, built);
+	built_free(built);
+}
+
+cl_program ki_cl_order_find(struct ki_cl_order *order)
+{
+	struct kiln_cl *cl = order->cl;
+	struct kiln_blob *value = NULL, *metadata = NULL;
+	enum kiln_counter outcome;
+	cl_program program = NULL;
+	cl_int err = CL_SUCCESS;
+
+	if (!order->is_stored) {
+		tell_why(order);
+		/* Below a layer it may be that layer's to count. */
+		if (order->reason != KILN_COUNT_MISS_UNKNOWN_LAYER)
+			kiln_count(cl->kiln, order->reason, 1);
+		return NULL;
+	}
+	if (kiln_find_entry(cl->kiln, order->key, &value, &metadata,
+			    &outcome)) {
+		if (outcome == KILN_COUNT_MISS_NEW)
+			outcome = why_new(cl->kiln, order->key);
+	} else {
+		program = make(cl, order->devices, order->n_devices,
+			       order->build.options, kiln_blob_data(value),
+			       kiln_blob_size(value), kiln_blob_data(metadata),
+			       kiln_blob_size(metadata), &err);
+		if (!program)
+			outcome = err ? KILN_COUNT_MISS_REFUSED
+				      : KILN_COUNT_MISS_UNSUPPORTED;
+		order->is_refused = err && ki_cl_kind(err) == KILN_BUILD_FAILED;
+		if (order->is_refused)
+			(void)kiln_remove(cl->kiln, order->key);
+	}
+	kiln_count_lookup(cl->kiln, outcome, value, metadata);
+	if (program)
+		look_at_stage(order, metadata);
+	kiln_blob_unref(value);
+	kiln_blob_unref(metadata);
+	if (program)
+		atomic_fetch_add(&cl->n_found, 1);
+	return program;
 }
 
 /* ---- Keeping ------------------------------------------------------------------- */

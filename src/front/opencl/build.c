@@ -4,7 +4,8 @@
  * clBuildProgram and clCompileProgram.
  *
  *	key -> kiln_find_entry -> program from binary -> built: it answers for H
- *	 |          | no               | no, any reason
+ *	 |          | no               | no, any reason  (of an early entry a job
+ *	 |          |                  |                  asks for a better one)
  *	 |          |                  +-> entry dropped
  *	 |          v                  v
  *	 +------> the driver builds H; a job asks kiln-worker for the binary
@@ -21,10 +22,12 @@
 
 #include "front/opencl/layer.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "front/family.h"
+#include "front/opencl/capture.h"
 
 /* ---- Counting and tracing ------------------------------------------------ */
 
@@ -161,6 +164,35 @@ static int tells_enough(const struct ki_cl_recipe *recipe,
 				   &kernels, &size);
 }
 
+/* Each key once, as far as the table goes, which has a part of their digests. */
+static int is_asked_already(const struct kiln_key *key)
+{
+	static _Atomic uint64_t asked[64];
+	uint64_t name;
+
+	memcpy(&name, kiln_key_digest(key), sizeof(name));
+	return atomic_exchange(&asked[name % 64], name) == name;
+}
+
+/* What a rebuild made has seen no launch: what this program launches gets into the
+   driver's own cache, and from there into a better entry.  Objects have none. */
+static void look_at_stage(const struct ki_cl_guest *guest,
+			  const struct ki_cl_program *program,
+			  struct ki_cl_made *made,
+			  const struct kiln_blob *metadata)
+{
+	uint64_t build_ns = 0;
+
+	if (ki_cl_stage_of(metadata) >= KI_CL_STAGE_FULL ||
+	    !ki_cl_recipe_has_kernels(made->recipe) ||
+	    is_asked_already(made->key))
+		return;
+	(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
+				     kiln_blob_size(metadata),
+				     KILN_META_BUILD_TIME, &build_ns);
+	ki_cl_ask_for_better(guest, program, made, build_ns);
+}
+
 struct ki_cl_shadow *ki_cl_find(const struct ki_cl_guest *guest,
 				const struct ki_cl_program *program,
 				struct ki_cl_made *made, const char *options,
@@ -193,6 +225,8 @@ struct ki_cl_shadow *ki_cl_find(const struct ki_cl_guest *guest,
 	ki_guest_trace(guest->base, "opencl", made->key,
 		       what ? what : kiln_counter_words(outcome), began_ns,
 		       shadow ? value : NULL, metadata);
+	if (shadow)
+		look_at_stage(guest, program, made, metadata);
 	kiln_blob_unref(value);
 	kiln_blob_unref(metadata);
 	return shadow;

@@ -27,6 +27,9 @@ enum ki_cl_stage {
 	KI_CL_STAGE_FULL = 1,  /* with what launches specialised */
 };
 
+/* The stage of the entry that this metadata is of. */
+uint64_t ki_cl_stage_of(const struct kiln_blob *metadata);
+
 /*
  * Fetch the binaries of a program whose last build was for these devices, in
  * the program's order, and pack them.  This may take the driver seconds: never

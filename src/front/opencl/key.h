@@ -57,6 +57,12 @@ struct ki_cl_driver {
 };
 const struct ki_cl_driver *ki_cl_driver(struct ki_cl_identities *identities,
 					cl_platform_id platform);
+/* Whether kiln-worker makes a better entry of one that was fetched early: where
+   fetching is cheap, binaries are as good whenever that is done. */
+static inline int ki_cl_driver_gains(const struct ki_cl_driver *driver)
+{
+	return driver->worker_may_build && !driver->fetch_is_cheap;
+}
 
 /* ---- A build ---------------------------------------------------------------- */
 

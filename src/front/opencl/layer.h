@@ -429,6 +429,12 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		 const struct ki_cl_request *request, struct ki_cl_made *made,
 		 cl_program *out_linked);
 
+/* Leave a job for what was found: its entry was fetched early, and its build took
+   so long.  Where nobody makes a better one there is none. */
+void ki_cl_ask_for_better(const struct ki_cl_guest *guest,
+			  const struct ki_cl_program *program,
+			  struct ki_cl_made *made, uint64_t build_ns);
+
 /* Let the driver build or compile what the shadow answers for, which goes on
    answering.  0, or -1 if it would not. */
 int ki_cl_make_too(struct ki_cl_program *program, struct ki_cl_shadow *shadow);

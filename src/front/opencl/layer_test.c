@@ -242,8 +242,16 @@ static void damage(const char *store)
 	closedir(dir);
 }
 
-/* Entries of the store, without what they tell of kernels. */
-static void strip_kernels(const struct place *place)
+/* What an entry that tells this is to tell. */
+typedef struct kiln_metadata *retell_fn(const struct kiln_blob *metadata);
+
+static struct kiln_metadata *without_kernels(const struct kiln_blob *metadata)
+{
+	return kiln_metadata_new();
+}
+
+/* Put the entries of the store anew. */
+static void put_anew(const struct place *place, retell_fn *retell)
 {
 	struct kiln_cursor cursor = { { 0 } };
 	struct kiln_options options;
@@ -257,7 +265,7 @@ static void strip_kernels(const struct place *place)
 	options.store_url = url;
 	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
 	while (!kiln_list(kiln, &cursor, &entry)) {
-		struct kiln_metadata *bare = kiln_metadata_new();
+		struct kiln_metadata *metadata = retell(entry.metadata);
 		struct kiln_blob *value;
 		struct kiln_key *key;
 
@@ -267,10 +275,10 @@ static void strip_kernels(const struct place *place)
 				 KILN_OK);
 		assert_int_equal(kiln_get(kiln, key, &value), KILN_OK);
 		assert_int_equal(kiln_put(kiln, key, kiln_blob_data(value),
-					  kiln_blob_size(value), bare,
+					  kiln_blob_size(value), metadata,
 					  KILN_PUT_REPLACE),
 				 KILN_OK);
-		kiln_metadata_free(bare);
+		kiln_metadata_free(metadata);
 		kiln_blob_unref(value);
 		kiln_key_free(key);
 		kiln_entry_fini(&entry);
@@ -292,7 +300,7 @@ static void an_entry_without_kernels_serves_only_who_does_not_ask(void **state)
 		place_init(&place);
 		native = run(&place, 0, "everything", asks[i]);
 		prime(&place, asks[i]);
-		strip_kernels(&place);
+		put_anew(&place, without_kernels);
 		text = run(&place, 1, "everything", asks[i]);
 		same(native, text);
 		assert_int_equal(calls(&place, "build-source"), 1);
@@ -302,7 +310,7 @@ static void an_entry_without_kernels_serves_only_who_does_not_ask(void **state)
 	}
 	place_init(&place);
 	prime(&place, "-DK=2");
-	strip_kernels(&place);
+	put_anew(&place, without_kernels);
 	text = run(&place, 1, "brief", "-DK=2");
 	assert_int_equal(calls(&place, "build-source"), 0);
 	free(text);
@@ -752,6 +760,74 @@ static void a_miss_leaves_a_job_and_fetches_nothing(void **state)
 	assert_int_equal(calls(&place, "binaries"), 0);
 	free(text);
 	place_fini(&place);
+}
+
+static void forget_jobs(const struct place *place)
+{
+	char *spool = harness_path(place->store, "spool");
+
+	harness_remove(spool);
+	free(spool);
+}
+
+static struct kiln_metadata *with_launches(const struct kiln_blob *metadata)
+{
+	struct kiln_metadata *full = kiln_metadata_new();
+	const void *kernels;
+	size_t size;
+
+	kiln_metadata_add_u64(full, KILN_META_STAGE, KI_CL_STAGE_FULL);
+	if (!kiln_metadata_find(kiln_blob_data(metadata),
+				kiln_blob_size(metadata), KILN_META_KERNELS,
+				&kernels, &size))
+		kiln_metadata_add(full, KILN_META_KERNELS, kernels, size);
+	return full;
+}
+
+/* What a rebuild made is made again once somebody has launched it.  The stand-in's
+   binaries are as good whenever they are fetched. */
+static void a_hit_asks_for_a_better_entry(const char *driver, unsigned n)
+{
+	struct place place;
+	uint64_t n_hits;
+	char *text;
+
+	place_init(&place);
+	if (driver) {
+		set(&place, "OCL_ICD_VENDORS", driver);
+		set(&place, "POCL_CACHE_DIR", place.directory);
+	}
+	text = run(&place, 1, "binaries", "-DK=2");
+	if (driver && strstr(text, "exit 2\n")) {
+		free(text);
+		place_fini(&place);
+		HARNESS_LEAVE_OUT("no such driver here");
+	}
+	assert_non_null(strstr(text, "exit 0\n"));
+	free(text);
+	forget_jobs(&place);
+	for (size_t i = 0; i < 2; i++) {
+		free(run(&place, 1, "brief", "-DK=2"));
+		assert_int_equal(counter(&place, KILN_COUNT_HITS_STORE), i + 1);
+		assert_int_equal(n_jobs(&place), n);
+	}
+	forget_jobs(&place);
+	put_anew(&place, with_launches);
+	n_hits = counter(&place, KILN_COUNT_HITS_STORE);
+	free(run(&place, 1, "brief", "-DK=2"));
+	assert_int_equal(counter(&place, KILN_COUNT_HITS_STORE), n_hits + 1);
+	assert_int_equal(n_jobs(&place), 0);
+	place_fini(&place);
+}
+
+static void a_hit_leaves_no_job_where_fetching_is_cheap(void **state)
+{
+	a_hit_asks_for_a_better_entry(NULL, 0);
+}
+
+static void a_hit_of_an_early_entry_leaves_a_job(void **state)
+{
+	a_hit_asks_for_a_better_entry("pocl.icd", 1);
 }
 
 static void a_failed_build_leaves_no_job(void **state)
@@ -1253,6 +1329,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_read_only_store_is_read_and_not_written),
 		cmocka_unit_test(both_loaders_find_their_entry_points),
 		cmocka_unit_test(a_miss_leaves_a_job_and_fetches_nothing),
+		cmocka_unit_test(a_hit_leaves_no_job_where_fetching_is_cheap),
 		cmocka_unit_test(a_failed_build_leaves_no_job),
 		cmocka_unit_test(jobs_can_be_forbidden),
 		cmocka_unit_test(a_full_spool_refuses_and_is_counted),
@@ -1279,7 +1356,7 @@ int main(int argc, char **argv)
 		N_OTHERS = sizeof(others) / sizeof(others[0]),
 	};
 	struct CMUnitTest tests[N_ROWS + N_TROUBLES + N_REASONS + N_OTHERS];
-	struct CMUnitTest pocl_tests[N_POCL_ROWS];
+	struct CMUnitTest pocl_tests[N_POCL_ROWS + 1];
 	size_t n = 0, i;
 
 	for (i = 0; i < N_POCL_ROWS; i++)
@@ -1288,6 +1365,8 @@ int main(int argc, char **argv)
 			.test_func = on_pocl_too,
 			.initial_state = (void *)&pocl_rows[i],
 		};
+	pocl_tests[i] = (struct CMUnitTest)cmocka_unit_test(
+		a_hit_of_an_early_entry_leaves_a_job);
 	if (argc > 1 && !strcmp(argv[1], "pocl"))
 		return cmocka_run_group_tests_name("opencl-layer-pocl",
 						   pocl_tests, NULL, NULL);

@@ -146,6 +146,26 @@ static void write_job(const struct ki_cl_guest *guest,
 	free(variables);
 }
 
+void ki_cl_ask_for_better(const struct ki_cl_guest *guest,
+			  const struct ki_cl_program *program,
+			  struct ki_cl_made *made, uint64_t build_ns)
+{
+	struct ki_cl_capture *capture;
+
+	if (!guest->spool || !ki_cl_recipe_is_whole(made->recipe) ||
+	    !ki_cl_driver_gains(
+		    ki_cl_driver(guest->identities, program->platform)))
+		return;
+	capture = capture_new(guest, program->platform, made);
+	if (!capture)
+		return;
+	capture->build_ns = build_ns;
+	capture->created =
+		ki_sys_posix.realtime_ns(&ki_sys_posix) / 1000000000u;
+	write_job(guest, program, capture);
+	ki_cl_capture_unref(capture);
+}
+
 static int fetch_is_cheap(const struct ki_cl_guest *guest,
 			  cl_platform_id platform)
 {

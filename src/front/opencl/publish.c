@@ -8,6 +8,16 @@
 #include "front/family.h"
 #include "front/opencl/key.h"
 
+uint64_t ki_cl_stage_of(const struct kiln_blob *metadata)
+{
+	uint64_t stage = KI_CL_STAGE_EARLY;
+
+	(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
+				     kiln_blob_size(metadata), KILN_META_STAGE,
+				     &stage);
+	return stage;
+}
+
 /* The stage of the entry that is there. */
 static enum kiln_status present_stage(struct kiln *kiln,
 				      const struct kiln_key *key,
@@ -15,14 +25,10 @@ static enum kiln_status present_stage(struct kiln *kiln,
 {
 	struct kiln_blob *blob = NULL, *metadata = NULL;
 	enum kiln_status status = kiln_peek(kiln, key, &blob, &metadata);
-	uint64_t stage = 0;
 
 	if (status)
 		return status;
-	(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
-				     kiln_blob_size(metadata), KILN_META_STAGE,
-				     &stage);
-	*out_stage = stage;
+	*out_stage = ki_cl_stage_of(metadata);
 	kiln_blob_unref(blob);
 	kiln_blob_unref(metadata);
 	return KILN_OK;
