@@ -7,8 +7,9 @@
  * program and when it began, to the second.  What of the misses is stored by now are
  * entries of that program that were made since then: of more than it missed, those
  * that were made last, of one second those that were stored last where the store
- * knows (a run may be over in a second, and the next begin in it).  Each is compared with what was stored before.  Misses that
- * nobody stored (refused, not to be cached, or jobs that wait) stay numbers.
+ * knows (a run may be over in a second, and the next begin in it).  Each is compared
+ * with what was stored before.  Misses that nobody stored (refused, not to be cached, or
+ * jobs that wait) stay numbers, with what the run spent on building beyond the others.
  */
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@
 struct miss {
 	struct kiln_entry entry;
 	uint64_t created;
+	uint64_t build_ns; /* 0: nobody said */
 	struct ki_nearest nearest;
 };
 
@@ -98,7 +100,7 @@ static int is_of_run(const struct kiln_program_counters *run,
 
 /* 1: it is kept. */
 static int keep(struct misses *misses, const struct kiln_entry *entry,
-		uint64_t created)
+		const struct ki_entry_view *view)
 {
 	if (misses->n == misses->capacity) {
 		size_t more = misses->capacity ? misses->capacity * 2 : 64;
@@ -111,7 +113,9 @@ static int keep(struct misses *misses, const struct kiln_entry *entry,
 		misses->capacity = more;
 	}
 	misses->misses[misses->n++] =
-		(struct miss){ .entry = *entry, .created = created };
+		(struct miss){ .entry = *entry,
+			       .created = view->created,
+			       .build_ns = view->build_ns };
 	return 1;
 }
 
@@ -158,7 +162,7 @@ static int collect(struct kiln *kiln, struct misses *misses)
 
 		kept = ki_entry_view_init(&view, &entry) ? -1 : 0;
 		if (!kept && is_of_run(misses->run, &view))
-			kept = keep(misses, &entry, view.created);
+			kept = keep(misses, &entry, &view);
 		ki_entry_view_fini(&view);
 		if (kept <= 0)
 			kiln_entry_fini(&entry);
@@ -224,6 +228,21 @@ static const struct kiln_entry *other_of(const struct miss *miss)
 	return miss->nearest.is_found ? &miss->nearest.entry : NULL;
 }
 
+/* What the misses that are not stored took to build: 0, if that is not known. */
+static uint64_t lost_ns(const struct misses *misses)
+{
+	uint64_t ns = misses->run->total[KILN_COUNT_BUILD_NS];
+
+	for (size_t i = 0; i < misses->n; i++) {
+		const uint64_t build_ns = misses->misses[i].build_ns;
+
+		if (!build_ns || build_ns > ns)
+			return 0;
+		ns -= build_ns;
+	}
+	return misses->n_missed > misses->n ? ns : 0;
+}
+
 static void run_json(struct ki_json *json, const struct misses *misses)
 {
 	const struct kiln_program_counters *run = misses->run;
@@ -233,6 +252,8 @@ static void run_json(struct ki_json *json, const struct misses *misses)
 	ki_json_number(json, "began", run->first);
 	ki_json_number(json, "hits", ki_counts_hits(run->total));
 	ki_json_number(json, "misses", misses->n_missed);
+	ki_json_number(json, "build_ns", run->total[KILN_COUNT_BUILD_NS]);
+	ki_json_number(json, "not_stored_build_ns", lost_ns(misses));
 	ki_json_object(json, "reasons");
 	for (unsigned n = 0, c; (c = ki_counts_reason(n)) < KILN_N_COUNTERS;
 	     n++)
@@ -288,6 +309,19 @@ static void print_run(struct ki_bytes *out, const struct misses *misses)
 					(unsigned long long)run->total[c]);
 }
 
+static void print_lost(struct ki_bytes *out, const struct misses *misses)
+{
+	const uint64_t n = misses->n_missed - misses->n, ns = lost_ns(misses);
+	char time[32];
+
+	ki_bytes_printf(out, "\n%llu of them %s not stored",
+			(unsigned long long)n, n == 1 ? "is" : "are");
+	if (ns)
+		ki_bytes_printf(out, ": %s of building",
+				ki_format_duration(ns, time, sizeof(time)));
+	ki_bytes_add_u8(out, '\n');
+}
+
 static void print_rest(struct ki_bytes *out, const struct misses *misses)
 {
 	if (misses->n > misses->n_told)
@@ -296,10 +330,7 @@ static void print_rest(struct ki_bytes *out, const struct misses *misses)
 				"them, 'kiln why KEY' explains\n",
 				misses->n - misses->n_told);
 	if (misses->n_missed > misses->n)
-		ki_bytes_printf(
-			out, "\n%llu of them %s not stored\n",
-			(unsigned long long)misses->n_missed - misses->n,
-			misses->n_missed - misses->n == 1 ? "is" : "are");
+		print_lost(out, misses);
 	if (misses->n_jobs)
 		ki_bytes_printf(out, "\n%zu job%s: see 'kiln wait'\n",
 				misses->n_jobs,

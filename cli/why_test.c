@@ -623,6 +623,8 @@ static void what_the_last_run_missed_is_explained(void **state)
 		json = why_last_json(store);
 		assert_int_equal(number_in(json, "run", "misses"), 2);
 		assert_int_equal(number_in(json, "run", "hits"), 1);
+		assert_in_range(number_in(json, "run", "not_stored_build_ns"),
+				1, number_in(json, "run", "build_ns") - 1);
 		assert_int_equal(
 			json_integer_value(json_object_get(json, "stored")), 1);
 		miss = json_array_get(json_object_get(json, "misses"), 0);
@@ -639,7 +641,9 @@ static void what_the_last_run_missed_is_explained(void **state)
 		assert_non_null(strstr(ended.out, ": 2 misses, 1 hit\n"));
 		assert_non_null(
 			strstr(ended.out, "\n  options: -DT=8 -> -DT=16\n"));
-		assert_non_null(strstr(ended.out, "\n1 of them is not stored"));
+		assert_non_null(
+			strstr(ended.out, "\n1 of them is not stored: "));
+		assert_non_null(strstr(ended.out, " of building\n"));
 		ended_free(&ended);
 		free(store);
 		free(directory);
