@@ -49,9 +49,16 @@ static void json_hours(struct ki_json *json,
 	ki_json_end(json);
 }
 
+const struct kiln_namespace *ki_report_quota(const struct ki_quota_list *quotas,
+					     const struct ki_group *group)
+{
+	return group->is_rest ? NULL : ki_quota_list_find(quotas, group->name);
+}
+
 static void json_group(struct ki_json *json, const struct ki_group *group)
 {
 	ki_json_string(json, "name", group->name);
+	ki_json_bool(json, "is_rest", group->is_rest);
 	ki_json_number(json, "entries", group->n);
 	ki_json_number(json, "bytes", group->bytes);
 	ki_json_number(json, "build_ns", group->build_ns);
@@ -78,7 +85,7 @@ static void json_namespaces(struct ki_json *json,
 	for (size_t i = 0; i < groups->n; i++) {
 		const struct ki_group *group = &groups->groups[i];
 		const struct kiln_namespace *quota =
-			ki_quota_list_find(quotas, group->name);
+			ki_report_quota(quotas, group);
 
 		ki_json_object(json, NULL);
 		json_group(json, group);

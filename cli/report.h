@@ -19,6 +19,11 @@ struct ki_report {
 	struct ki_quota_list quotas;
 };
 
+/* What a group of namespaces may take; NULL: it has no quota, as the rest has none in
+   common. */
+const struct kiln_namespace *ki_report_quota(const struct ki_quota_list *quotas,
+					     const struct ki_group *group);
+
 /* Append the page.  Times are in UTC: whoever reads it may be elsewhere. */
 void ki_report_page(const struct ki_report *report, struct ki_bytes *out);
 

@@ -368,7 +368,7 @@ static void add_group(struct ki_chart *chart, const struct ki_group *group,
 		      const char *name, const struct ki_quota_list *quotas)
 {
 	const struct kiln_namespace *quota =
-		quotas ? ki_quota_list_find(quotas, group->name) : NULL;
+		quotas ? ki_report_quota(quotas, group) : NULL;
 	char text[TEXT_BYTES];
 
 	if (!ki_chart_row(chart, (double)group->bytes))
@@ -388,14 +388,14 @@ static void groups(struct ki_bytes *out, const struct ki_groups *groups,
 		   const char *title, const char *about,
 		   const char *const *heads)
 {
-	struct ki_group rest = { 0 };
+	struct ki_group rest = { .is_rest = 1 };
 	struct ki_chart chart;
 
 	ki_chart_init(&chart, id, title, heads);
 	for (size_t i = 0; i < groups->n; i++) {
 		const struct ki_group *group = &groups->groups[i];
 
-		if (i < GROUPS_DRAWN) {
+		if (i < GROUPS_DRAWN && !group->is_rest) {
 			add_group(&chart, group,
 				  name_or(group->name, "not told"), quotas);
 			continue;

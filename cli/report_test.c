@@ -243,6 +243,50 @@ static void json_has_the_numbers_of_the_page(void **state)
 	free(directory);
 }
 
+/* The rest has no name, whatever it is shown as. */
+static void a_namespace_may_be_called_others(void **state)
+{
+	char *directory = filled(), url[600];
+	unsigned n_own = 0, n_rest = 0;
+	struct kiln_options options;
+	json_t *json, *group;
+	struct ended ended;
+	struct kiln *kiln;
+	size_t i;
+
+	snprintf(url, sizeof(url), "log:%s", directory);
+	kiln_options_init(&options);
+	options.store_url = url;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	for (unsigned n = 0; n < 100; n++)
+		put(kiln, 1000 + n, "/bin/others", 0);
+	assert_int_equal(kiln_set_namespace_limit(kiln, "others", 7000000),
+			 KILN_OK);
+	kiln_close(kiln);
+	ended = ask(directory, "--json");
+	json = json_loads(ended.out, 0, NULL);
+	assert_non_null(json);
+	json_array_foreach(json_object_get(json, "namespaces"), i, group)
+	{
+		const int is_rest =
+			json_is_true(json_object_get(group, "is_rest"));
+
+		if (strcmp(json_string_value(json_object_get(group, "name")),
+			   "others") != 0)
+			continue;
+		assert_int_equal(
+			json_integer_value(json_object_get(group, "bytes_max")),
+			is_rest ? 0 : 7000000);
+		n_rest += is_rest;
+		n_own += !is_rest;
+	}
+	assert_int_equal(n_own, 1);
+	assert_int_equal(n_rest, 1);
+	json_decref(json);
+	ended_free(&ended);
+	free(directory);
+}
+
 /* Of entries of one size; of some nobody knows what they cost. */
 static void by_cost_what_was_built_fast_is_next(void **state)
 {
@@ -279,6 +323,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_terminal_gets_no_page),
 		cmocka_unit_test(gone_and_full_outputs_are_as_elsewhere),
 		cmocka_unit_test(json_has_the_numbers_of_the_page),
+		cmocka_unit_test(a_namespace_may_be_called_others),
 		cmocka_unit_test(by_cost_what_was_built_fast_is_next),
 	};
 

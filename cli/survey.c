@@ -88,6 +88,7 @@ static struct ki_group *find_group(struct ki_groups *groups, const char *name)
 		groups->n_others++;
 		i = KI_GROUPS_MAX;
 		name = "others";
+		groups->groups[i].is_rest = 1;
 	} else {
 		groups->n++;
 	}

@@ -12,13 +12,14 @@
 #include "entry.h"
 #include "store.h"
 
-#define KI_GROUPS_MAX 256 /* that are told apart; the rest are "others" */
+#define KI_GROUPS_MAX 256 /* that are told apart; the rest are one */
 #define KI_NOTED_MAX  10
 #define KI_BINS_MAX   8
 #define KI_NAME_BYTES 256 /* of a text kept; longer ones are cut */
 
 struct ki_group {
-	char name[KI_NAME_BYTES]; /* "": nobody said */
+	char name[KI_NAME_BYTES]; /* "": nobody said; of the rest, "others" */
+	int is_rest; /* all that had no place, whatever they are called */
 	uint64_t hash;
 	uint64_t n;
 	uint64_t bytes;
