@@ -97,22 +97,15 @@ static int take_answer(struct ki_reader reader, struct ki_answer *answer)
 
 int ki_answer_read(int fd, struct ki_answer *out_answer, void **out_bytes)
 {
-	const struct ki_sys *sys = &ki_sys_posix;
 	struct ki_answer answer;
-	struct ki_file_info info;
 	void *bytes;
-	int err = sys->fstat(sys, fd, &info);
+	size_t size;
+	int err = ki_read_whole(&ki_sys_posix, fd, ANSWER_BYTES_MAX, &bytes,
+				&size);
 
 	if (err)
 		return err;
-	if (info.size > ANSWER_BYTES_MAX)
-		return -EFBIG;
-	bytes = malloc((size_t)info.size + 1);
-	if (!bytes)
-		return -ENOMEM;
-	err = ki_pread_all(sys, fd, bytes, (size_t)info.size, 0);
-	if (!err)
-		err = take_answer(ki_reader(bytes, (size_t)info.size), &answer);
+	err = take_answer(ki_reader(bytes, size), &answer);
 	if (err) {
 		free(bytes);
 		return err;

@@ -102,22 +102,15 @@ static int take(struct ki_reader reader, struct ki_item *item)
 
 int ki_item_read(int fd, struct ki_item *out_item)
 {
-	const struct ki_sys *sys = &ki_sys_posix;
-	struct ki_file_info info;
 	struct ki_item item = { .job = NULL };
 	void *bytes;
-	int err = sys->fstat(sys, fd, &info);
+	size_t size;
+	int err =
+		ki_read_whole(&ki_sys_posix, fd, ITEM_BYTES_MAX, &bytes, &size);
 
 	if (err)
 		return err;
-	if (info.size > ITEM_BYTES_MAX)
-		return -EFBIG;
-	bytes = malloc((size_t)info.size + 1);
-	if (!bytes)
-		return -ENOMEM;
-	err = ki_pread_all(sys, fd, bytes, (size_t)info.size, 0);
-	if (!err)
-		err = take(ki_reader(bytes, (size_t)info.size), &item);
+	err = take(ki_reader(bytes, size), &item);
 	if (err)
 		free(bytes);
 	else

@@ -734,38 +734,41 @@ int ki_pwrite_all(const struct ki_sys *sys, int fd, const void *data,
 	return ki_pwritev_all(sys, fd, &piece, 1, offset);
 }
 
-int ki_read_file(const struct ki_sys *sys, const char *path, size_t size_max,
-		 void **out_data, size_t *out_size)
+int ki_read_whole(const struct ki_sys *sys, int fd, uint64_t size_max,
+		  void **out_data, size_t *out_size)
 {
 	struct ki_file_info info;
-	uint8_t *data = NULL;
-	int fd, err;
+	uint8_t *data;
+	int err = sys->fstat(sys, fd, &info);
 
-	fd = sys->open(sys, path, KI_OPEN_READ, 0);
-	if (fd < 0)
-		return fd;
-	err = sys->fstat(sys, fd, &info);
 	if (err)
-		goto out;
-	err = -EINVAL;
+		return err;
 	if (!S_ISREG(info.mode))
-		goto out;
-	err = -EFBIG;
+		return -EINVAL;
 	if (info.size > size_max)
-		goto out;
-	err = -ENOMEM;
+		return -EFBIG;
 	data = malloc((size_t)info.size + 1);
 	if (!data)
-		goto out;
+		return -ENOMEM;
 	err = ki_pread_all(sys, fd, data, (size_t)info.size, 0);
-	if (err)
-		goto out;
+	if (err) {
+		free(data);
+		return err;
+	}
 	data[info.size] = '\0';
 	*out_data = data;
 	*out_size = (size_t)info.size;
-	data = NULL;
-out:
-	free(data);
+	return 0;
+}
+
+int ki_read_file(const struct ki_sys *sys, const char *path, size_t size_max,
+		 void **out_data, size_t *out_size)
+{
+	int fd = sys->open(sys, path, KI_OPEN_READ, 0), err;
+
+	if (fd < 0)
+		return fd;
+	err = ki_read_whole(sys, fd, size_max, out_data, out_size);
 	(void)sys->close(sys, fd);
 	return err;
 }

@@ -207,6 +207,9 @@ int ki_pwritev_all(const struct ki_sys *sys, int fd, struct ki_piece *pieces,
 
 /* A whole regular file of at most `size_max` bytes, from malloc(), with a NUL
    behind.  -EFBIG, -EINVAL (not a regular file), -ENOMEM. */
+int ki_read_whole(const struct ki_sys *sys, int fd, uint64_t size_max,
+		  void **out_data, size_t *out_size);
+/* The same by its name. */
 int ki_read_file(const struct ki_sys *sys, const char *path, size_t size_max,
 		 void **out_data, size_t *out_size);
 
