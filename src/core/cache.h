@@ -135,6 +135,13 @@ void ki_kiln_flush(struct kiln *kiln);
 /* So much of the memory that there may be is in use. */
 void ki_kiln_relieve(struct kiln *kiln, int percent, uint64_t now);
 
+/* ---- open.c ---------------------------------------------------------------- */
+
+/* What the options say of any of its stores: all but where that is.  Its texts are
+   the options' and the kiln's. */
+struct ki_store_options ki_kiln_store_options(
+	const struct kiln *kiln, const struct kiln_options *options);
+
 /* ---- packs.c --------------------------------------------------------------- */
 
 /* Of one as the store; the directory is its path. */

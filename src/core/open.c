@@ -306,15 +306,11 @@ static enum kiln_status set_default_place(struct kiln *kiln,
 		       : set_neo_place(kiln, options, place);
 }
 
-static enum kiln_status open_store(struct kiln *kiln,
-				   const struct kiln_options *options,
-				   const struct place *place)
+struct ki_store_options ki_kiln_store_options(
+	const struct kiln *kiln, const struct kiln_options *options)
 {
-	const struct kind *kind = place->kind;
-	struct ki_store_options store = {
+	return (struct ki_store_options){
 		.sys = &ki_sys_posix,
-		.directory = place->directory,
-		.name = *place->name ? place->name : NULL,
 		.bytes_max = options->store_bytes_max,
 		.age_max_s = options->store_age_max_s,
 		.quota_bytes = options->store_quota_bytes,
@@ -326,7 +322,17 @@ static enum kiln_status open_store(struct kiln *kiln,
 		.trusted_keys = options->trusted_keys,
 		.n_trusted_keys = options->n_trusted_keys,
 	};
+}
 
+static enum kiln_status open_store(struct kiln *kiln,
+				   const struct kiln_options *options,
+				   const struct place *place)
+{
+	const struct kind *kind = place->kind;
+	struct ki_store_options store = ki_kiln_store_options(kiln, options);
+
+	store.directory = place->directory;
+	store.name = *place->name ? place->name : NULL;
 	store.is_local =
 		kind->needs_local && is_local(store.sys, place->directory);
 	if (kind->needs_local && !store.is_local) {

@@ -23,35 +23,32 @@
 #define SHOWN_MAX 200 /* bytes of what is wrong */
 #define BLANKS	  " \t\r\n"
 
-/* The options of a kiln or of a store, as a pack's. */
-static enum kiln_status open_pack(const char *path, uint32_t flags,
-				  struct kiln_pack_options *options,
-				  struct kiln_tier **out_tier)
+static struct kiln_pack_options options_of(const struct ki_store_options *store)
 {
-	if (flags & KILN_OPEN_GUEST)
-		options->flags |= KILN_PACK_GUEST;
-	/* Who looks is shown what there is, whole or not. */
-	if (flags & KILN_OPEN_ANY_OWNER)
-		options->flags |= KILN_PACK_ANY_OWNER | KILN_PACK_UNSIGNED |
-				  KILN_PACK_SALVAGE;
-	else if (flags & KILN_OPEN_SIGNED)
-		options->flags |= KILN_PACK_SIGNED;
-	return kiln_pack_open(path, options, out_tier);
+	return (struct kiln_pack_options){
+		.size = sizeof(struct kiln_pack_options),
+		.user_version = store->user_version,
+		.trusted_keys = store->trusted_keys,
+		.n_trusted_keys = store->n_trusted_keys,
+		.log = store->log,
+		.log_arg = store->log_arg,
+	};
 }
 
 enum kiln_status ki_store_pack_open(const struct ki_store_options *options,
 				    struct kiln_tier **out_tier)
 {
-	struct kiln_pack_options pack = {
-		.size = sizeof(pack),
-		.user_version = options->user_version,
-		.trusted_keys = options->trusted_keys,
-		.n_trusted_keys = options->n_trusted_keys,
-		.log = options->log,
-		.log_arg = options->log_arg,
-	};
+	struct kiln_pack_options pack = options_of(options);
 
-	return open_pack(options->directory, options->flags, &pack, out_tier);
+	if (options->flags & KILN_OPEN_GUEST)
+		pack.flags |= KILN_PACK_GUEST;
+	/* Who looks is shown what there is, whole or not. */
+	if (options->flags & KILN_OPEN_ANY_OWNER)
+		pack.flags |= KILN_PACK_ANY_OWNER | KILN_PACK_UNSIGNED |
+			      KILN_PACK_SALVAGE;
+	else if (options->flags & KILN_OPEN_SIGNED)
+		pack.flags |= KILN_PACK_SIGNED;
+	return kiln_pack_open(options->directory, &pack, out_tier);
 }
 
 /* ---- On servers -------------------------------------------------------------- */
@@ -81,9 +78,10 @@ static void device_release(void *context)
 /* Through the helper of these options.  The URL stays as long as the pack. */
 static enum kiln_status open_url(const char *url,
 				 const struct kiln_options *options,
-				 const struct kiln_pack_options *pack,
+				 const struct ki_store_options *store,
 				 struct kiln_tier **out_tier)
 {
+	const struct kiln_pack_options pack = options_of(store);
 	struct kiln_pack_device device;
 	char socket[KI_PATH_MAX];
 	struct ki_range *range;
@@ -103,7 +101,7 @@ static enum kiln_status open_url(const char *url,
 	device.release = device_release;
 	device.context = range;
 	device.name = url;
-	status = kiln_pack_open_device(&device, pack, out_tier);
+	status = kiln_pack_open_device(&device, &pack, out_tier);
 	if (status)
 		ki_range_close(range);
 	return status;
@@ -262,25 +260,18 @@ static int open_one(struct kiln *kiln, const struct kiln_options *options,
 		    const char *path, size_t size)
 {
 	struct ki_pack_given *given = &kiln->packs[kiln->n_packs];
-	struct kiln_pack_options pack = {
-		.size = sizeof(pack),
-		.user_version = options->user_version,
-		.trusted_keys = options->trusted_keys,
-		.n_trusted_keys = options->n_trusted_keys,
-		.log = options->log,
-		.log_arg = options->log_arg,
-	};
+	struct ki_store_options store = ki_kiln_store_options(kiln, options);
 
 	given->path = strndup(path, size);
 	if (!given->path)
 		return 0;
 	kiln->n_packs++;
 	if (!is_url(given->path)) {
-		given->status = open_pack(given->path, options->flags, &pack,
-					  &given->tier);
+		store.directory = given->path;
+		given->status = ki_store_pack_open(&store, &given->tier);
 		return 1;
 	}
-	given->status = open_url(given->path, options, &pack, &given->tier);
+	given->status = open_url(given->path, options, &store, &given->tier);
 	if (given->status)
 		ki_kiln_log(kiln, KILN_LOG_WARNING,
 			    "%s: the pack is not used: %s", given->path,
