@@ -10,9 +10,12 @@
  *
  * Memory     hiredis is given an answer once it is whole, and before that the
  *            announced size is looked at: a body beyond what its request allows
- *            is read past without being kept, or, if it is beyond SKIP_MAX, ends
- *            the connection.  Arrays, of which there are none for us, and lines
- *            without an end do so too.
+ *            is read past without being kept.  One beyond SKIP_MAX is not: that
+ *            would hold up who waits behind it for longer than a new connection
+ *            does, and may have no end.  The connection is left, and what only
+ *            looks is asked by the next once more; a lease is not, which may be
+ *            taken already.  Arrays, of which there are none for us, and lines
+ *            without an end are no Redis, and end it for all.
  * Time       A request whose time is over is answered.  If it had not been sent it
  *            is forgotten; else its answer is awaited and thrown away, unless the
  *            server sent nothing at all in its time, or a part of it is still to
@@ -78,6 +81,7 @@ struct link {
 
 static const char not_redis[] = "what answers there is not Redis";
 
+static void begin(struct link *link);
 static void link_connect_next(struct link *link);
 
 static struct request *request_of(struct ki_list *node)
@@ -132,27 +136,39 @@ static void disconnect(struct link *link)
 	link->state = CLOSED;
 }
 
-/* Everybody is told the same.  Who asks again meanwhile connects anew. */
-static void fail(struct link *link, enum kiln_status status, const char *why)
+/* Those of a list, which are no link's any more. */
+static void tell_all(struct ki_list *told, enum kiln_status status,
+		     const char *why)
 {
 	struct outcome outcome = { .status = status, .why = why };
-	struct ki_list told;
 	struct request *request;
 
-	disconnect(link);
-	ki_list_init(&told);
-	while ((request = first_request(link))) {
-		ki_list_remove(&request->node);
-		ki_list_append(&told, &request->node);
-	}
-	link->unsent = &link->requests;
-	link->sent_bytes = 0;
-	while (!ki_list_is_empty(&told)) {
-		request = request_of(told.next);
+	while (!ki_list_is_empty(told)) {
+		request = request_of(told->next);
 		ki_list_remove(&request->node);
 		answer(request, &outcome);
 		free(request);
 	}
+}
+
+static void move(struct ki_list *node, struct ki_list *to)
+{
+	ki_list_remove(node);
+	ki_list_append(to, node);
+}
+
+/* Everybody is told the same.  Who asks again meanwhile connects anew. */
+static void fail(struct link *link, enum kiln_status status, const char *why)
+{
+	struct ki_list told;
+
+	disconnect(link);
+	ki_list_init(&told);
+	while (!ki_list_is_empty(&link->requests))
+		move(link->requests.next, &told);
+	link->unsent = &link->requests;
+	link->sent_bytes = 0;
+	tell_all(&told, status, why);
 }
 
 static void on_failure(void *arg)
@@ -174,6 +190,34 @@ static void fail_later(struct link *link, enum kiln_status status,
 	link->failure = loop_after(link->loop, 0, on_failure, link);
 	if (!link->failure)
 		fail(link, KILN_E_NO_MEMORY, "no memory");
+}
+
+/* Whether there is somebody to be answered, and asking twice is as good as once. */
+static int is_asked_again(const struct request *request)
+{
+	if (!request->begun_ns)
+		return 1;
+	return request->done && (request->question == QUESTION_GET ||
+				 request->question == QUESTION_LENGTH);
+}
+
+/* The same, but for what another connection may be asked in the time that is left. */
+static void start_over(struct link *link, const char *why)
+{
+	struct ki_list told, *node, *after;
+
+	disconnect(link);
+	ki_list_init(&told);
+	ki_list_for_each_safe (node, after, &link->requests) {
+		if (!is_asked_again(request_of(node)))
+			move(node, &told);
+		request_of(node)->begun_ns = 0;
+	}
+	link->unsent = link->requests.next;
+	link->sent_bytes = 0;
+	tell_all(&told, KILN_E_IO, why);
+	if (link->state == CLOSED && !ki_list_is_empty(&link->requests))
+		begin(link);
 }
 
 /* ---- Sending ------------------------------------------------------------ */
@@ -413,10 +457,11 @@ static int skip_first(struct link *link, enum look looked, uint64_t bytes)
 		fail(link, KILN_E_NO_MEMORY, "no memory");
 		return -1;
 	}
+	link->is_broken |= looked == LOOK_HUGE; /* nothing is sent any more */
 	answer_first(link, &outcome);
 	if (looked == LOOK_SKIP)
 		return 0;
-	fail(link, KILN_E_IO, "the server sends more than anyone asked for");
+	start_over(link, "the server sends more than anyone asked for");
 	return -1;
 }
 

@@ -385,6 +385,50 @@ static void what_is_too_large_is_passed_over(void **state)
 	asking_close(&asking);
 }
 
+/* S50: it is not waited for, and who asked behind it has an answer by another
+   connection; but nobody takes a lease twice. */
+static void what_is_far_too_large_costs_nothing_but_itself(void **state)
+{
+	const size_t size = ((size_t)64 << 20) + 1;
+	const char *names[] = { "near", "huge", "near", "huge", "near" };
+	struct answer answers[5], head, lease;
+	void *args[5];
+	struct asking asking;
+	struct outcome outcome;
+	char *body = calloc(1, size);
+
+	if (!redis) {
+		free(body);
+		HARNESS_LEAVE_OUT("no redis-server");
+	}
+	open_url(&asking, server_url(redis), NULL);
+	assert_int_equal(asking_put_status(&asking, "near", "0123456789"),
+			 KILN_OK);
+	outcome = asking_put(&asking, "huge", body, size, 0, 0);
+	asking_expect(&outcome, KILN_OK, NULL, 0);
+	free(body);
+	for (size_t i = 0; i < 5; i++) {
+		answers[i] = (struct answer){ .asking = &asking };
+		args[i] = &answers[i];
+	}
+	head = lease = (struct answer){ .asking = &asking };
+	asking.backend->ops->get(asking.backend, names, 5, 10,
+				 asking.timeout_ms, asking_done, args);
+	asking.backend->ops->head(asking.backend, "near", asking.timeout_ms,
+				  asking_done, &head);
+	asking.backend->ops->lease(asking.backend, "huge", TOKEN, 60000,
+				   asking.timeout_ms, asking_done, &lease);
+	asking_wait(&asking, 7);
+	for (size_t i = 0; i < 5; i++)
+		asking_expect(&answers[i].outcome,
+			      i % 2 ? KILN_E_TOO_LARGE : KILN_OK,
+			      i % 2 ? NULL : "0123456789", 10);
+	asking_expect(&head.outcome, KILN_OK, NULL, 0);
+	assert_int_equal(head.outcome.total_bytes, 10);
+	asking_expect(&lease.outcome, KILN_E_IO, NULL, 0);
+	asking_close(&asking);
+}
+
 /* ---- Leases ------------------------------------------------------------- */
 
 static void a_lease_is_had_by_one(void **state)
@@ -871,6 +915,8 @@ int main(void)
 		cmocka_unit_test(what_is_half_sent_is_followed_by_nothing),
 		cmocka_unit_test(something_large_is_had_as_it_is),
 		cmocka_unit_test(what_is_too_large_is_passed_over),
+		cmocka_unit_test(
+			what_is_far_too_large_costs_nothing_but_itself),
 		cmocka_unit_test(a_lease_is_had_by_one),
 		cmocka_unit_test(who_may_is_let_in),
 		cmocka_unit_test(a_password_for_a_server_without_is_told),
