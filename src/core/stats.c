@@ -175,6 +175,18 @@ static void let_store_look(struct kiln *kiln)
 		store->ops->prefetch(store, NULL, 0);
 }
 
+/* What a busy helper could not be told is told by now, whether or not it is asked
+   anything. */
+static void let_remote_speak(struct kiln *kiln)
+{
+	struct kiln_tier *tier;
+
+	if (!kiln->remote)
+		return;
+	tier = ki_remote_tier(kiln->remote);
+	tier->ops->prefetch(tier, NULL, 0);
+}
+
 void ki_kiln_tick(struct kiln *kiln)
 {
 	uint64_t now;
@@ -191,6 +203,7 @@ void ki_kiln_tick(struct kiln *kiln)
 	ki_kiln_doubt_quotas(kiln);
 	ki_kiln_flush(kiln);
 	let_store_look(kiln);
+	let_remote_speak(kiln);
 	ki_kiln_relieve(kiln, ki_cgroup_memory_percent(&ki_sys_posix), now);
 }
 

@@ -21,12 +21,14 @@
  *
  * Sending happens under the mutex, so that frames do not mix.  It does not wait:
  * frames are short, and where there is no room for one nothing is sent.  Only
- * who has sent half a frame must go on, for SEND_NS at most.
+ * who has sent half a frame must go on, for SEND_NS at most.  Notes wait in a list
+ * until there is room, and for them whatever comes after them.
  */
 
 #include "remote/connection.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +75,8 @@ struct ki_connection {
 	unsigned n_users;
 	uint64_t last_id;
 	struct waiter *waiters;
+	struct ki_note *notes, *last_note; /* that wait */
+	_Atomic unsigned n_notes;	   /* read by anybody */
 	/* The reader's. */
 	struct incoming incoming;
 };
@@ -113,6 +117,21 @@ static void forget_incoming(struct ki_connection *connection)
 	incoming->n_head = incoming->n_body = 0;
 }
 
+static void drop_first_note(struct ki_connection *connection)
+{
+	struct ki_note *note = connection->notes;
+
+	connection->notes = note->next;
+	atomic_fetch_sub(&connection->n_notes, 1);
+	free(note);
+}
+
+static void drop_notes(struct ki_connection *connection)
+{
+	while (connection->notes)
+		drop_first_note(connection);
+}
+
 static void close_locked(struct ki_connection *connection)
 	KI_REQUIRES(&connection->mutex)
 {
@@ -123,6 +142,7 @@ static void close_locked(struct ki_connection *connection)
 	connection->fd = -1;
 	connection->is_broken = 0;
 	forget_incoming(connection);
+	drop_notes(connection);
 }
 
 void ki_connection_free(struct ki_connection *connection)
@@ -137,6 +157,7 @@ void ki_connection_free(struct ki_connection *connection)
 		ki_mutex_fini(&connection->mutex);
 		ki_cond_fini(&connection->changed);
 	}
+	drop_notes(connection);
 	free(connection->incoming.body);
 	free(connection->path);
 	free(connection);
@@ -300,12 +321,35 @@ static enum kiln_status connect_locked(struct ki_connection *connection)
 	return KILN_E_IO;
 }
 
+static int send_notes_locked(struct ki_connection *connection)
+	KI_REQUIRES(&connection->mutex)
+{
+	while (connection->notes) {
+		const struct ki_note *note = connection->notes;
+		const struct ki_request request = { .type = note->type,
+						    .flags = note->flags,
+						    .body = note->body,
+						    .size = note->size,
+						    .fd_along = -1 };
+		int err =
+			send_frame(connection, ++connection->last_id, &request);
+
+		if (err)
+			return err;
+		drop_first_note(connection);
+	}
+	return 0;
+}
+
+/* Behind the notes; NULL: these alone. */
 static enum kiln_status send_locked(struct ki_connection *connection,
 				    const struct ki_request *request)
 	KI_REQUIRES(&connection->mutex)
 {
-	int err = send_frame(connection, ++connection->last_id, request);
+	int err = send_notes_locked(connection);
 
+	if (!err && request)
+		err = send_frame(connection, ++connection->last_id, request);
 	if (!err)
 		return KILN_OK;
 	if (err == -EAGAIN)
@@ -609,10 +653,10 @@ enum kiln_status ki_connection_ask(struct ki_connection *connection,
 	ki_mutex_lock(&connection->mutex);
 	status = connect_locked(connection);
 	if (!status) {
-		waiter.id = connection->last_id + 1;
 		waiter.next = connection->waiters;
 		connection->waiters = &waiter;
 		status = send_locked(connection, request);
+		waiter.id = connection->last_id;
 		if (!status) {
 			wait_locked(connection, &waiter, deadline_ns);
 			status = waiter.status;
@@ -636,4 +680,47 @@ enum kiln_status ki_connection_tell(struct ki_connection *connection,
 		status = send_locked(connection, request);
 	ki_mutex_unlock(&connection->mutex);
 	return status;
+}
+
+static void append_note(struct ki_connection *connection, struct ki_note *note)
+{
+	note->next = NULL;
+	if (connection->notes)
+		connection->last_note->next = note;
+	else
+		connection->notes = note;
+	connection->last_note = note;
+	atomic_fetch_add(&connection->n_notes, 1);
+}
+
+enum kiln_status ki_connection_note(struct ki_connection *connection,
+				    struct ki_note *note)
+{
+	enum kiln_status status;
+
+	ki_mutex_lock(&connection->mutex);
+	status = connect_locked(connection);
+	if (!status && atomic_load(&connection->n_notes) >= KI_NOTES_MAX &&
+	    note->type != KI_FRAME_UNLEASE)
+		status = KILN_E_FULL;
+	if (status) {
+		free(note);
+	} else {
+		append_note(connection, note);
+		status = send_locked(connection, NULL);
+		if (status == KILN_E_FULL)
+			status = KILN_OK;
+	}
+	ki_mutex_unlock(&connection->mutex);
+	return status;
+}
+
+void ki_connection_say_notes(struct ki_connection *connection)
+{
+	if (!atomic_load_explicit(&connection->n_notes, memory_order_relaxed))
+		return;
+	ki_mutex_lock(&connection->mutex);
+	if (connection->fd >= 0 && !connection->is_broken)
+		(void)send_locked(connection, NULL);
+	ki_mutex_unlock(&connection->mutex);
 }

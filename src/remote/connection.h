@@ -32,6 +32,16 @@ struct ki_request {
 	size_t answer_max; /* bytes of body that an answer may have */
 };
 
+/* Something short that is not answered and must not be lost; from malloc(). */
+struct ki_note {
+	struct ki_note *next;
+	uint8_t type, flags;
+	size_t size;
+	uint8_t body[KI_FRAME_VERDICT_BYTES];
+};
+
+#define KI_NOTES_MAX 1024 /* that wait */
+
 struct ki_answer {
 	uint8_t type;
 	int16_t status;
@@ -69,5 +79,16 @@ enum kiln_status ki_connection_ask(struct ki_connection *connection,
    read, and nothing was sent. */
 enum kiln_status ki_connection_tell(struct ki_connection *connection,
 				    const struct ki_request *request);
+
+/*
+ * The same of a note, which is taken over.  Where there is no room it waits, and goes
+ * before whatever is said next; nothing passes it.  It ends with the connection.
+ * FULL: KI_NOTES_MAX wait, and it is dropped; an UNLEASE never is, of which there are
+ * no more than locks.
+ */
+enum kiln_status ki_connection_note(struct ki_connection *connection,
+				    struct ki_note *note);
+/* What waits, for who says nothing else; a look at a number if nothing does. */
+void ki_connection_say_notes(struct ki_connection *connection);
 
 #endif /* KI_REMOTE_CONNECTION_H */

@@ -54,8 +54,9 @@ struct ki_remote {
 	_Atomic unsigned told;		 /* what the log has had */
 };
 
+/* What is said when it ends, for which there must be memory then. */
 struct kiln_tier_lock {
-	uint8_t name[KI_REMOTE_NAME_BYTES];
+	struct ki_note unlease; /* first */
 };
 
 static struct ki_remote *of(struct kiln_tier *tier)
@@ -161,15 +162,29 @@ static enum kiln_status tell(struct ki_remote *remote, uint8_t type,
 	return status;
 }
 
+/* Taken over. */
+static void tell_surely(struct ki_remote *remote, struct ki_note *note)
+{
+	ki_connection_begin(remote->connection);
+	(void)ki_connection_note(remote->connection, note);
+	ki_connection_finish(remote->connection);
+}
+
+/* Without memory it is lost: what was refused is refused again then. */
 static void tell_verdict(struct ki_remote *remote, const uint8_t *name,
 			 uint32_t level, int is_good, uint8_t flags)
 {
-	uint8_t body[KI_FRAME_VERDICT_BYTES];
+	struct ki_note *note = malloc(sizeof(*note));
 
-	memcpy(body, name, KI_REMOTE_NAME_BYTES);
-	ki_put_u32(body + KI_REMOTE_NAME_BYTES, level);
-	ki_put_u32(body + KI_REMOTE_NAME_BYTES + 4, (uint32_t)is_good);
-	(void)tell(remote, KI_FRAME_VERDICT, flags, body, sizeof(body), -1);
+	if (!note)
+		return;
+	note->type = KI_FRAME_VERDICT;
+	note->flags = flags;
+	note->size = KI_FRAME_VERDICT_BYTES;
+	memcpy(note->body, name, KI_REMOTE_NAME_BYTES);
+	ki_put_u32(note->body + KI_REMOTE_NAME_BYTES, level);
+	ki_put_u32(note->body + KI_REMOTE_NAME_BYTES + 4, (uint32_t)is_good);
+	tell_surely(remote, note);
 }
 
 static void fetch_ahead(struct ki_remote *remote, const uint8_t *name)
@@ -643,9 +658,12 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 	lock = malloc(sizeof(*lock));
 	if (!lock)
 		return KILN_E_NO_MEMORY;
-	name_of(remote, key, lock->name);
+	lock->unlease.type = KI_FRAME_UNLEASE;
+	lock->unlease.flags = 0;
+	lock->unlease.size = KI_REMOTE_NAME_BYTES;
+	name_of(remote, key, lock->unlease.body);
 	ki_connection_begin(remote->connection);
-	status = wait_for_lease(remote, lock->name, timeout_ms);
+	status = wait_for_lease(remote, lock->unlease.body, timeout_ms);
 	ki_connection_finish(remote->connection);
 	if (status)
 		free(lock);
@@ -656,14 +674,12 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 
 static void remote_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 {
-	(void)tell(of(tier), KI_FRAME_UNLEASE, 0, lock->name,
-		   sizeof(lock->name), -1);
-	free(lock);
+	tell_surely(of(tier), &lock->unlease);
 }
 
 /* ---- Ahead ------------------------------------------------------------------ */
 
-/* Without keys it is a tick, and there is nothing to be looked at. */
+/* Without keys it is a tick. */
 static void remote_prefetch(struct kiln_tier *tier,
 			    const struct kiln_key *const *keys, size_t n_keys)
 {
@@ -671,6 +687,8 @@ static void remote_prefetch(struct kiln_tier *tier,
 	uint8_t names[64 * KI_REMOTE_NAME_BYTES];
 	size_t n = 0;
 
+	if (!n_keys)
+		ki_connection_say_notes(remote->connection);
 	for (size_t i = 0; i < n_keys; i++) {
 		if (is_asked(remote, keys[i]))
 			name_of(remote, keys[i],

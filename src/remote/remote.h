@@ -15,6 +15,14 @@
  * lock       The lease on a key among machines.  KILN_EXISTS: no lease, the entry
  *            is there by now.  UNSUPPORTED: there are no leases, no helper,
  *            or the last one took longer than half a build, a minute ago or less.
+ * prefetch   Hints, of which those are lost that find a helper too busy to read: what
+ *            they name is looked up like anything else.  Those of an order
+ *            (ki_remote_expect()) are told again.  Without keys it is a tick: what
+ *            waits to be said is, if there is room now.
+ * Busy       A helper that does not read now is not waited for.  The end of a lease,
+ *            and what was found of an item, wait until it does and are told before
+ *            anything else, at the next call or tick; the first ends with the
+ *            connection anyhow.
  * Faults     are counted, and misses: get() answers OK, MISS, NO_MEMORY.
  */
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "remote/connection.h"
 #include "remote/patience.h"
 #include "remote/peer_test.h"
 #include "remote/remote.h"
@@ -852,37 +853,52 @@ static void what_comes_next_is_fetched_ahead(void **state)
 }
 
 static unsigned n_refused;
+static uint64_t refused_types; /* a bit for each */
 
-/* The socket has no room for names to fetch ahead, for so many times. */
-static ssize_t refuse_names(const struct ki_sys *sys, int fd, const void *data,
-			    size_t size, int fd_along)
+/* The socket has no room for such frames, for so many times. */
+static ssize_t refuse_some(const struct ki_sys *sys, int fd, const void *data,
+			   size_t size, int fd_along)
 {
 	struct ki_frame frame;
 
 	if (n_refused && size >= KI_FRAME_BYTES &&
-	    !ki_frame_get(data, &frame) && frame.type == KI_FRAME_PREFETCH) {
+	    !ki_frame_get(data, &frame) &&
+	    (refused_types & (uint64_t)1 << frame.type)) {
 		n_refused--;
 		return -EAGAIN;
 	}
 	return ki_sys_posix.send(&ki_sys_posix, fd, data, size, fd_along);
 }
 
-static void names_that_found_no_room_are_told_at_the_next_look_up(void **state)
+/* One that refuses so many of these at first; `sys` is its own. */
+static struct ki_remote *open_refusing(const struct peer *peer,
+				       struct ki_sys *sys, uint64_t types,
+				       unsigned n)
 {
-	enum { N = 200 };
-	struct ki_sys sys = ki_sys_posix;
-	struct peer *peer = peer_new(NULL);
-	const struct ki_remote_options options = { .sys = &sys,
+	const struct ki_remote_options options = { .sys = sys,
 						   .socket = peer_path(peer),
 						   .count = count };
 	struct ki_remote *remote;
+
+	*sys = ki_sys_posix;
+	sys->send = refuse_some;
+	refused_types = types;
+	n_refused = n;
+	assert_int_equal(ki_remote_open(&options, &remote), KILN_OK);
+	return remote;
+}
+
+static void names_that_found_no_room_are_told_at_the_next_look_up(void **state)
+{
+	enum { N = 200 };
+	struct ki_sys sys;
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *remote =
+		open_refusing(peer, &sys, (uint64_t)1 << KI_FRAME_PREFETCH, 2);
 	struct kiln_key *keys[N];
 
-	sys.send = refuse_names;
-	assert_int_equal(ki_remote_open(&options, &remote), KILN_OK);
 	expect_keys(remote, keys, N);
 	/* Twice, and what was not asked for does not make the window grow. */
-	n_refused = 2;
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(get(remote, keys[i], ""), KILN_MISS);
 	assert_int_equal(peer_ahead(peer), 0);
@@ -896,6 +912,129 @@ static void names_that_found_no_room_are_told_at_the_next_look_up(void **state)
 	assert_int_equal(peer_ahead(peer), 32 + 64);
 	for (unsigned i = 0; i < N; i++)
 		kiln_key_free(keys[i]);
+	close_of(remote);
+	peer_free(peer);
+}
+
+/* ---- A helper that is busy --------------------------------------------------- */
+
+#define UNLEASE ((uint64_t)1 << KI_FRAME_UNLEASE)
+#define VERDICT ((uint64_t)1 << KI_FRAME_VERDICT)
+
+/* Another may have it at the next look-up, or at a tick. */
+static void a_lease_is_given_back_once_there_is_room(void **state)
+{
+	struct kiln_key *key = key_of(1);
+
+	for (int is_tick = 0; is_tick < 2; is_tick++) {
+		struct peer *peer = peer_new(NULL);
+		struct ki_sys sys;
+		struct ki_remote *one = open_refusing(peer, &sys, UNLEASE, 1);
+		struct ki_remote *two = open_at(peer_path(peer), 0);
+		struct kiln_tier *a = ki_remote_tier(one);
+		struct kiln_tier *b = ki_remote_tier(two);
+		struct kiln_tier_lock *lock;
+
+		assert_int_equal(a->ops->lock(a, key, 10, &lock), KILN_OK);
+		a->ops->unlock(a, lock);
+		assert_int_equal(n_refused, 0);
+		assert_int_equal(b->ops->lock(b, key, 10, &lock),
+				 KILN_E_TIMEOUT);
+		if (is_tick)
+			a->ops->prefetch(a, NULL, 0);
+		else
+			assert_int_equal(get(one, key, ""), KILN_MISS);
+		peer_await(peer, KI_FRAME_UNLEASE, 1);
+		assert_int_equal(b->ops->lock(b, key, 10, &lock), KILN_OK);
+		b->ops->unlock(b, lock);
+		close_of(one);
+		close_of(two);
+		peer_free(peer);
+	}
+	kiln_key_free(key);
+}
+
+/* It has gone with its connection, and another may have been taken since. */
+static void a_lease_of_a_connection_that_broke_is_not_given_back(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_sys sys;
+	struct ki_remote *remote = open_refusing(peer, &sys, UNLEASE, 1);
+	struct kiln_tier *tier = ki_remote_tier(remote);
+	struct kiln_key *key = key_of(1);
+	struct kiln_tier_lock *lock;
+
+	assert_int_equal(tier->ops->lock(tier, key, 10, &lock), KILN_OK);
+	tier->ops->unlock(tier, lock);
+	assert_int_equal(n_refused, 0);
+	peer_hang_up(peer);
+	/* The first finds that it is broken. */
+	while (peer_connections(peer) < 2)
+		assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_int_equal(peer_count(peer, KI_FRAME_UNLEASE), 0);
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
+/* By the time of the next look-up, which must not bring the same again. */
+static void what_was_refused_is_told_before_the_next_look_up(void **state)
+{
+	struct kiln_key *key = key_of(1), *other = key_of(2);
+
+	for (int is_removed = 0; is_removed < 2; is_removed++) {
+		struct peer *peer = peer_new(NULL);
+		struct ki_sys sys;
+		/* A look-up goes on to the levels behind. */
+		struct ki_remote *remote =
+			open_refusing(peer, &sys, VERDICT, is_removed ? 1 : 2);
+		struct kiln_tier *tier = ki_remote_tier(remote);
+
+		peer_add(peer, key, 0, "value", 5, &(struct ki_item_seal){ 0 });
+		peer_add(peer, other, 0, "other", 5,
+			 &(struct ki_item_seal){ 0 });
+		peer_behave(peer, PEER_OTHERS_ITEM);
+		if (is_removed)
+			assert_int_equal(tier->ops->remove(tier, key), KILN_OK);
+		else
+			assert_int_equal(get(remote, key, ""), KILN_MISS);
+		assert_int_equal(n_refused, 0);
+		assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), 0);
+		peer_behave(peer, PEER_QUIET);
+		assert_int_equal(get(remote, key, ""), KILN_MISS);
+		assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), 1);
+		assert_int_equal(peer_verdict(peer), 0);
+		close_of(remote);
+		peer_free(peer);
+	}
+	kiln_key_free(key);
+	kiln_key_free(other);
+}
+
+static void what_waits_to_be_told_has_a_bound_that_no_lease_meets(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_sys sys;
+	struct ki_remote *remote =
+		open_refusing(peer, &sys, UNLEASE | VERDICT, UINT32_MAX);
+	struct kiln_tier *tier = ki_remote_tier(remote);
+	struct kiln_key *key = key_of(1);
+	struct kiln_tier_lock *lock;
+
+	assert_int_equal(tier->ops->lock(tier, key, 10, &lock), KILN_OK);
+	for (unsigned i = 0; i < KI_NOTES_MAX + 10; i++)
+		assert_int_equal(tier->ops->remove(tier, key), KILN_OK);
+	tier->ops->unlock(tier, lock);
+	n_refused = 0;
+	/* The socket has no room for all of them either. */
+	while (!peer_count(peer, KI_FRAME_UNLEASE)) {
+		tier->ops->prefetch(tier, NULL, 0);
+		(void)usleep(1000);
+	}
+	assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), KI_NOTES_MAX);
+	assert_int_equal(peer_count(peer, KI_FRAME_UNLEASE), 1);
+	kiln_key_free(key);
 	close_of(remote);
 	peer_free(peer);
 }
@@ -946,6 +1085,17 @@ int main(void)
 				       forget),
 		cmocka_unit_test_setup(
 			names_that_found_no_room_are_told_at_the_next_look_up,
+			forget),
+		cmocka_unit_test_setup(a_lease_is_given_back_once_there_is_room,
+				       forget),
+		cmocka_unit_test_setup(
+			a_lease_of_a_connection_that_broke_is_not_given_back,
+			forget),
+		cmocka_unit_test_setup(
+			what_was_refused_is_told_before_the_next_look_up,
+			forget),
+		cmocka_unit_test_setup(
+			what_waits_to_be_told_has_a_bound_that_no_lease_meets,
 			forget),
 	};
 
