@@ -4,7 +4,7 @@
  * epoll, and a heap of timers.
  *
  *	turn   wait for descriptors until the first timer is due
- *	       call what is ready, then what is due
+ *	       call what is ready, then what is due, then what is to be soon
  *	       free what was removed meanwhile
  *
  * Removal     A callback may remove any descriptor, its own too, while events of
@@ -14,7 +14,7 @@
  *	       says so.  `owners` knows who has a number now, so that a late
  *	       loop_unwatch() leaves the new one alone.
  * Starvation  A timer that is set by a timer is called in the next turn, even if
- *	       it is set for 0 ms.
+ *	       it is set for 0 ms; so is what is to be soon, of what is called so.
  */
 
 #include "loop.h"
@@ -24,7 +24,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/list.h"
 #include "sys/sys.h"
 
 #define EVENTS_OF_A_TURN 64
@@ -57,6 +56,7 @@ struct loop {
 	uint64_t next_order;
 	struct ki_list watched;
 	struct ki_list dead;
+	struct ki_list soon;
 	struct loop_fd **owners; /* by number */
 	size_t n_owners;
 	struct loop_timer **heap;
@@ -81,6 +81,7 @@ struct loop *loop_new(void)
 	}
 	ki_list_init(&loop->watched);
 	ki_list_init(&loop->dead);
+	ki_list_init(&loop->soon);
 	loop->now_ns = clock_ns();
 	return loop;
 }
@@ -324,6 +325,8 @@ static int ms_to_wait(const struct loop *loop)
 {
 	uint64_t now_ns, ms;
 
+	if (!ki_list_is_empty(&loop->soon))
+		return 0;
 	if (!loop->n_timers)
 		return -1;
 	now_ns = clock_ns();
@@ -331,6 +334,41 @@ static int ms_to_wait(const struct loop *loop)
 		return 0;
 	ms = (loop->heap[0]->due_ns - now_ns + NS_OF_MS - 1) / NS_OF_MS;
 	return ms < 60000 ? (int)ms : 60000;
+}
+
+/* ---- Soon ---------------------------------------------------------------- */
+
+void loop_soon_init(struct loop_soon *soon, loop_timer_fn *fn, void *arg)
+{
+	*soon = (struct loop_soon){ .fn = fn, .arg = arg };
+	ki_list_init(&soon->link);
+}
+
+void loop_soon(struct loop *loop, struct loop_soon *soon)
+{
+	if (ki_list_is_empty(&soon->link))
+		ki_list_append(&loop->soon, &soon->link);
+}
+
+void loop_soon_cancel(struct loop_soon *soon)
+{
+	ki_list_remove(&soon->link);
+}
+
+/* Whatever is before the mark. */
+static void call_soon(struct loop *loop)
+{
+	struct ki_list mark;
+
+	ki_list_append(&loop->soon, &mark);
+	while (loop->soon.next != &mark && !loop->is_stopped) {
+		struct loop_soon *soon =
+			ki_container(loop->soon.next, struct loop_soon, link);
+
+		ki_list_remove(&soon->link);
+		soon->fn(soon->arg);
+	}
+	ki_list_remove(&mark);
 }
 
 /* ---- Turns --------------------------------------------------------------- */
@@ -355,6 +393,7 @@ int loop_run(struct loop *loop)
 		for (int i = 0; i < n && !loop->is_stopped; i++)
 			call_fd(events[i].data.ptr, events[i].events);
 		call_timers(loop);
+		call_soon(loop);
 		bury(&loop->dead);
 	}
 	return 0;

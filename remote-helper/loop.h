@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "base/list.h"
+
 struct loop;
 struct loop_fd;
 struct loop_timer;
@@ -35,6 +37,19 @@ void loop_unwatch(struct loop_fd *watched); /* NULL is fine */
 struct loop_timer *loop_after(struct loop *loop, uint32_t ms, loop_timer_fn *fn,
 			      void *arg);
 void loop_cancel(struct loop_timer *timer); /* NULL is fine */
+
+/* Once, at the end of this turn: for who must not call back now.  It is part of who
+   waits, so that there is always memory for it; nothing but loop_soon_init() comes
+   before it.  Again meanwhile is the same once. */
+struct loop_soon {
+	struct ki_list link;
+	loop_timer_fn *fn;
+	void *arg;
+};
+
+void loop_soon_init(struct loop_soon *soon, loop_timer_fn *fn, void *arg);
+void loop_soon(struct loop *loop, struct loop_soon *soon);
+void loop_soon_cancel(struct loop_soon *soon);
 
 uint64_t loop_now_ns(const struct loop *loop); /* as of this turn */
 

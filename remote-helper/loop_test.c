@@ -143,6 +143,90 @@ static void a_timer_that_sets_itself_again_starves_nobody(void **state)
 	close_pipe(fds);
 }
 
+/* ---- Soon ---------------------------------------------------------------- */
+
+struct repeat {
+	struct loop *loop;
+	struct loop_soon soon;
+	unsigned n_calls, n_turns;
+};
+
+static void call_again(void *arg)
+{
+	struct repeat *repeat = arg;
+
+	if (++repeat->n_calls < 100)
+		loop_soon(repeat->loop, &repeat->soon);
+}
+
+static void count_turn(void *arg)
+{
+	struct repeat *repeat = arg;
+
+	/* Of those that were called so far each had a turn of its own. */
+	assert_int_equal(repeat->n_calls, repeat->n_turns);
+	if (++repeat->n_turns == 50)
+		loop_stop(repeat->loop);
+	else
+		loop_after(repeat->loop, 0, count_turn, repeat);
+}
+
+static void what_is_soon_is_called_once_in_its_order_and_not_if_cancelled(
+	void **state)
+{
+	struct diary diary = { .loop = loop_new() };
+	struct entry entries[] = { { &diary, 'a' },
+				   { &diary, 'b' },
+				   { &diary, 'c' },
+				   { &diary, 'd' } };
+	struct loop_soon soon[4];
+
+	for (size_t i = 0; i < 4; i++) {
+		loop_soon_init(&soon[i], write_letter, &entries[i]);
+		loop_soon_cancel(&soon[i]);
+		loop_soon(diary.loop, &soon[i]);
+	}
+	loop_soon(diary.loop, &soon[0]);
+	loop_soon_cancel(&soon[2]);
+	loop_after(diary.loop, 5, stop, diary.loop);
+	assert_int_equal(loop_run(diary.loop), 0);
+	assert_string_equal(diary.text, "abd");
+	loop_free(diary.loop);
+}
+
+static void what_is_soon_again_and_again_lets_others_go_on(void **state)
+{
+	struct repeat repeat = { .loop = loop_new() };
+
+	loop_soon_init(&repeat.soon, call_again, &repeat);
+	loop_soon(repeat.loop, &repeat.soon);
+	loop_after(repeat.loop, 0, count_turn, &repeat);
+	assert_int_equal(loop_run(repeat.loop), 0);
+	assert_in_range(repeat.n_calls, 49, 51);
+	loop_soon_cancel(&repeat.soon);
+	loop_free(repeat.loop);
+}
+
+/* It is not lost. */
+static void what_is_soon_after_a_stop_is_called_when_the_loop_goes_on(
+	void **state)
+{
+	struct diary diary = { .loop = loop_new() };
+	struct entry entry = { &diary, 'a' };
+	struct loop_soon first, second;
+
+	loop_soon_init(&first, stop, diary.loop);
+	loop_soon_init(&second, write_letter, &entry);
+	loop_soon(diary.loop, &first);
+	loop_soon(diary.loop, &second);
+	assert_int_equal(loop_run(diary.loop), 0);
+	assert_string_equal(diary.text, "");
+	loop_soon(diary.loop, &first);
+	assert_int_equal(loop_run(diary.loop), 0);
+	assert_string_equal(diary.text, "a");
+	loop_free(diary.loop);
+}
+
 /* ---- Descriptors --------------------------------------------------------- */
 
 struct pair {
@@ -253,6 +337,12 @@ int main(void)
 			timers_that_are_cancelled_in_any_order_are_not_called),
 		cmocka_unit_test(a_timer_cancels_another_that_is_due_at_once),
 		cmocka_unit_test(a_timer_that_sets_itself_again_starves_nobody),
+		cmocka_unit_test(
+			what_is_soon_is_called_once_in_its_order_and_not_if_cancelled),
+		cmocka_unit_test(
+			what_is_soon_again_and_again_lets_others_go_on),
+		cmocka_unit_test(
+			what_is_soon_after_a_stop_is_called_when_the_loop_goes_on),
 		cmocka_unit_test(
 			what_a_callback_removes_is_not_called_any_more),
 		cmocka_unit_test(

@@ -48,7 +48,8 @@ struct web {
 	const char *region;
 	CURLM *multi;
 	struct loop_timer *timer;
-	struct loop_timer *ended; /* there are transfers that are over */
+	struct loop_soon ended; /* there are transfers that are over */
+	int has_given_up;	/* all are, once curl is called */
 	struct ki_list transfers;
 	size_t n_transfers;
 	CURL *shelf[HANDLES_KEPT];
@@ -463,24 +464,25 @@ static void finish_all(struct web *web);
 static void on_ended(void *arg)
 {
 	struct web *web = arg;
+	int n_running;
 
-	web->ended = NULL;
+	if (web->has_given_up)
+		(void)curl_multi_perform(web->multi, &n_running);
+	web->has_given_up = 0;
 	finish_all(web);
 }
 
 /* What is new begins here, instead of in the loop's next turn by a timer of 0 ms.
-   What ends with that waits for this turn: whoever asks is in the middle of it. */
+   What ends with that waits for the end of this one: whoever asks is in the middle
+   of it. */
 static void go_on(struct web *web)
 {
 	int n_running = 0;
 
 	(void)curl_multi_socket_action(web->multi, CURL_SOCKET_TIMEOUT, 0,
 				       &n_running);
-	if ((size_t)n_running >= web->n_transfers || web->ended)
-		return;
-	web->ended = loop_after(web->loop, 0, on_ended, web);
-	if (!web->ended)
-		finish_all(web);
+	if ((size_t)n_running < web->n_transfers)
+		loop_soon(web->loop, &web->ended);
 }
 
 static enum kiln_status start(struct transfer *transfer)
@@ -708,6 +710,15 @@ static void on_socket(void *arg, int fd, int events)
 	finish_all(web);
 }
 
+/* What curl's callbacks return for want of memory.  All transfers fail then, but each
+   not before curl comes to it, and until all have there are no others. */
+static int give_up(struct web *web)
+{
+	web->has_given_up = 1;
+	loop_soon(web->loop, &web->ended);
+	return -1;
+}
+
 static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *arg,
 			  void *of_socket)
 {
@@ -729,7 +740,7 @@ static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *arg,
 	}
 	watched = loop_watch(web->loop, fd, events, on_socket, web);
 	if (!watched)
-		return -1;
+		return give_up(web);
 	(void)curl_multi_assign(web->multi, fd, watched);
 	return 0;
 }
@@ -754,7 +765,7 @@ static int on_curl_timer(CURLM *multi, long ms, void *arg)
 	if (ms < 0)
 		return 0;
 	web->timer = loop_after(web->loop, (uint32_t)ms, on_timer, web);
-	return web->timer ? 0 : -1;
+	return web->timer ? 0 : give_up(web);
 }
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -771,6 +782,7 @@ struct web *web_new(struct loop *loop, const char *ca_file,
 			     .credential = credential,
 			     .region = region };
 	ki_list_init(&web->transfers);
+	loop_soon_init(&web->ended, on_ended, web);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT)) {
 		free(web);
 		return NULL;
@@ -816,7 +828,7 @@ void web_close(struct web *web)
 	if (web->multi)
 		(void)curl_multi_cleanup(web->multi);
 	loop_cancel(web->timer);
-	loop_cancel(web->ended);
+	loop_soon_cancel(&web->ended);
 	curl_global_cleanup();
 	free(web);
 }

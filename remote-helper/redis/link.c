@@ -62,7 +62,7 @@ struct link {
 	struct address addresses[ADDRESSES_MAX];
 	size_t n_addresses, next_address;
 	struct loop_timer *attempt; /* on to the next address */
-	struct loop_timer *failure; /* FAILING: why, and when to tell */
+	struct loop_soon failure;   /* FAILING: why, and when to tell */
 	enum kiln_status why_status;
 	const char *why;
 
@@ -124,8 +124,7 @@ static void disconnect(struct link *link)
 	link->fd = -1;
 	loop_cancel(link->attempt);
 	link->attempt = NULL;
-	loop_cancel(link->failure);
-	link->failure = NULL;
+	loop_soon_cancel(&link->failure);
 	if (link->resolver)
 		resolver_forget(link->resolver);
 	if (link->reader)
@@ -175,7 +174,6 @@ static void on_failure(void *arg)
 {
 	struct link *link = arg;
 
-	link->failure = NULL;
 	fail(link, link->why_status, link->why);
 }
 
@@ -187,9 +185,7 @@ static void fail_later(struct link *link, enum kiln_status status,
 	link->state = FAILING;
 	link->why_status = status;
 	link->why = why;
-	link->failure = loop_after(link->loop, 0, on_failure, link);
-	if (!link->failure)
-		fail(link, KILN_E_NO_MEMORY, "no memory");
+	loop_soon(link->loop, &link->failure);
 }
 
 /* Whether there is somebody to be answered, and asking twice is as good as once. */
@@ -864,6 +860,7 @@ struct link *link_new(struct loop *loop, const struct url *url,
 	link->greeting = greeting;
 	link->fd = -1;
 	ki_list_init(&link->requests);
+	loop_soon_init(&link->failure, on_failure, link);
 	link->unsent = &link->requests;
 	if (url->scheme != URL_REDIS ||
 	    address_parse(url->host, url->port, &address))

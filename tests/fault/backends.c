@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What talks to servers, whose allocations fail while it is asked: whoever asks is in
+ * the middle of something, and is called back from the loop (backend.h), but for what
+ * it asks just now and there is no memory for.
+ */
+
+#include "harness/harness.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/fault.h"
+#include "remote-helper/asking_test.h"
+#include "remote-helper/bad_server_test.h"
+
+#define CALLS 2
+#define NAMES 3 /* of each */
+
+struct asked {
+	struct answer answer; /* first */
+	unsigned call;
+};
+
+static unsigned call; /* that is being made, from 1; 0: none */
+static unsigned n_early;
+
+static void done(void *arg, const struct outcome *outcome)
+{
+	const struct asked *asked = arg;
+
+	if (call)
+		n_early += outcome->status != KILN_E_NO_MEMORY ||
+			   asked->call != call;
+	free(outcome->body);
+	asking_done(arg, outcome);
+}
+
+static void ask(struct asking *asking, struct asked asked[NAMES])
+{
+	const char *names[NAMES] = { "a", "b", "c" };
+	void *args[NAMES];
+
+	for (unsigned i = 0; i < NAMES; i++) {
+		asked[i] = (struct asked){ { .asking = asking }, call };
+		args[i] = &asked[i];
+	}
+	asking->backend->ops->get(asking->backend, names, NAMES,
+				  asking->body_max, asking->timeout_ms, done,
+				  args);
+}
+
+static const struct {
+	const char *url, *says;
+	enum kiln_status status; /* if nothing fails */
+} rows[] = {
+	/* To all at once: it counts no questions. */
+	{ "redis://127.0.0.1:%u", "$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n",
+	  KILN_MISS },
+	{ "redis://127.0.0.1:1", "", KILN_E_IO },
+	{ "unix:/nowhere/redis.sock", "", KILN_E_IO },
+	{ "http://127.0.0.1:%u", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
+	  KILN_MISS },
+	{ "http://127.0.0.1:1", "", KILN_E_IO },
+};
+
+static void do_round(struct fault *fault, const char *directory, size_t row)
+{
+	const char *url = rows[row].url, *says = rows[row].says;
+	struct asked asked[CALLS][NAMES];
+	struct asking asking;
+	struct bad_server *server;
+	char port[128];
+
+	asking_init(&asking);
+	server = bad_server_new(asking.loop, says, strlen(says), BAD_KEEP);
+	snprintf(port, sizeof(port), url, bad_server_port(server));
+	asking_open(&asking, directory, port, NULL, NULL);
+	fault_arm(fault);
+	for (call = 1; call <= CALLS; call++)
+		ask(&asking, asked[call - 1]);
+	call = 0;
+	fault_disarm(fault);
+	if (n_early)
+		fail_msg("%s: %u called back at once", url, n_early);
+	asking_wait(&asking, CALLS * NAMES);
+	for (unsigned i = 0; i < CALLS * NAMES; i++) {
+		const struct answer *answer =
+			&asked[i / NAMES][i % NAMES].answer;
+
+		assert_int_equal(answer->n_calls, 1);
+		if (!fault->n_fired)
+			assert_int_equal(answer->outcome.status,
+					 rows[row].status);
+	}
+	asking_close_backend(&asking);
+	bad_server_free(server);
+	asking_close(&asking);
+}
+
+static void who_asks_is_called_back_later(void **state)
+{
+	char *directory = harness_directory();
+	struct fault fault;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		unsigned n = 0;
+
+		for (fault_begin(&fault, -ENOMEM); fault_next(&fault); n++)
+			do_round(&fault, directory, i);
+		print_message("# %s: %u rounds\n", rows[i].url, n);
+		assert_true(n > 3);
+	}
+	free(directory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_asks_is_called_back_later),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
