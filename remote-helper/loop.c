@@ -52,6 +52,7 @@ struct loop_timer {
 struct loop {
 	int epoll;
 	int is_stopped;
+	int is_stepped;
 	uint64_t now_ns;
 	uint64_t next_order;
 	struct ki_list watched;
@@ -66,6 +67,12 @@ struct loop {
 static uint64_t clock_ns(void)
 {
 	return ki_sys_posix.monotonic_ns(&ki_sys_posix);
+}
+
+/* Now, which may be later than the turn. */
+static uint64_t time_of(const struct loop *loop)
+{
+	return loop->is_stepped ? loop->now_ns : clock_ns();
 }
 
 struct loop *loop_new(void)
@@ -289,7 +296,7 @@ struct loop_timer *loop_after(struct loop *loop, uint32_t ms, loop_timer_fn *fn,
 		loop->n_room = n;
 	}
 	*timer = (struct loop_timer){ .loop = loop,
-				      .due_ns = clock_ns() +
+				      .due_ns = time_of(loop) +
 						(uint64_t)ms * NS_OF_MS,
 				      .order = loop->next_order++,
 				      .fn = fn,
@@ -329,8 +336,8 @@ static int ms_to_wait(const struct loop *loop)
 		return 0;
 	if (!loop->n_timers)
 		return -1;
-	now_ns = clock_ns();
-	if (loop->heap[0]->due_ns <= now_ns)
+	now_ns = time_of(loop);
+	if (loop->is_stepped || loop->heap[0]->due_ns <= now_ns)
 		return 0;
 	ms = (loop->heap[0]->due_ns - now_ns + NS_OF_MS - 1) / NS_OF_MS;
 	return ms < 60000 ? (int)ms : 60000;
@@ -378,6 +385,22 @@ uint64_t loop_now_ns(const struct loop *loop)
 	return loop->now_ns;
 }
 
+void loop_step(struct loop *loop)
+{
+	loop->is_stepped = 1;
+}
+
+/* The time of this turn, which began with so many events. */
+static uint64_t time_of_turn(const struct loop *loop, int n_events)
+{
+	if (!loop->is_stepped)
+		return clock_ns();
+	if (n_events || !loop->n_timers || !ki_list_is_empty(&loop->soon) ||
+	    loop->heap[0]->due_ns < loop->now_ns)
+		return loop->now_ns;
+	return loop->heap[0]->due_ns;
+}
+
 int loop_run(struct loop *loop)
 {
 	struct epoll_event events[EVENTS_OF_A_TURN];
@@ -389,7 +412,7 @@ int loop_run(struct loop *loop)
 			       ms_to_wait(loop));
 		if (n < 0 && errno != EINTR)
 			return -errno;
-		loop->now_ns = clock_ns();
+		loop->now_ns = time_of_turn(loop, n);
 		for (int i = 0; i < n && !loop->is_stopped; i++)
 			call_fd(events[i].data.ptr, events[i].events);
 		call_timers(loop);

@@ -53,6 +53,11 @@ void loop_soon_cancel(struct loop_soon *soon);
 
 uint64_t loop_now_ns(const struct loop *loop); /* as of this turn */
 
+/* For tests: time stands still as long as anything happens, and goes to what is due
+   next, without waiting for it, when nothing does.  A busy machine is no slower then;
+   nor does it wait for other threads. */
+void loop_step(struct loop *loop);
+
 /* Until loop_stop().  */
 int loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);

@@ -318,6 +318,43 @@ static void a_hang_up_is_told_to_who_waits_and_to_no_other(void **state)
 	}
 }
 
+/* ---- Steps --------------------------------------------------------------- */
+
+static void stop_reading(void *arg, int fd, int events)
+{
+	char byte;
+
+	assert_int_equal(read(fd, &byte, 1), 1);
+	loop_stop(arg);
+}
+
+static void time_goes_by_steps_when_nothing_happens(void **state)
+{
+	struct loop *loop = loop_new();
+	struct loop_fd *watched;
+	uint64_t start_ns;
+	int fds[2];
+
+	make_pipe(fds);
+	loop_step(loop);
+	start_ns = loop_now_ns(loop);
+	/* A day, exactly. */
+	loop_after(loop, 86400000, stop, loop);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(loop_now_ns(loop) - start_ns, 86400000000000);
+	/* What happens takes none. */
+	watched = loop_watch(loop, fds[0], LOOP_IN, stop_reading, loop);
+	loop_after(loop, 1, stop, loop);
+	assert_int_equal(write(fds[1], "", 1), 1);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(loop_now_ns(loop) - start_ns, 86400000000000);
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(loop_now_ns(loop) - start_ns, 86400001000000);
+	loop_unwatch(watched);
+	loop_free(loop);
+	close_pipe(fds);
+}
+
 static void a_file_that_cannot_be_waited_for_is_refused(void **state)
 {
 	struct loop *loop = loop_new();
@@ -349,6 +386,7 @@ int main(void)
 			a_number_used_again_is_not_taken_from_its_new_owner),
 		cmocka_unit_test(
 			a_hang_up_is_told_to_who_waits_and_to_no_other),
+		cmocka_unit_test(time_goes_by_steps_when_nothing_happens),
 		cmocka_unit_test(a_file_that_cannot_be_waited_for_is_refused),
 	};
 

@@ -12,6 +12,7 @@
 #include "key/key.h"
 
 struct scripted scripted[SERVERS_MAX];
+int stage_is_stepped;
 
 struct scripted_backend {
 	struct backend base;
@@ -368,6 +369,8 @@ void stage_begin(struct stage *stage, const char *remote)
 
 	*stage = (struct stage){ .loop = loop_new() };
 	assert_non_null(stage->loop);
+	if (stage_is_stepped)
+		loop_step(stage->loop);
 	assert_int_equal(sources_open(&stage->sources, stage->loop, remote,
 				      NULL, scripted_open, why, sizeof(why)),
 			 KILN_OK);

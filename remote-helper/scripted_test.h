@@ -52,6 +52,10 @@ struct stage {
 
 extern struct scripted scripted[SERVERS_MAX];
 
+/* Set before stage_begin(): time goes by steps (loop.h), so that milliseconds are what
+   they say on any machine.  Not where something is sealed, by a thread. */
+extern int stage_is_stepped;
+
 /* All servers as new. */
 void scripted_reset(void);
 sources_open_fn scripted_open;
