@@ -274,6 +274,7 @@ static void finish(struct fetch *fetch, struct item *item)
 	struct fetches *fetches = fetch->fetches;
 	struct batch *batch = fetch->batch;
 	int waits = !ki_list_is_empty(&fetch->waiters), is_taken;
+	int was_full = fetches->names.n == FETCHES_MAX;
 
 	names_remove(&fetches->names, &fetch->by_name);
 	drop_share(fetch);
@@ -287,6 +288,8 @@ static void finish(struct fetch *fetch, struct item *item)
 	free_fetch(fetch);
 	if (batch)
 		leave_batch(fetches, batch);
+	else if (was_full)
+		pump(fetches);
 }
 
 static uint32_t reason_of(enum kiln_status status)
@@ -596,12 +599,15 @@ static unsigned plan_batch(const struct fetches *fetches, uint64_t *out_share)
 {
 	uint64_t room = memory_room(&fetches->memory);
 	uint64_t n = fetches->batch_size;
+	uint64_t n_left = FETCHES_MAX - fetches->names.n;
 
 	room /= BATCHES_MAX - fetches->n_batches;
 	if (fetches->largest && n > room / fetches->largest)
 		n = room / fetches->largest;
 	if (!n && !fetches->n_batches && !fetches->memory.unserved_bytes)
 		n = 1;
+	if (n > n_left)
+		n = n_left;
 	if (!n || !room)
 		return 0;
 	*out_share = room / n;
@@ -656,7 +662,8 @@ static int begin_batch(struct fetches *fetches)
 
 /* A batch may be done before it has begun, where no source is asked.  Where none can
    begin, and nothing is there or on its way that would make it go on later, it
-   ends. */
+   ends: a batch, items that nobody has taken yet, or as many look-ups as there may
+   be. */
 static void pump(struct fetches *fetches)
 {
 	if (fetches->is_pumping)
@@ -667,7 +674,7 @@ static void pump(struct fetches *fetches)
 		if (!begin_batch(fetches))
 			break;
 	if (fetches->n_wanted && !fetches->n_batches &&
-	    !fetches->memory.unserved_bytes)
+	    !fetches->memory.unserved_bytes && fetches->names.n < FETCHES_MAX)
 		end_prefetch(fetches);
 	fetches->is_pumping = 0;
 }

@@ -31,7 +31,8 @@
  *	      What a batch may bring is set aside in memory before it is asked for,
  *	      the same share for each name; an item that is larger than that waits for
  *	      who asks for it.  There are as many names in a batch as items of the
- *	      size of late have room.
+ *	      size of late have room.  Where no more fetches may be under way it
+ *	      waits until some are done.
  */
 
 #include "base/list.h"

@@ -694,6 +694,29 @@ static void an_item_beyond_its_share_waits_for_who_asks_for_it(void **state)
 	stage_finish(&stage);
 }
 
+/* Programs have asked for as many as there may be. */
+static void prefetch_waits_until_there_is_room_for_fetches(void **state)
+{
+	enum { N = 100 };
+	static struct look_up looks[FETCHES_MAX];
+	struct stage stage;
+
+	for (unsigned n_left = 0; n_left < 3; n_left++) {
+		stage_begin(&stage, "http://0");
+		for (unsigned i = 0; i < N; i++)
+			scripted_keep(&scripted[0], i);
+		scripted[0].ms = 10;
+		for (unsigned i = n_left; i < FETCHES_MAX; i++)
+			look_up_begin(&stage, &looks[i], N + i, LONG_MS, 0);
+		prefetch(&stage, N);
+		assert_int_equal(stage.fetches.names.n, FETCHES_MAX);
+		await_prefetched(&stage, N);
+		assert_int_equal(stage.fetches.n_prefetch_dropped, 0);
+		assert_int_equal(stage.fetches.n_prefetch_ended, 0);
+		stage_finish(&stage);
+	}
+}
+
 /* All of it, though no batch is ever asked. */
 static void prefetch_from_nobody_is_dropped(void **state)
 {
@@ -772,6 +795,7 @@ int main(void)
 		ROW(prefetch_waits_while_memory_is_full),
 		ROW(batches_bring_no_more_than_there_is_room_for),
 		ROW(an_item_beyond_its_share_waits_for_who_asks_for_it),
+		ROW(prefetch_waits_until_there_is_room_for_fetches),
 		ROW(prefetch_from_nobody_is_dropped),
 		ROW(the_helper_may_end_while_sources_are_tried),
 	};
