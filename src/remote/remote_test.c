@@ -245,19 +245,21 @@ static void a_guest_keeps_no_descriptor(void **state)
 static void no_helper_costs_a_hit_and_no_more(void **state)
 {
 	/* What a good answer is worth to each, and what is then asked of a good
-	   one by the same client. */
+	   one by the same client.  But for those that say nothing more it is not
+	   time that ends it, which may be over before such a thing is said. */
 	static const struct {
 		enum peer_manner manner;
 		enum kiln_status status;
+		int is_silent;
 	} rows[] = {
 		{ PEER_GOOD, KILN_OK },
-		{ PEER_DEAF, KILN_MISS },
-		{ PEER_MUTE, KILN_MISS },
+		{ PEER_DEAF, KILN_MISS, 1 },
+		{ PEER_MUTE, KILN_MISS, 1 },
 		{ PEER_WRONG_ID, KILN_MISS },
 		{ PEER_OLD_ID, KILN_OK },
 		{ PEER_WRONG_TYPE, KILN_MISS },
 		{ PEER_TOO_LONG, KILN_MISS },
-		{ PEER_HUGE, KILN_MISS },
+		{ PEER_HUGE, KILN_MISS, 1 },
 		{ PEER_ENDLESS, KILN_MISS },
 		{ PEER_GARBAGE, KILN_MISS },
 		{ PEER_NO_HELLO, KILN_MISS },
@@ -281,13 +283,14 @@ static void no_helper_costs_a_hit_and_no_more(void **state)
 			const struct ki_item_seal how = { 0 };
 			uint64_t start = now_ns();
 
-			ki_patience_forget(rows[i].status ? 1 : PATIENT);
+			ki_patience_forget(rows[i].is_silent ? 1 : PATIENT);
 			peer_add(peer, key, 0, "value", 5, &how);
 			peer_add(peer, other, 0, "other", 5, &how);
 			peer_behave(peer, rows[i].manner);
 			assert_int_equal(get(remote, key, "value"),
 					 rows[i].status);
-			assert_true(now_ns() - start < 2 * NS_OF_S);
+			assert_true(now_ns() - start <
+				    PATIENT * KI_PATIENCE_NS_MAX);
 			ki_patience_forget(PATIENT);
 			peer_behave(peer, PEER_GOOD);
 			/* One that never greeted may be asked once more in
