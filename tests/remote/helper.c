@@ -450,12 +450,15 @@ static void who_waits_has_everything_on_the_server(void **state)
 	snprintf(url, sizeof(url), "%s#no-lease", world_stock.url);
 	for (unsigned i = 0; i < 2; i++) {
 		struct node *node = world_node("transport");
+		uint64_t n_refused = proxy_counts(world_stock.proxy).n_faults;
 
 		node_set(node, "KILN_REMOTE", url);
 		proxy_set(world_stock.proxy, &busy);
 		node_start_helper(node);
 		world_use(node, 2850 + i, 1);
 		assert_int_equal(node_tool(node, rows[i], NULL), 0);
+		assert_int_equal(proxy_counts(world_stock.proxy).n_faults,
+				 n_refused + 1);
 		node_name(2850 + i, name);
 		bytes = stock_take(&world_stock, name, &size);
 		assert_non_null(bytes);
