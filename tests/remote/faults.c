@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -465,7 +466,7 @@ static void S53_what_is_there_and_then_not(void **state)
 }
 
 /* The same to who waits for another machine's build, and is told that it is
-   there: it waits no more, and builds. */
+   there: it waits no more, and builds, while the other still does. */
 static void S53_what_was_built_elsewhere_and_is_then_not(void **state)
 {
 	struct proxy_script script = { .fault = PROXY_ANSWER };
@@ -473,7 +474,6 @@ static void S53_what_was_built_elsewhere_and_is_then_not(void **state)
 	struct node *second = world_node("transport");
 	pid_t builder, waiter;
 	char name[NODE_NAME_BYTES];
-	size_t size;
 
 	if (!is_redis()) {
 		node_free(second);
@@ -487,17 +487,23 @@ static void S53_what_was_built_elsewhere_and_is_then_not(void **state)
 	set(&script);
 	*world_run = (struct world_run){ .first = 1600,
 					 .n = 1,
-					 .build_ns = 300000000 };
+					 .build_ns = 3000000000 };
 	builder = node_start(first, world_program, NULL);
 	while (!world_run->n_builds)
 		(void)usleep(1000);
-	waiter = node_start(second, world_program, NULL);
-	assert_int_equal(node_end(builder), 0);
+	assert_int_equal(kill(builder, SIGSTOP), 0);
+	world_run->build_ns = 0;
 	node_name(1600, name);
-	free(stock_await(&world_stock, name, &size));
+	stock_lay(&world_stock, name, "x", 1);
+	waiter = node_start(second, world_program, NULL);
 	assert_int_equal(node_end(waiter), 0);
+	assert_int_equal(node_told(second, "spared"), 1);
+	assert_int_equal(node_told(second, "taken"), 0);
 	assert_int_equal(world_run->n_builds, 2);
 	assert_int_equal(world_run->n_wrong, 0);
+	(void)kill(builder, SIGKILL);
+	(void)node_end(builder);
+	stock_remove(&world_stock, name);
 	node_free(second);
 	node_free(first);
 }

@@ -386,6 +386,19 @@ char *node_tell(struct node *node, uint32_t what)
 	return text;
 }
 
+uint64_t node_told(struct node *node, const char *name)
+{
+	char *text = node_tell(node, 0), member[64], *found;
+	uint64_t number;
+
+	snprintf(member, sizeof(member), "\"%s\": ", name);
+	found = strstr(text, member);
+	assert_non_null(found);
+	number = strtoull(found + strlen(member), NULL, 10);
+	free(text);
+	return number;
+}
+
 /* ---- In a program ----------------------------------------------------------- */
 
 struct kiln *node_open_kiln(uint32_t flags)

@@ -48,6 +48,8 @@ char *node_socket(const struct node *node);
 void node_drain(struct node *node);
 /* What it tells of itself, JSON; free() it. */
 char *node_tell(struct node *node, uint32_t what);
+/* Of that the first number of this name. */
+uint64_t node_told(struct node *node, const char *name);
 
 /* ---- Programs -------------------------------------------------------------- */
 
