@@ -12,44 +12,23 @@
 #include <jansson.h>
 
 #include "harness/servers_test.h"
-#include "testing.h"
+#include "home_test.h"
 
 static char *kiln;
-static char *directory;
 static int has_said_all; /* also what comes last */
-
-static int set_up(void **state)
-{
-	directory = harness_directory();
-	return 0;
-}
-
-/* A helper ends when the name of its socket is gone. */
-static int tear_down(void **state)
-{
-	harness_remove(directory);
-	free(directory);
-	return 0;
-}
 
 static struct ended doctor(const char *remote, const char *trust,
 			   const char *packs)
 {
-	char runtime[512], dir[512], config[512];
-	struct spawn spawn = {
-		.program = kiln,
-		.arguments = { "doctor", "--json" },
-		.variables = { runtime, dir, config, remote, trust, packs,
-			       /* What is not asked after here takes time. */
-			       "OCL_ICD_VENDORS=/nowhere",
-			       "ZE_ENABLE_ALT_DRIVERS=/nowhere" },
+	const char *const arguments[] = { "doctor", "--json", NULL };
+	const char *const variables[] = {
+		remote, trust, packs,
+		/* What is not asked after here takes time. */
+		"OCL_ICD_VENDORS=/nowhere", "ZE_ENABLE_ALT_DRIVERS=/nowhere",
+		NULL
 	};
 
-	snprintf(runtime, sizeof(runtime), "XDG_RUNTIME_DIR=%s", directory);
-	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", directory);
-	snprintf(config, sizeof(config), "XDG_CONFIG_HOME=%s/config",
-		 directory);
-	return spawn_run(&spawn);
+	return home_run(kiln, arguments, variables);
 }
 
 /* What doctor says of the remote, its checks alone. */
@@ -89,7 +68,7 @@ static const char *said(const json_t *checks, size_t i, const char *name)
 
 static void a_server_that_is_well_is_said_so(void **state)
 {
-	struct server *redis = server_redis(directory, NULL);
+	struct server *redis = server_redis(home_directory, NULL);
 	json_t *checks;
 
 	if (!redis)
@@ -108,22 +87,17 @@ static void a_server_that_is_well_is_said_so(void **state)
 
 static void key(const char *verb, const char *name)
 {
-	char config[512];
-	struct spawn spawn = { .program = kiln,
-			       .arguments = { "key", verb, name },
-			       .variables = { config } };
-	struct ended ended;
+	const char *const arguments[] = { "key", verb, name, NULL };
+	struct ended ended = home_run(kiln, arguments, arguments + 3);
 
-	snprintf(config, sizeof(config), "XDG_CONFIG_HOME=%s/config",
-		 directory);
-	ended = spawn_run(&spawn);
 	assert_int_equal(status_of(&ended), 0);
 	ended_free(&ended);
 }
 
 static void open_to_others(void)
 {
-	char *path = harness_path(directory, "config/kiln/keys/default.secret");
+	char *path =
+		harness_path(home_directory, "config/kiln/keys/default.secret");
 
 	assert_int_equal(chmod(path, 0644), 0);
 	free(path);
@@ -151,7 +125,7 @@ static void expect_notes(const char *remote, const char *first,
 
 static void what_signatures_lack_is_said(void **state)
 {
-	struct server *redis = server_redis(directory, NULL);
+	struct server *redis = server_redis(home_directory, NULL);
 	const char *url;
 	char only_read[256];
 
@@ -175,7 +149,7 @@ static void what_signatures_lack_is_said(void **state)
 static void what_is_wrong_with_a_server_is_said_in_words(void **state)
 {
 	const char *const options[] = { "--requirepass", "hunter2", NULL };
-	struct server *redis = server_redis(directory, options);
+	struct server *redis = server_redis(home_directory, options);
 	char remote[256];
 	json_t *checks;
 
@@ -215,7 +189,7 @@ static void of_many_servers_each_is_told_of(void **state)
 static void a_pack_on_a_server_is_tried(void **state)
 {
 	struct server_nginx_options options = { 0 };
-	struct server *nginx = server_nginx(directory, &options);
+	struct server *nginx = server_nginx(home_directory, &options);
 	struct ended ended;
 	char url[256];
 
@@ -236,7 +210,7 @@ static void a_replica_is_one_that_takes_nothing(void **state)
 	const char *const options[] = { "--replicaof", "127.0.0.1 1",
 					"--replica-serve-stale-data", "yes",
 					NULL };
-	struct server *redis = server_redis(directory, options);
+	struct server *redis = server_redis(home_directory, options);
 	json_t *checks;
 
 	if (!redis)
@@ -261,7 +235,8 @@ static void a_setting_that_is_wrong_is_named(void **state)
 
 int main(int argc, char **argv)
 {
-#define ROW(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define ROW(test)                                                              \
+	cmocka_unit_test_setup_teardown(test, home_set_up, home_tear_down)
 	static const struct CMUnitTest tests[] = {
 		ROW(a_server_that_is_well_is_said_so),
 		ROW(what_signatures_lack_is_said),

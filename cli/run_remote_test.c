@@ -14,46 +14,22 @@
 #include <kiln/kiln.h>
 
 #include "harness/servers_test.h"
-#include "testing.h"
+#include "home_test.h"
 
 #define LATE_MAX 10
 
 static const char *program; /* kiln */
 static const char *example;
 static const char *driver;
-static char *directory;
-
-static int set_up(void **state)
-{
-	directory = harness_directory();
-	return 0;
-}
-
-/* A helper ends when the name of its socket is gone. */
-static int tear_down(void **state)
-{
-	harness_remove(directory);
-	free(directory);
-	return 0;
-}
 
 /* `kiln ARGUMENTS`, with a store and keys, and with no remote that is set. */
-static struct ended ask(const char *const arguments[8])
+static struct ended ask(const char *const *arguments)
 {
-	char runtime[512], dir[512], config[512];
-	struct spawn spawn = { .program = program,
-			       .variables = { runtime, dir, config,
-					      "KILN_REMOTE", "KILN_PACKS" } };
-
-	memcpy(spawn.arguments, arguments, 8 * sizeof(*arguments));
-	snprintf(runtime, sizeof(runtime), "XDG_RUNTIME_DIR=%s", directory);
-	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", directory);
-	snprintf(config, sizeof(config), "XDG_CONFIG_HOME=%s/config",
-		 directory);
-	return spawn_run(&spawn);
+	return home_run(program, arguments,
+			(const char *[]){ "KILN_REMOTE", "KILN_PACKS", NULL });
 }
 
-static void expect_done(const char *const arguments[8])
+static void expect_done(const char *const *arguments)
 {
 	struct ended ended = ask(arguments);
 
@@ -69,7 +45,7 @@ static void put_an_entry(void)
 	struct kiln *kiln;
 	char url[512];
 
-	snprintf(url, sizeof(url), "log:%s/kiln", directory);
+	snprintf(url, sizeof(url), "log:%s/kiln", home_directory);
 	kiln_options_init(&options);
 	options.store_url = url;
 	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
@@ -83,12 +59,12 @@ static void put_an_entry(void)
 /* At the server's a.pack, signed by a key that is trusted here. */
 static void publish_a_pack(void)
 {
-	char *pack = harness_path(directory, "www/a.pack");
+	char *pack = harness_path(home_directory, "www/a.pack");
 
-	expect_done((const char *[8]){ "key", "new", "default" });
-	expect_done((const char *[8]){ "key", "trust", "default" });
+	expect_done((const char *[]){ "key", "new", "default", NULL });
+	expect_done((const char *[]){ "key", "trust", "default", NULL });
 	put_an_entry();
-	expect_done((const char *[8]){ "export", pack });
+	expect_done((const char *[]){ "export", pack, NULL });
 	assert_int_equal(chmod(pack, 0644), 0);
 	free(pack);
 }
@@ -98,7 +74,7 @@ static void publish_a_pack(void)
 static void a_pack_given_as_a_url_is_read_by_a_helper(void **state)
 {
 	struct server_nginx_options options = { 0 };
-	struct server *nginx = server_nginx(directory, &options);
+	struct server *nginx = server_nginx(home_directory, &options);
 	char pack[256], missing[256];
 	const struct {
 		const char *url, *packs, *said;
@@ -118,9 +94,9 @@ static void a_pack_given_as_a_url_is_read_by_a_helper(void **state)
 	snprintf(missing, sizeof(missing), "%snone.pack", server_url(nginx));
 	publish_a_pack();
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		struct ended ended = ask((const char *[8]){
+		struct ended ended = ask((const char *[]){
 			"run", "--pack", rows[i].url, "--", "sh", "-c",
-			"printf %s \"$KILN_PACKS\"" });
+			"printf %s \"$KILN_PACKS\"", NULL });
 
 		if (!strstr(ended.err, rows[i].said) ||
 		    strstr(ended.err, "secret") ||
@@ -159,7 +135,7 @@ static void run_example(const char *remote, const struct place *store,
 	struct ended ended;
 
 	snprintf(vendors, sizeof(vendors), "OCL_ICD_VENDORS=%s", driver);
-	snprintf(log, sizeof(log), "KILN_LOG=%s/log", directory);
+	snprintf(log, sizeof(log), "KILN_LOG=%s/log", home_directory);
 	snprintf(servers, sizeof(servers), "KILN_REMOTE=%s", remote);
 	snprintf(place, sizeof(place), "XDG_RUNTIME_DIR=%s", runtime);
 	memcpy(spawn.variables + FIRST, store->variables,
@@ -174,7 +150,7 @@ static void run_example(const char *remote, const struct place *store,
 /* Lines of the log that have these words; the log begins anew. */
 static unsigned take_lines(const char *words)
 {
-	char *path = harness_path(directory, "log");
+	char *path = harness_path(home_directory, "log");
 	char *text = harness_read(path, NULL), *rest = text, *line;
 	unsigned n = 0;
 
@@ -196,7 +172,7 @@ static void a_program_without_a_store_has_the_remote(void **state)
 		{ { "KILN_STORE=neo:" } },
 		{ { "KILN_STORE=sycl:" } },
 	};
-	struct server *redis = server_redis(directory, NULL);
+	struct server *redis = server_redis(home_directory, NULL);
 	char dir[512];
 	const struct place store = { { dir } };
 	const char *url;
@@ -204,8 +180,8 @@ static void a_program_without_a_store_has_the_remote(void **state)
 	if (!redis)
 		HARNESS_LEAVE_OUT("no redis-server");
 	url = server_url(redis);
-	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", directory);
-	run_example(url, &store, directory, "");
+	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", home_directory);
+	run_example(url, &store, home_directory, "");
 	assert_int_equal(take_lines(" miss"), 1);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		unsigned n = 0;
@@ -213,7 +189,7 @@ static void a_program_without_a_store_has_the_remote(void **state)
 		/* What comes too late on a busy machine is at the helper's
 		   next time. */
 		while (n++ < LATE_MAX && !take_lines(" hit"))
-			run_example(url, &rows[i], directory, "");
+			run_example(url, &rows[i], home_directory, "");
 		if (n > LATE_MAX)
 			fail_msg("row %zu", i);
 		run_example(url, &rows[i], "/dev/null",
@@ -232,7 +208,7 @@ static void a_store_that_is_switched_off_has_no_remote(void **state)
 		    "HOME=/nowhere" } },
 		{ { "KILN_DISABLE=1" } },
 	};
-	struct server *redis = server_redis(directory, NULL);
+	struct server *redis = server_redis(home_directory, NULL);
 	char dir[512];
 	const struct place store = { { dir } };
 	const char *url;
@@ -240,11 +216,11 @@ static void a_store_that_is_switched_off_has_no_remote(void **state)
 	if (!redis)
 		HARNESS_LEAVE_OUT("no redis-server");
 	url = server_url(redis);
-	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", directory);
-	run_example(url, &store, directory, "");
+	snprintf(dir, sizeof(dir), "KILN_DIR=%s/kiln", home_directory);
+	run_example(url, &store, home_directory, "");
 	assert_int_equal(take_lines(" miss"), 1);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		run_example(url, &rows[i], directory, "");
+		run_example(url, &rows[i], home_directory, "");
 		assert_int_equal(take_lines("opencl: "), 0);
 	}
 	server_stop(redis);
@@ -254,14 +230,14 @@ int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
-			a_pack_given_as_a_url_is_read_by_a_helper, set_up,
-			tear_down),
+			a_pack_given_as_a_url_is_read_by_a_helper, home_set_up,
+			home_tear_down),
 		cmocka_unit_test_setup_teardown(
-			a_program_without_a_store_has_the_remote, set_up,
-			tear_down),
+			a_program_without_a_store_has_the_remote, home_set_up,
+			home_tear_down),
 		cmocka_unit_test_setup_teardown(
-			a_store_that_is_switched_off_has_no_remote, set_up,
-			tear_down),
+			a_store_that_is_switched_off_has_no_remote, home_set_up,
+			home_tear_down),
 	};
 
 	if (argc < 4) {
