@@ -9,9 +9,12 @@
 
 #include "front/cl/place_test.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
+
+#include <kiln/inspect.h>
 
 #define INCLUDING "#include \"factor.h\"\n" SCALE
 
@@ -388,6 +391,87 @@ static void wrong_calls_are_refused(void **state)
 	place_fini(&place);
 }
 
+/* Entries as a rebuild makes them: of stage 0, which nobody has launched. */
+static void forget_launches(const char *directory)
+{
+	struct kiln_cursor cursor = { { 0 } };
+	struct kiln_options options;
+	struct kiln_entry entry;
+	struct kiln *kiln;
+	char url[300];
+
+	snprintf(url, sizeof(url), "log:%s", directory);
+	kiln_options_init(&options);
+	options.store_url = url;
+	assert_int_equal(kiln_open(&options, &kiln), KILN_OK);
+	while (!kiln_list(kiln, &cursor, &entry)) {
+		struct kiln_metadata *metadata = kiln_metadata_new();
+		struct kiln_blob *value;
+		const void *kernels;
+		struct kiln_key *key;
+		size_t size;
+
+		assert_int_equal(kiln_key_from_record(
+					 kiln_blob_data(entry.record),
+					 kiln_blob_size(entry.record), &key),
+				 KILN_OK);
+		assert_int_equal(kiln_get(kiln, key, &value), KILN_OK);
+		kiln_metadata_add_u64(metadata, KILN_META_STAGE, 0);
+		if (!kiln_metadata_find(kiln_blob_data(entry.metadata),
+					kiln_blob_size(entry.metadata),
+					KILN_META_KERNELS, &kernels, &size)) {
+			kiln_metadata_add(metadata, KILN_META_KERNELS, kernels,
+					  size);
+			assert_int_equal(kiln_put(kiln, key,
+						  kiln_blob_data(value),
+						  kiln_blob_size(value),
+						  metadata, KILN_PUT_REPLACE),
+					 KILN_OK);
+		}
+		kiln_metadata_free(metadata);
+		kiln_blob_unref(value);
+		kiln_key_free(key);
+		kiln_entry_fini(&entry);
+	}
+	kiln_close(kiln);
+}
+
+static int n_jobs(const char *directory)
+{
+	char *spool = harness_path(directory, "spool");
+	DIR *dir = opendir(spool);
+	struct dirent *entry;
+	int n = 0;
+
+	while (dir && (entry = readdir(dir)))
+		n += strstr(entry->d_name, ".job") != NULL;
+	if (dir)
+		closedir(dir);
+	free(spool);
+	return n;
+}
+
+/* Of the stand-in, binaries are as good whenever they are fetched. */
+static void what_was_never_launched_is_left_to_the_worker(void **state)
+{
+	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=41");
+	struct place place = { .directory = harness_directory() };
+
+	setenv("KILN_DIR", place.directory, 1);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(kiln_cl_open(context, NULL, &place.cl),
+				 KILN_OK);
+		assert_int_equal(value_of(&place, &build), 41);
+		assert_int_equal(stats_of(&place).from_store, i > 0);
+		kiln_cl_close(place.cl);
+		assert_int_equal(n_jobs(place.directory), i == 2 && is_pocl);
+		if (i == 1)
+			forget_launches(place.directory);
+	}
+	unsetenv("KILN_DIR");
+	free(place.directory);
+}
+
 static int build_one(unsigned index, void *arg)
 {
 	struct kiln_cl_build build = source_build(SCALE, "-DFACTOR=40");
@@ -428,6 +512,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(
 			a_given_binary_is_loaded_and_never_kept_on_disk),
 		cmocka_unit_test(wrong_calls_are_refused),
+		cmocka_unit_test(what_was_never_launched_is_left_to_the_worker),
 		cmocka_unit_test(threads_that_ask_at_once_cause_one_build),
 	};
 
