@@ -73,6 +73,7 @@ struct ki_connection {
 	int is_welcomed;
 	int is_read; /* somebody is at `incoming`, without the mutex */
 	unsigned n_users;
+	uint64_t number; /* of connections that were made */
 	uint64_t last_id;
 	struct waiter *waiters;
 	struct ki_note *notes, *last_note; /* that wait */
@@ -313,6 +314,7 @@ static enum kiln_status connect_locked(struct ki_connection *connection)
 			       : KILN_E_UNSUPPORTED;
 	connection->fd = fd;
 	connection->is_welcomed = 0;
+	connection->number++;
 	connection->last_id = NOBODY;
 	ki_fork_close_add(&connection->fork_close, fd);
 	if (!send_hello(connection))
@@ -550,8 +552,8 @@ static int end_body_locked(struct ki_connection *connection)
 		if (waiter && (incoming->body || !frame->size)) {
 			*waiter->answer =
 				(struct ki_answer){ frame->type, frame->status,
-						    incoming->body,
-						    frame->size };
+						    incoming->body, frame->size,
+						    connection->number };
 			waiter->status = KILN_OK;
 		} else {
 			free(incoming->body);
@@ -693,24 +695,42 @@ static void append_note(struct ki_connection *connection, struct ki_note *note)
 	atomic_fetch_add(&connection->n_notes, 1);
 }
 
-enum kiln_status ki_connection_note(struct ki_connection *connection,
-				    struct ki_note *note)
+/* Of a connection that has ended. */
+static int is_past(const struct ki_connection *connection,
+		   const struct ki_note *note)
 {
-	enum kiln_status status;
+	return note->connection &&
+	       (note->connection != connection->number || connection->fd < 0);
+}
 
-	ki_mutex_lock(&connection->mutex);
-	status = connect_locked(connection);
+static enum kiln_status note_locked(struct ki_connection *connection,
+				    struct ki_note *note)
+	KI_REQUIRES(&connection->mutex)
+{
+	enum kiln_status status = connect_locked(connection);
+
 	if (!status && atomic_load(&connection->n_notes) >= KI_NOTES_MAX &&
 	    note->type != KI_FRAME_UNLEASE)
 		status = KILN_E_FULL;
 	if (status) {
 		free(note);
-	} else {
-		append_note(connection, note);
-		status = send_locked(connection, NULL);
-		if (status == KILN_E_FULL)
-			status = KILN_OK;
+		return status;
 	}
+	append_note(connection, note);
+	status = send_locked(connection, NULL);
+	return status == KILN_E_FULL ? KILN_OK : status;
+}
+
+enum kiln_status ki_connection_note(struct ki_connection *connection,
+				    struct ki_note *note)
+{
+	enum kiln_status status = KILN_OK;
+
+	ki_mutex_lock(&connection->mutex);
+	if (is_past(connection, note))
+		free(note);
+	else
+		status = note_locked(connection, note);
 	ki_mutex_unlock(&connection->mutex);
 	return status;
 }

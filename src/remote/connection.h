@@ -35,6 +35,7 @@ struct ki_request {
 /* Something short that is not answered and must not be lost; from malloc(). */
 struct ki_note {
 	struct ki_note *next;
+	uint64_t connection; /* by which it is of use; 0: by any */
 	uint8_t type, flags;
 	size_t size;
 	uint8_t body[KI_FRAME_VERDICT_BYTES];
@@ -47,6 +48,7 @@ struct ki_answer {
 	int16_t status;
 	uint8_t *body; /* from malloc(); NULL if it has none */
 	size_t size;
+	uint64_t connection; /* that it came by, from 1 */
 };
 
 /* NULL: no memory.  `path` is copied. */
@@ -82,7 +84,8 @@ enum kiln_status ki_connection_tell(struct ki_connection *connection,
 
 /*
  * The same of a note, which is taken over.  Where there is no room it waits, and goes
- * before whatever is said next; nothing passes it.  It ends with the connection.
+ * before whatever is said next; nothing passes it.  It ends with the connection, and
+ * if that of its connection has come before it is dropped (OK).
  * FULL: KI_NOTES_MAX wait, and it is dropped; an UNLEASE never is, of which there are
  * no more than locks.
  */

@@ -178,6 +178,7 @@ static void tell_verdict(struct ki_remote *remote, const uint8_t *name,
 
 	if (!note)
 		return;
+	note->connection = 0;
 	note->type = KI_FRAME_VERDICT;
 	note->flags = flags;
 	note->size = KI_FRAME_VERDICT_BYTES;
@@ -563,8 +564,8 @@ static enum kiln_status remote_remove(struct kiln_tier *tier,
 /* ---- Leases ----------------------------------------------------------------- */
 
 /* One question, which whoever lives answers soon, however long the wait in all. */
-static enum kiln_status ask_lease(struct ki_remote *remote, const uint8_t *name,
-				  uint32_t wait_ms)
+static enum kiln_status ask_lease(struct ki_remote *remote,
+				  struct ki_note *unlease, uint32_t wait_ms)
 {
 	uint8_t body[KI_FRAME_LEASE_BYTES];
 	const struct ki_request request = { .type = KI_FRAME_LEASE,
@@ -574,7 +575,7 @@ static enum kiln_status ask_lease(struct ki_remote *remote, const uint8_t *name,
 	struct ki_answer answer;
 	enum kiln_status status;
 
-	memcpy(body, name, KI_REMOTE_NAME_BYTES);
+	memcpy(body, unlease->body, KI_REMOTE_NAME_BYTES);
 	ki_put_u32(body + KI_REMOTE_NAME_BYTES, wait_ms);
 	status = ki_connection_ask(remote->connection, &request,
 				   now_of(remote) + wait_ms * NS_OF_MS +
@@ -582,6 +583,7 @@ static enum kiln_status ask_lease(struct ki_remote *remote, const uint8_t *name,
 				   &answer);
 	if (!status) {
 		free(answer.body);
+		unlease->connection = answer.connection;
 		if (answer.type != KI_FRAME_LEASED)
 			status = KILN_E_FORMAT;
 	}
@@ -609,7 +611,8 @@ static int are_leases_dear(const struct ki_remote *remote)
 
 /* In slices, so that a helper that has stopped is noticed; the first is short. */
 static enum kiln_status wait_for_lease(struct ki_remote *remote,
-				       const uint8_t *name, uint32_t timeout_ms)
+				       struct ki_note *unlease,
+				       uint32_t timeout_ms)
 {
 	const uint64_t begin = now_of(remote);
 	const uint64_t end = begin + timeout_ms * NS_OF_MS;
@@ -619,7 +622,7 @@ static enum kiln_status wait_for_lease(struct ki_remote *remote,
 
 	for (;;) {
 		start = now_of(remote);
-		status = ask_lease(remote, name, slice_ms);
+		status = ask_lease(remote, unlease, slice_ms);
 		now = now_of(remote);
 		/* One that does not wait is not waited for either. */
 		if (status != KILN_E_TIMEOUT || now >= end ||
@@ -663,7 +666,7 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 	lock->unlease.size = KI_REMOTE_NAME_BYTES;
 	name_of(remote, key, lock->unlease.body);
 	ki_connection_begin(remote->connection);
-	status = wait_for_lease(remote, lock->unlease.body, timeout_ms);
+	status = wait_for_lease(remote, &lock->unlease, timeout_ms);
 	ki_connection_finish(remote->connection);
 	if (status)
 		free(lock);
