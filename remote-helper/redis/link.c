@@ -71,7 +71,8 @@ struct link {
 		*unsent;   /* the first that is not all sent, or &requests */
 	size_t sent_bytes; /* of that one */
 	struct loop_timer *timer;
-	uint64_t timer_ns; /* when it is due */
+	uint64_t timer_ns;	   /* when it is due */
+	struct loop_soon no_timer; /* for want of memory */
 
 	redisReader *reader;
 	uint64_t skip_bytes; /* of a body that nobody wants */
@@ -801,6 +802,17 @@ static void arm(struct link *link, uint64_t due_ns)
 	link->timer_ns = due_ns;
 	link->timer = loop_after(link->loop, (uint32_t)(wait_ns / NS_OF_MS) + 1,
 				 on_timer, link);
+	if (!link->timer)
+		loop_soon(link->loop, &link->no_timer);
+}
+
+/* Nobody waits without an end. */
+static void on_no_timer(void *arg)
+{
+	struct link *link = arg;
+
+	if (!link->timer)
+		fail(link, KILN_E_NO_MEMORY, "no memory");
 }
 
 static int has_waiting(const struct link *link)
@@ -861,6 +873,7 @@ struct link *link_new(struct loop *loop, const struct url *url,
 	link->fd = -1;
 	ki_list_init(&link->requests);
 	loop_soon_init(&link->failure, on_failure, link);
+	loop_soon_init(&link->no_timer, on_no_timer, link);
 	link->unsent = &link->requests;
 	if (url->scheme != URL_REDIS ||
 	    address_parse(url->host, url->port, &address))
@@ -878,6 +891,7 @@ void link_close(struct link *link)
 		return;
 	fail(link, KILN_E_IO, "closed here");
 	loop_cancel(link->timer);
+	loop_soon_cancel(&link->no_timer);
 	resolver_free(link->resolver);
 	free(link);
 }
