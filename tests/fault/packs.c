@@ -123,7 +123,7 @@ static void a_pack_is_written_whole_or_not_at_all(void **state)
 		struct fault fault;
 
 		for (fault_begin(&fault, errors[i]); fault_next(&fault);) {
-			unsigned n_open = n_names("/proc/self/fd");
+			unsigned n_open = harness_n_descriptors();
 			long n_blocks = fault_n_blocks();
 			enum kiln_status status;
 
@@ -140,7 +140,7 @@ static void a_pack_is_written_whole_or_not_at_all(void **state)
 				if (!fault.lasting)
 					assert_int_equal(n_names(directory),
 							 !status);
-			assert_int_equal(n_names("/proc/self/fd"), n_open);
+			assert_int_equal(harness_n_descriptors(), n_open);
 			assert_int_equal(fault_n_blocks(), n_blocks);
 			empty(directory);
 		}
@@ -183,7 +183,7 @@ static void a_value_is_right_or_an_error(void **state)
 		fault.stride = 8;
 		fault.n_all = 12;
 		while (fault_next(&fault)) {
-			unsigned n_open = n_names("/proc/self/fd");
+			unsigned n_open = harness_n_descriptors();
 			long n_blocks = fault_n_blocks();
 			struct kiln_tier *tier = NULL;
 			enum kiln_status status;
@@ -202,7 +202,7 @@ static void a_value_is_right_or_an_error(void **state)
 			}
 			if (!fault.n_fired)
 				assert_int_equal(status, KILN_OK);
-			assert_int_equal(n_names("/proc/self/fd"), n_open);
+			assert_int_equal(harness_n_descriptors(), n_open);
 			assert_int_equal(fault_n_blocks(), n_blocks);
 		}
 	}

@@ -11,7 +11,6 @@
  */
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,17 +72,6 @@ static void disarm(struct fault *fault)
 		fault_disarm(fault);
 }
 
-static unsigned n_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static int is_typed(enum kiln_status status)
 {
 	switch (status) {
@@ -104,7 +92,7 @@ static int is_typed(enum kiln_status status)
 
 static void run_round(struct scene *scene, const struct operation *operation)
 {
-	unsigned before = n_descriptors();
+	unsigned before = harness_n_descriptors();
 	long n_blocks = fault_n_blocks();
 
 	scene->tier = NULL;
@@ -131,8 +119,8 @@ static void run_round(struct scene *scene, const struct operation *operation)
 	}
 	check_scene(scene, operation);
 	/* One that cannot be looked at may be the program's by now: it stays. */
-	if (n_descriptors() < before ||
-	    n_descriptors() - before > scene->fault->n_unknown)
+	if (harness_n_descriptors() < before ||
+	    harness_n_descriptors() - before > scene->fault->n_unknown)
 		fail_scene(scene, "a descriptor is left open");
 	if (fault_n_blocks() != n_blocks)
 		fail_scene(scene, "memory is left behind");

@@ -238,23 +238,45 @@ unsigned harness_threads(unsigned n, harness_child_fn *body, void *arg)
 char *harness_read(const char *path, size_t *out_size)
 {
 	FILE *file = fopen(path, "rb");
-	char *data = NULL;
-	size_t size = 0, n;
+	size_t size = 0, room = 65536, n;
+	char *data;
+	struct stat st;
 
 	if (!file)
 		return NULL;
-	do {
-		data = realloc(data, size + 65537);
-		if (!data)
-			abort();
-		n = fread(data + size, 1, 65536, file);
-		size += n;
-	} while (n);
+	/* The sanitizers copy it into new pages whenever it grows: to its end at once,
+	   where that is known. */
+	if (!fstat(fileno(file), &st) && st.st_size > 0)
+		room = (size_t)st.st_size + 2;
+	data = malloc(room);
+	for (; data && (n = fread(data + size, 1, room - size - 1, file));
+	     size += n)
+		if (size + n + 1 == room)
+			data = realloc(data, room *= 2);
+	if (!data)
+		abort();
 	fclose(file);
 	data[size] = '\0';
 	if (out_size)
 		*out_size = size;
 	return data;
+}
+
+/* What is asked about at once: descriptors are given out from the lowest on. */
+#define DESCRIPTORS_MAX 256
+
+unsigned harness_n_descriptors(void)
+{
+	struct pollfd fds[DESCRIPTORS_MAX];
+	unsigned n = 0;
+
+	for (int i = 0; i < DESCRIPTORS_MAX; i++)
+		fds[i] = (struct pollfd){ .fd = i };
+	if (poll(fds, DESCRIPTORS_MAX, 0) < 0)
+		abort();
+	for (int i = 0; i < DESCRIPTORS_MAX; i++)
+		n += !(fds[i].revents & POLLNVAL);
+	return n;
 }
 
 void harness_write(const char *path, const void *data, size_t size)

@@ -70,6 +70,10 @@ unsigned harness_threads(unsigned n, harness_child_fn *body, void *arg);
 char *harness_read(const char *path, size_t *out_size);
 void harness_write(const char *path, const void *data, size_t size);
 
+/* How many descriptors are open, of those below 256.  One call: who counts before and
+   after each of thousands of rounds would else be reading directories. */
+unsigned harness_n_descriptors(void);
+
 /*
  * On a terminal, a line that is drawn again and again, at most ten times a
  * second: "evict: 120 of 800", or "evict: 120" where the end is not known (0).
