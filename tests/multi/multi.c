@@ -415,9 +415,14 @@ static uint64_t n_evicted(struct kiln_tier *tier)
 	return counters.total[KILN_COUNT_EVICTED];
 }
 
-#define ENTRY_SIZE  7000
-#define N_FILL_MAX  1000
-#define PER_SEGMENT 9 /* entries: of the bound / 32 */
+#define ENTRY_SIZE 7000
+#define N_FILL_MAX 1000
+
+/* Entries: of the bound / 32, and of the smallest there is by cost. */
+static unsigned per_segment(void)
+{
+	return kind->by_cost ? 4 : 9;
+}
 
 static int put_one(unsigned index, void *arg)
 {
@@ -463,13 +468,13 @@ static void of_many_over_the_limit_one_evicts(void **state)
 	   half of each new segment may be copies of what is in use. */
 	assert_in_range(shared->n_stored, 1, n_crowd);
 	assert_in_range(n_evicted(tier) - evicted, 0,
-			shared->n_stored + n / 8 + 2 * PER_SEGMENT);
+			shared->n_stored + n / 8 + 2 * per_segment());
 	if (kind->n_rolls)
 		assert_in_range(kind->n_rolls(tier) - rolls,
-				shared->n_stored > PER_SEGMENT
-					? shared->n_stored / PER_SEGMENT - 1
+				shared->n_stored > per_segment()
+					? shared->n_stored / per_segment() - 1
 					: 0,
-				2 * n_crowd / PER_SEGMENT + 2);
+				2 * n_crowd / per_segment() + 2);
 	assert_true(kind_disk_bytes(kind, crowd.directory) <= BOUND);
 	tier->ops->close(tier);
 	crowd_free(&crowd);
