@@ -17,12 +17,18 @@
 #define BATCH_SLOW_NS (50 * (uint64_t)1000000)
 /* Slow however far it is: more than twice what any look-up waits. */
 #define BATCH_FAR_NS (250 * (uint64_t)1000000)
+/* With so many under way no batch begins: what is left is for look-ups. */
+#define PREFETCH_FETCHES_MAX (FETCHES_MAX / 4 * 3)
+
+_Static_assert(BATCHES_MAX *BATCH_MAX <= FETCHES_MAX - PREFETCH_FETCHES_MAX,
+	       "batches that have begun find room");
 
 struct batch {
 	size_t n, n_left;
 	uint64_t begun_ns;
 	uint64_t way_ns;  /* of its names, the farthest */
 	uint64_t largest; /* item that it brought */
+	int is_crowded;	  /* when it began */
 };
 
 /* One name on its way through the levels. */
@@ -195,6 +201,13 @@ static int is_excused(struct fetches *fetches, uint64_t slow_ns)
 	return slow_ns > BATCH_SLOW_NS;
 }
 
+/* More than prefetch itself has: what programs wait for makes a server slow, and that
+   is over when they have it. */
+static int is_crowded(const struct fetches *fetches)
+{
+	return fetches->names.n > BATCHES_MAX * BATCH_MAX;
+}
+
 static void note_fast_batch(struct fetches *fetches, const struct batch *batch)
 {
 	if (batch->n == fetches->batch_size)
@@ -213,7 +226,8 @@ static void judge_batch(struct fetches *fetches, const struct batch *batch)
 		note_fast_batch(fetches, batch);
 	else if (ns > slow_ns && batch->n > 1)
 		fetches->batch_size = (unsigned)batch->n / 2;
-	else if (ns > slow_ns && !excused)
+	else if (ns > slow_ns && !excused && !batch->is_crowded &&
+		 !is_crowded(fetches))
 		end_prefetch(fetches);
 }
 
@@ -274,7 +288,7 @@ static void finish(struct fetch *fetch, struct item *item)
 	struct fetches *fetches = fetch->fetches;
 	struct batch *batch = fetch->batch;
 	int waits = !ki_list_is_empty(&fetch->waiters), is_taken;
-	int was_full = fetches->names.n == FETCHES_MAX;
+	int was_full = fetches->names.n == PREFETCH_FETCHES_MAX;
 
 	names_remove(&fetches->names, &fetch->by_name);
 	drop_share(fetch);
@@ -599,16 +613,13 @@ static unsigned plan_batch(const struct fetches *fetches, uint64_t *out_share)
 {
 	uint64_t room = memory_room(&fetches->memory);
 	uint64_t n = fetches->batch_size;
-	uint64_t n_left = FETCHES_MAX - fetches->names.n;
 
 	room /= BATCHES_MAX - fetches->n_batches;
 	if (fetches->largest && n > room / fetches->largest)
 		n = room / fetches->largest;
 	if (!n && !fetches->n_batches && !fetches->memory.unserved_bytes)
 		n = 1;
-	if (n > n_left)
-		n = n_left;
-	if (!n || !room)
+	if (!n || !room || fetches->names.n >= PREFETCH_FETCHES_MAX)
 		return 0;
 	*out_share = room / n;
 	return *out_share ? (unsigned)n : 0;
@@ -649,7 +660,8 @@ static int begin_batch(struct fetches *fetches)
 		several[n++] = fetch;
 	*batch = (struct batch){ .n = n,
 				 .n_left = n,
-				 .begun_ns = loop_now_ns(fetches->loop) };
+				 .begun_ns = loop_now_ns(fetches->loop),
+				 .is_crowded = is_crowded(fetches) };
 	if (!n) {
 		free(batch);
 		return 0;
@@ -662,8 +674,8 @@ static int begin_batch(struct fetches *fetches)
 
 /* A batch may be done before it has begun, where no source is asked.  Where none can
    begin, and nothing is there or on its way that would make it go on later, it
-   ends: a batch, items that nobody has taken yet, or as many look-ups as there may
-   be. */
+   ends: a batch, items that nobody has taken yet, or as many look-ups as let none
+   begin. */
 static void pump(struct fetches *fetches)
 {
 	if (fetches->is_pumping)
@@ -674,7 +686,8 @@ static void pump(struct fetches *fetches)
 		if (!begin_batch(fetches))
 			break;
 	if (fetches->n_wanted && !fetches->n_batches &&
-	    !fetches->memory.unserved_bytes && fetches->names.n < FETCHES_MAX)
+	    !fetches->memory.unserved_bytes &&
+	    fetches->names.n < PREFETCH_FETCHES_MAX)
 		end_prefetch(fetches);
 	fetches->is_pumping = 0;
 }

@@ -31,8 +31,12 @@
  *	      What a batch may bring is set aside in memory before it is asked for,
  *	      the same share for each name; an item that is larger than that waits for
  *	      who asks for it.  There are as many names in a batch as items of the
- *	      size of late have room.  Where no more fetches may be under way it
- *	      waits until some are done.
+ *	      size of late have room.
+ *
+ *	      The last quarter of what may be under way is for look-ups: with more
+ *	      than three quarters it waits until some are done.  With more than it
+ *	      has itself, one slow name does not end it, for that is what those who
+ *	      wait make of a server.
  */
 
 #include "base/list.h"

@@ -694,7 +694,7 @@ static void an_item_beyond_its_share_waits_for_who_asks_for_it(void **state)
 	stage_finish(&stage);
 }
 
-/* Programs have asked for as many as there may be. */
+/* Programs have asked for as many as there may be, or nearly. */
 static void prefetch_waits_until_there_is_room_for_fetches(void **state)
 {
 	enum { N = 100 };
@@ -709,12 +709,70 @@ static void prefetch_waits_until_there_is_room_for_fetches(void **state)
 		for (unsigned i = n_left; i < FETCHES_MAX; i++)
 			look_up_begin(&stage, &looks[i], N + i, LONG_MS, 0);
 		prefetch(&stage, N);
-		assert_int_equal(stage.fetches.names.n, FETCHES_MAX);
+		assert_int_equal(stage.fetches.names.n, FETCHES_MAX - n_left);
 		await_prefetched(&stage, N);
 		assert_int_equal(stage.fetches.n_prefetch_dropped, 0);
 		assert_int_equal(stage.fetches.n_prefetch_ended, 0);
 		stage_finish(&stage);
 	}
+}
+
+/* A server that is near is slow while all that a program asks for is under way, and
+   no longer. */
+static void prefetch_outlasts_what_programs_ask_for(void **state)
+{
+	enum { N = 100, N_BEFORE = 5 };
+	static const unsigned rows[] = { FETCHES_MAX, FETCHES_MAX / 2, 200 };
+	static struct look_up looks[FETCHES_MAX];
+	struct stage stage;
+
+	for (size_t row = 0; row < sizeof(rows) / sizeof(*rows); row++) {
+		stage_begin(&stage, "http://0");
+		for (unsigned i = 0; i < N; i++)
+			scripted_keep(&scripted[0], i);
+		scripted[0].ms = 1;
+		for (unsigned i = 0; i < N_BEFORE; i++)
+			(void)look_up(&stage, N + i, LONG_MS);
+		for (unsigned i = 0; i < rows[row]; i++) {
+			scripted[0].ms = i < rows[row] / 2 ? 60 : 200;
+			look_up_begin(&stage, &looks[i], N + N_BEFORE + i,
+				      LONG_MS, 0);
+		}
+		scripted[0].ms = 60;
+		prefetch(&stage, N);
+		AWAIT(&stage, looks[rows[row] - 1].is_done);
+		scripted[0].ms = 1;
+		await_prefetched(&stage, N);
+		assert_int_equal(stage.fetches.n_prefetch_dropped, 0);
+		assert_int_equal(stage.fetches.n_prefetch_ended, 0);
+		stage_finish(&stage);
+	}
+}
+
+/* The places that become free are theirs. */
+static void programs_find_room_before_prefetch_does(void **state)
+{
+	enum { N = 100, N_FAST = 10 };
+	static struct look_up looks[FETCHES_MAX + N_FAST];
+	struct stage stage;
+
+	stage_begin(&stage, "http://0");
+	scripted[0].ms = 5;
+	for (unsigned i = 0; i < FETCHES_MAX; i++) {
+		if (i == N_FAST)
+			scripted[0].ms = 40;
+		look_up_begin(&stage, &looks[i], N + i, LONG_MS, 0);
+	}
+	prefetch(&stage, N);
+	AWAIT(&stage, looks[N_FAST - 1].is_done);
+	for (unsigned i = FETCHES_MAX; i < FETCHES_MAX + N_FAST; i++) {
+		look_up_begin(&stage, &looks[i], N + i, LONG_MS, 0);
+		assert_false(looks[i].is_done);
+	}
+	AWAIT(&stage, looks[FETCHES_MAX + N_FAST - 1].is_done);
+	for (unsigned i = 0; i < FETCHES_MAX + N_FAST; i++)
+		assert_int_equal(looks[i].reasons, KI_REMOTE_ABSENT);
+	stage_finish(&stage);
 }
 
 /* All of it, though no batch is ever asked. */
@@ -796,6 +854,8 @@ int main(void)
 		ROW(batches_bring_no_more_than_there_is_room_for),
 		ROW(an_item_beyond_its_share_waits_for_who_asks_for_it),
 		ROW(prefetch_waits_until_there_is_room_for_fetches),
+		ROW(prefetch_outlasts_what_programs_ask_for),
+		ROW(programs_find_room_before_prefetch_does),
 		ROW(prefetch_from_nobody_is_dropped),
 		ROW(the_helper_may_end_while_sources_are_tried),
 	};
