@@ -40,8 +40,6 @@ static const struct {
 } failures[] = {
 	{ CURLE_OPERATION_TIMEDOUT, KILN_E_TIMEOUT, "no answer in time" },
 	{ CURLE_OUT_OF_MEMORY, KILN_E_NO_MEMORY, "no memory" },
-	/* Of sockets and timers, which fail for nothing else. */
-	{ CURLE_ABORTED_BY_CALLBACK, KILN_E_NO_MEMORY, "no memory" },
 	{ CURLE_COULDNT_RESOLVE_HOST, KILN_E_IO,
 	  "the host's name is not known" },
 	{ CURLE_COULDNT_RESOLVE_PROXY, KILN_E_IO,

@@ -49,7 +49,7 @@ struct web {
 	CURLM *multi;
 	struct loop_timer *timer;
 	struct loop_soon ended; /* there are transfers that are over */
-	int has_given_up;	/* all are, once curl is called */
+	int has_given_up;	/* for want of memory: all are */
 	struct ki_list transfers;
 	size_t n_transfers;
 	CURL *shelf[HANDLES_KEPT];
@@ -460,16 +460,17 @@ static CURL *unshelve(struct web *web)
 }
 
 static void finish_all(struct web *web);
+static void fail_all(struct web *web, enum kiln_status status, const char *why);
 
 static void on_ended(void *arg)
 {
 	struct web *web = arg;
-	int n_running;
 
-	if (web->has_given_up)
-		(void)curl_multi_perform(web->multi, &n_running);
-	web->has_given_up = 0;
 	finish_all(web);
+	if (!web->has_given_up)
+		return;
+	web->has_given_up = 0;
+	fail_all(web, KILN_E_NO_MEMORY, "no memory");
 }
 
 /* What is new begins here, instead of in the loop's next turn by a timer of 0 ms.
@@ -515,6 +516,14 @@ static void transfer_free(struct transfer *transfer)
 	free(transfer->url);
 	free(transfer->body);
 	free(transfer);
+}
+
+/* Whoever waits is told first, and may begin another meanwhile. */
+static void tell(struct transfer *transfer, const struct outcome *outcome)
+{
+	forget(transfer);
+	transfer->ask.done(transfer->ask.arg, outcome);
+	transfer_free(transfer);
 }
 
 void web_begin(struct web *web, const struct web_ask *ask)
@@ -657,7 +666,6 @@ static void take_body(struct transfer *transfer, struct outcome *outcome)
 	transfer->body = NULL;
 }
 
-/* Whoever waits is told first, and may begin another meanwhile. */
 static void finish(struct transfer *transfer, CURLcode result)
 {
 	struct outcome outcome = { .status = KILN_OK };
@@ -673,9 +681,7 @@ static void finish(struct transfer *transfer, CURLcode result)
 		outcome.status = KILN_E_NO_MEMORY;
 	outcome.why = transfer->why;
 	take_body(transfer, &outcome);
-	forget(transfer);
-	transfer->ask.done(transfer->ask.arg, &outcome);
-	transfer_free(transfer);
+	tell(transfer, &outcome);
 }
 
 /* ---- The loop ----------------------------------------------------------- */
@@ -710,13 +716,34 @@ static void on_socket(void *arg, int fd, int events)
 	finish_all(web);
 }
 
-/* What curl's callbacks return for want of memory.  All transfers fail then, but each
-   not before curl comes to it, and until all have there are no others. */
-static int give_up(struct web *web)
+/* Of a socket or a timer that curl wants and there is no memory for.  curl is not told:
+   it would fail all transfers, each when it comes to it, and take no others until then,
+   but not come to those that wait for a connection, or take them for connected. */
+static void give_up(struct web *web)
 {
 	web->has_given_up = 1;
 	loop_soon(web->loop, &web->ended);
-	return -1;
+}
+
+/* Nobody waits without an end.  First all are taken from curl: whoever is told may
+   begin another. */
+static void fail_all(struct web *web, enum kiln_status status, const char *why)
+{
+	struct outcome outcome = { .status = status, .why = why };
+	struct ki_list failed;
+	struct transfer *transfer;
+
+	ki_list_init(&failed);
+	while (!ki_list_is_empty(&web->transfers)) {
+		transfer = ki_container(web->transfers.next, struct transfer,
+					node);
+		ki_list_remove(&transfer->node);
+		ki_list_append(&failed, &transfer->node);
+		(void)curl_multi_remove_handle(web->multi, transfer->easy);
+	}
+	while (!ki_list_is_empty(&failed))
+		tell(ki_container(failed.next, struct transfer, node),
+		     &outcome);
 }
 
 static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *arg,
@@ -739,9 +766,10 @@ static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *arg,
 		return 0;
 	}
 	watched = loop_watch(web->loop, fd, events, on_socket, web);
-	if (!watched)
-		return give_up(web);
-	(void)curl_multi_assign(web->multi, fd, watched);
+	if (watched)
+		(void)curl_multi_assign(web->multi, fd, watched);
+	else
+		give_up(web);
 	return 0;
 }
 
@@ -765,7 +793,9 @@ static int on_curl_timer(CURLM *multi, long ms, void *arg)
 	if (ms < 0)
 		return 0;
 	web->timer = loop_after(web->loop, (uint32_t)ms, on_timer, web);
-	return web->timer ? 0 : give_up(web);
+	if (!web->timer)
+		give_up(web);
+	return 0;
 }
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -805,24 +835,12 @@ struct web *web_new(struct loop *loop, const char *ca_file,
 	return web;
 }
 
-static void abandon(struct transfer *transfer)
-{
-	struct outcome outcome = { .status = KILN_E_IO, .why = "closed here" };
-	done_fn *done = transfer->ask.done;
-	void *arg = transfer->ask.arg;
-
-	forget(transfer);
-	transfer_free(transfer);
-	done(arg, &outcome);
-}
-
 void web_close(struct web *web)
 {
 	if (!web)
 		return;
 	while (!ki_list_is_empty(&web->transfers))
-		abandon(ki_container(web->transfers.next, struct transfer,
-				     node));
+		fail_all(web, KILN_E_IO, "closed here");
 	while (web->n_shelf)
 		curl_easy_cleanup(web->shelf[--web->n_shelf]);
 	if (web->multi)

@@ -19,7 +19,8 @@
 #include "remote-helper/bad_server_test.h"
 
 #define CALLS	  2
-#define NAMES	  3 /* of each */
+#define FEW	  3  /* names of each call */
+#define MANY	  16 /* so that with all calls they are 4 for each connection */
 #define SILENT_MS 5
 
 struct asked {
@@ -41,12 +42,13 @@ static void done(void *arg, const struct outcome *outcome)
 	asking_done(arg, outcome);
 }
 
-static void ask(struct asking *asking, struct asked asked[NAMES], unsigned n)
+static void ask(struct asking *asking, struct asked asked[MANY], unsigned n)
 {
-	const char *names[NAMES] = { "a", "b", "c" };
-	void *args[NAMES];
+	const char *names[MANY];
+	void *args[MANY];
 
 	for (unsigned i = 0; i < n; i++) {
+		names[i] = "a";
 		asked[i] = (struct asked){ { .asking = asking }, call };
 		args[i] = &asked[i];
 	}
@@ -54,37 +56,41 @@ static void ask(struct asking *asking, struct asked asked[NAMES], unsigned n)
 				  asking->timeout_ms, done, args);
 }
 
+#define NO_ANSWER "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
+
 static const struct {
 	const char *url, *says;
 	enum kiln_status status; /* if nothing fails */
-	int is_silent;		 /* then one asks, whom nobody else wakes up */
+	unsigned n_names;	 /* of each call; 0: FEW */
+	enum bad_end end; /* BAD_HANG: of one, whom nobody else wakes up */
 } rows[] = {
 	/* To all at once: it counts no questions. */
 	{ "redis://127.0.0.1:%u", "$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n",
 	  KILN_MISS },
 	{ "redis://127.0.0.1:1", "", KILN_E_IO },
 	{ "unix:/nowhere/redis.sock", "", KILN_E_IO },
-	{ "http://127.0.0.1:%u", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
-	  KILN_MISS },
+	{ "http://127.0.0.1:%u", NO_ANSWER, KILN_MISS },
 	{ "http://127.0.0.1:1", "", KILN_E_IO },
-	{ "redis://127.0.0.1:%u", "", KILN_E_TIMEOUT, 1 },
-	{ "http://127.0.0.1:%u", "", KILN_E_TIMEOUT, 1 },
+	{ "redis://127.0.0.1:%u", "", KILN_E_TIMEOUT, 1, BAD_HANG },
+	{ "http://127.0.0.1:%u", "", KILN_E_TIMEOUT, 1, BAD_HANG },
+	/* Most wait for a connection, here for one that takes them, too. */
+	{ "http://127.0.0.1:%u", NO_ANSWER, KILN_MISS, MANY },
+	{ "https://127.0.0.1:%u", "no TLS\r\n", KILN_E_IO, FEW, BAD_CLOSE },
 };
 
 static void do_round(struct fault *fault, const char *directory, size_t row)
 {
 	const char *url = rows[row].url, *says = rows[row].says;
-	const int is_silent = rows[row].is_silent;
+	const int is_silent = rows[row].end == BAD_HANG;
 	const unsigned n_calls = is_silent ? 1 : CALLS;
-	const unsigned n_names = is_silent ? 1 : NAMES;
-	struct asked asked[CALLS][NAMES];
+	const unsigned n_names = rows[row].n_names ? rows[row].n_names : FEW;
+	struct asked asked[CALLS][MANY];
 	struct asking asking;
 	struct bad_server *server;
 	char port[128];
 
 	asking_init(&asking);
-	server = bad_server_new(asking.loop, says, strlen(says),
-				is_silent ? BAD_HANG : BAD_KEEP);
+	server = bad_server_new(asking.loop, says, strlen(says), rows[row].end);
 	snprintf(port, sizeof(port), url, bad_server_port(server));
 	asking_open(&asking, directory, port, NULL, NULL);
 	if (is_silent)
