@@ -262,19 +262,22 @@ char *harness_read(const char *path, size_t *out_size)
 	return data;
 }
 
-/* What is asked about at once: descriptors are given out from the lowest on. */
+/* Descriptors are given out from the lowest on, below the limit of a process. */
 #define DESCRIPTORS_MAX 256
 
 unsigned harness_n_descriptors(void)
 {
 	struct pollfd fds[DESCRIPTORS_MAX];
+	nfds_t max = (nfds_t)sysconf(_SC_OPEN_MAX), i;
 	unsigned n = 0;
 
-	for (int i = 0; i < DESCRIPTORS_MAX; i++)
-		fds[i] = (struct pollfd){ .fd = i };
-	if (poll(fds, DESCRIPTORS_MAX, 0) < 0)
+	if (max > DESCRIPTORS_MAX)
+		max = DESCRIPTORS_MAX;
+	for (i = 0; i < max; i++)
+		fds[i] = (struct pollfd){ .fd = (int)i };
+	if (poll(fds, max, 0) < 0)
 		abort();
-	for (int i = 0; i < DESCRIPTORS_MAX; i++)
+	for (i = 0; i < max; i++)
 		n += !(fds[i].revents & POLLNVAL);
 	return n;
 }
