@@ -204,7 +204,7 @@ static void tell_why(const struct ki_cl_order *order)
 }
 
 /* A rebuild's, which has seen no launch: the worker makes it again once these
-   kernels have run. */
+   kernels have run.  Asked for once. */
 static void look_at_stage(const struct ki_cl_order *order,
 			  const struct kiln_blob *metadata)
 {
@@ -213,7 +213,8 @@ static void look_at_stage(const struct ki_cl_order *order,
 	struct ki_cl_built *built;
 
 	if (ki_cl_stage_of(metadata) >= KI_CL_STAGE_FULL || !cl->spool ||
-	    !ki_cl_driver_gains(ki_cl_driver(cl->identities, cl->platform)))
+	    !ki_cl_driver_gains(ki_cl_driver(cl->identities, cl->platform)) ||
+	    ki_cl_job_was_written(cl->spool, kiln_key_digest(order->key)))
 		return;
 	(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
 				     kiln_blob_size(metadata),

@@ -22,12 +22,12 @@
 
 #include "front/opencl/layer.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "front/family.h"
 #include "front/opencl/capture.h"
+#include "front/opencl/job.h"
 
 /* ---- Counting and tracing ------------------------------------------------ */
 
@@ -164,16 +164,6 @@ static int tells_enough(const struct ki_cl_recipe *recipe,
 				   &kernels, &size);
 }
 
-/* Each key once, as far as the table goes, which has a part of their digests. */
-static int is_asked_already(const struct kiln_key *key)
-{
-	static _Atomic uint64_t asked[64];
-	uint64_t name;
-
-	memcpy(&name, kiln_key_digest(key), sizeof(name));
-	return atomic_exchange(&asked[name % 64], name) == name;
-}
-
 /* What a rebuild made has seen no launch: what this program launches gets into the
    driver's own cache, and from there into a better entry.  Objects have none. */
 static void look_at_stage(const struct ki_cl_guest *guest,
@@ -183,9 +173,11 @@ static void look_at_stage(const struct ki_cl_guest *guest,
 {
 	uint64_t build_ns = 0;
 
-	if (ki_cl_stage_of(metadata) >= KI_CL_STAGE_FULL ||
+	if (!guest->spool || ki_cl_stage_of(metadata) >= KI_CL_STAGE_FULL ||
 	    !ki_cl_recipe_has_kernels(made->recipe) ||
-	    is_asked_already(made->key))
+	    !ki_cl_driver_gains(
+		    ki_cl_driver(guest->identities, program->platform)) ||
+	    ki_cl_job_was_written(guest->spool, kiln_key_digest(made->key)))
 		return;
 	(void)kiln_metadata_find_u64(kiln_blob_data(metadata),
 				     kiln_blob_size(metadata),

@@ -53,6 +53,7 @@
 #define ALLOWANCE_PART	      16 /* of the room that is left */
 #define REFUSED_NS	      ((uint64_t)10 * NS)
 #define NS		      1000000000
+#define N_WRITTEN	      64
 
 /* Tags of fields; numbers are never used again. */
 enum {
@@ -783,6 +784,54 @@ static enum kiln_status check_room(const struct ki_sys *sys, const char *spool,
 	return walk.bytes > KI_CL_SPOOL_BYTES_MAX ? KILN_E_FULL : KILN_OK;
 }
 
+/*
+ * What this process need not write again, each where the last digits of a hash of
+ * its spool and digest say.  Whoever finds an entry that may be better asks first:
+ * to look whether the file is there takes what surrounds the build, and a system
+ * call.
+ */
+static _Atomic uint64_t written[N_WRITTEN];
+
+static uint64_t name_of(const char *spool, const uint8_t *digest)
+{
+	const struct ki_piece pieces[] = { { spool, strlen(spool) },
+					   { digest, KILN_DIGEST_BYTES } };
+
+	return ki_xxh3_64_pieces(pieces, 2);
+}
+
+int ki_cl_job_was_written(const char *spool,
+			  const uint8_t digest[KILN_DIGEST_BYTES])
+{
+	uint64_t name = name_of(spool, digest);
+
+	return atomic_load_explicit(&written[name % N_WRITTEN],
+				    memory_order_relaxed) == name;
+}
+
+static void note_written(const char *spool, const struct ki_cl_job *job)
+{
+	uint8_t digest[KILN_DIGEST_BYTES];
+	uint64_t name;
+
+	ki_xxh3_128(job->record, job->record_size, digest);
+	name = name_of(spool, digest);
+	atomic_store_explicit(&written[name % N_WRITTEN], name,
+			      memory_order_relaxed);
+}
+
+static void forget_written(const char *spool, const void *record,
+			   size_t record_size)
+{
+	uint8_t digest[KILN_DIGEST_BYTES];
+	uint64_t name;
+
+	ki_xxh3_128(record, record_size, digest);
+	name = name_of(spool, digest);
+	(void)atomic_compare_exchange_strong(&written[name % N_WRITTEN], &name,
+					     0);
+}
+
 static enum kiln_status path_of(const char *spool, const void *record,
 				size_t record_size, char out[KI_PATH_MAX])
 {
@@ -841,6 +890,8 @@ enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys, const char *spool,
 	err = publish(sys, temporary, path);
 	status = err == -EEXIST ? KILN_EXISTS : ki_status_from_errno(err);
 out:
+	if (status != KILN_E_FULL && status != KILN_E_NO_MEMORY)
+		note_written(spool, job);
 	ki_bytes_fini(&bytes);
 	return status;
 }
@@ -854,6 +905,7 @@ void ki_cl_job_remove(const char *spool, const void *record, size_t record_size)
 {
 	char path[KI_PATH_MAX];
 
+	forget_written(spool, record, record_size);
 	if (!path_of(spool, record, record_size, path))
 		(void)ki_sys_posix.unlink(&ki_sys_posix, path);
 }

@@ -487,6 +487,13 @@ static void one_key_has_one_job(void **state)
 	free(spool);
 }
 
+static int write_in_process(unsigned index, void *spool)
+{
+	struct ki_cl_job job = job_of("record");
+
+	return ki_cl_job_write(spool, &job) != KILN_OK;
+}
+
 static void a_job_that_nobody_need_make_goes(void **state)
 {
 	char *spool = harness_directory();
@@ -498,6 +505,32 @@ static void a_job_that_nobody_need_make_goes(void **state)
 	assert_int_equal(count_jobs(spool), 1);
 	ki_cl_job_remove(spool, job.record, job.record_size);
 	assert_int_equal(count_names(spool), 0);
+	free(spool);
+}
+
+/* In this spool, for this key; also what another process wrote. */
+static void a_process_knows_what_it_has_written(void **state)
+{
+	char *spool = harness_directory(), *other = harness_directory();
+	struct ki_cl_job job = job_of("record");
+	uint8_t digest[KILN_DIGEST_BYTES];
+
+	ki_xxh3_128(job.record, job.record_size, digest);
+	assert_false(ki_cl_job_was_written(spool, digest));
+	assert_int_equal(ki_cl_job_write(spool, &job), KILN_OK);
+	assert_true(ki_cl_job_was_written(spool, digest));
+	assert_false(ki_cl_job_was_written(other, digest));
+	ki_cl_job_remove(spool, job.record, job.record_size);
+	assert_false(ki_cl_job_was_written(spool, digest));
+	assert_int_equal(
+		harness_processes(1, write_in_process, spool, HARNESS_HANG_S),
+		0);
+	assert_false(ki_cl_job_was_written(spool, digest));
+	assert_int_equal(ki_cl_job_write(spool, &job), KILN_EXISTS);
+	assert_true(ki_cl_job_was_written(spool, digest));
+	digest[0] ^= 1;
+	assert_false(ki_cl_job_was_written(spool, digest));
+	free(other);
 	free(spool);
 }
 
@@ -695,6 +728,7 @@ static void a_full_spool_refuses(void **state)
 	char *source = calloc(1, length);
 	const char *pointer = source;
 	char record[2] = "a";
+	uint8_t digest[KILN_DIGEST_BYTES];
 
 	job.recipe = recipe_of(1, &pointer, &length, "");
 	for (; record[0] < 'd'; record[0]++) {
@@ -705,6 +739,8 @@ static void a_full_spool_refuses(void **state)
 	job.record = record;
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_E_FULL);
 	assert_int_equal(count_names(spool), 3);
+	ki_xxh3_128(record, 1, digest);
+	assert_false(ki_cl_job_was_written(spool, digest));
 	length = 1000;
 	job.recipe = recipe_of(1, &pointer, &length, "");
 	assert_int_equal(ki_cl_job_write(spool, &job), KILN_OK);
@@ -1187,6 +1223,7 @@ int main(void)
 		cmocka_unit_test(a_job_names_its_writer),
 		cmocka_unit_test(one_key_has_one_job),
 		cmocka_unit_test(a_job_that_nobody_need_make_goes),
+		cmocka_unit_test(a_process_knows_what_it_has_written),
 		cmocka_unit_test(tries_are_written_down_at_once_or_not_at_all),
 		cmocka_unit_test(files_and_the_spool_are_for_this_user_alone),
 		cmocka_unit_test(

@@ -430,7 +430,7 @@ cl_int ki_cl_run(const struct ki_cl_guest *guest, struct ki_cl_program *program,
 		 cl_program *out_linked);
 
 /* Leave a job for what was found: its entry was fetched early, and its build took
-   so long.  Where nobody makes a better one there is none. */
+   so long.  There is a spool, and somebody makes a better one. */
 void ki_cl_ask_for_better(const struct ki_cl_guest *guest,
 			  const struct ki_cl_program *program,
 			  struct ki_cl_made *made, uint64_t build_ns);

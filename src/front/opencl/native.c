@@ -150,13 +150,9 @@ void ki_cl_ask_for_better(const struct ki_cl_guest *guest,
 			  const struct ki_cl_program *program,
 			  struct ki_cl_made *made, uint64_t build_ns)
 {
-	struct ki_cl_capture *capture;
+	struct ki_cl_capture *capture =
+		capture_new(guest, program->platform, made);
 
-	if (!guest->spool || !ki_cl_recipe_is_whole(made->recipe) ||
-	    !ki_cl_driver_gains(
-		    ki_cl_driver(guest->identities, program->platform)))
-		return;
-	capture = capture_new(guest, program->platform, made);
 	if (!capture)
 		return;
 	capture->build_ns = build_ns;
