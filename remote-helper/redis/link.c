@@ -12,10 +12,13 @@
  *            announced size is looked at: a body beyond what its request allows
  *            is read past without being kept.  One beyond SKIP_MAX is not: that
  *            would hold up who waits behind it for longer than a new connection
- *            does, and may have no end.  The connection is left, and what only
- *            looks is asked by the next once more; a lease is not, which may be
- *            taken already.  Arrays, of which there are none for us, and lines
- *            without an end are no Redis, and end it for all.
+ *            does, and may have no end.  The connection is left, and the next is
+ *            asked all that was behind it once more, or, of a lease, which may be
+ *            taken already, `again`.  What has been asked AT_ONCE_MAX times is
+ *            asked alone: were all behind it always asked with it, a server would
+ *            send as many as there are for each that is far too large.  Arrays,
+ *            of which there are none for us, and lines without an end are no
+ *            Redis, and end it for all.
  * Time       A request whose time is over is answered.  If it had not been sent it
  *            is forgotten; else its answer is awaited and thrown away, unless the
  *            server sent nothing at all in its time, or a part of it is still to
@@ -40,6 +43,7 @@
 #define BUFFER_BYTES	  ((size_t)128 << 10)
 #define READS_OF_A_TURN	  8
 #define SKIP_MAX	  ((uint64_t)64 << 20)
+#define AT_ONCE_MAX	  2
 #define LINE_BYTES_MAX	  ((size_t)64 << 10)
 #define READER_BYTES_KEPT ((size_t)512 << 10)
 #define SIZE_BYTES_MAX	  24 /* of "$SIZE\r\n" */
@@ -189,35 +193,58 @@ static void fail_later(struct link *link, enum kiln_status status,
 	loop_soon(link->loop, &link->failure);
 }
 
-/* Whether there is somebody to be answered, and asking twice is as good as once. */
-static int is_asked_again(const struct request *request)
+static void ask_again(struct request *request)
 {
-	if (!request->begun_ns)
-		return 1;
-	return request->done && (request->question == QUESTION_GET ||
-				 request->question == QUESTION_LENGTH);
+	request->n_asked++;
+	request->begun_ns = 0;
+	if (!request->again.iov_len)
+		return;
+	request->question = request->question_again;
+	request->pieces[0] = request->again;
 }
 
-/* The same, but for what another connection may be asked in the time that is left. */
-static void start_over(struct link *link, const char *why)
+/* The same, but for who is to be answered: another connection is asked in the
+   time that is left. */
+static void start_over(struct link *link)
 {
-	struct ki_list told, *node, *after;
+	struct ki_list *node, *after;
 
 	disconnect(link);
-	ki_list_init(&told);
 	ki_list_for_each_safe (node, after, &link->requests) {
-		if (!is_asked_again(request_of(node)))
-			move(node, &told);
-		request_of(node)->begun_ns = 0;
+		struct request *request = request_of(node);
+
+		if (!request->done) {
+			ki_list_remove(node);
+			free(request);
+		} else if (request->begun_ns) {
+			ask_again(request);
+		}
 	}
 	link->unsent = link->requests.next;
 	link->sent_bytes = 0;
-	tell_all(&told, KILN_E_IO, why);
-	if (link->state == CLOSED && !ki_list_is_empty(&link->requests))
+	if (!ki_list_is_empty(&link->requests))
 		begin(link);
 }
 
 /* ---- Sending ------------------------------------------------------------ */
+
+/* Whether nothing else may be under way: what was before it on other
+   connections was far too large, and it may be, too. */
+static int is_asked_alone(const struct request *request)
+{
+	return request->question == QUESTION_GET &&
+	       request->n_asked >= AT_ONCE_MAX;
+}
+
+static int must_wait(const struct link *link, const struct request *request)
+{
+	const struct request *first = first_request(link);
+
+	if (link->state == GREETING && request->question != QUESTION_GREETING)
+		return 1;
+	return request != first &&
+	       (is_asked_alone(first) || is_asked_alone(request));
+}
 
 /* What of the requests goes out next. */
 static size_t gather(struct link *link, struct iovec iovecs[IOVECS])
@@ -228,8 +255,7 @@ static size_t gather(struct link *link, struct iovec iovecs[IOVECS])
 	for (; node != &link->requests; node = node->next) {
 		const struct request *request = request_of(node);
 
-		if (link->state == GREETING &&
-		    request->question != QUESTION_GREETING)
+		if (must_wait(link, request))
 			break;
 		for (size_t i = 0; i < request->n_pieces; i++) {
 			const struct iovec *piece = &request->pieces[i];
@@ -458,7 +484,7 @@ static int skip_first(struct link *link, enum look looked, uint64_t bytes)
 	answer_first(link, &outcome);
 	if (looked == LOOK_SKIP)
 		return 0;
-	start_over(link, "the server sends more than anyone asked for");
+	start_over(link);
 	return -1;
 }
 
@@ -626,7 +652,7 @@ static void on_event(void *arg, int fd, int events)
 	}
 	if ((events & LOOP_IN) && receive(link))
 		return;
-	if (events & LOOP_OUT)
+	if ((events & LOOP_OUT) || link->unsent != &link->requests)
 		send_some(link);
 }
 

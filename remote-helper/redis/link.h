@@ -33,7 +33,12 @@ struct request {
 	uint64_t begun_ns; /* the first byte was sent; 0: none was */
 	struct iovec pieces[3];
 	size_t n_pieces;
-	char text[]; /* what the pieces point to, but for a body */
+	/* Of one piece: what is sent instead where that may have been done and the
+	   answer is lost; empty: the same, which does no more by being done twice. */
+	struct iovec again;
+	enum question question_again;
+	unsigned n_asked; /* on connections that ended */
+	char text[];	  /* what the pieces point to, but for a body */
 };
 
 /* What a connection begins with: AUTH and SELECT as they are sent, borrowed. */

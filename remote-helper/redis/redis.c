@@ -7,7 +7,8 @@
  *	get      GET kiln:NAME, one for each, all at once
  *	head     STRLEN kiln:NAME
  *	put      SET kiln:NAME BODY [EX s] [NX]
- *	lease    SET kiln:lease:NAME TOKEN NX PX ms
+ *	lease    SET kiln:lease:NAME TOKEN NX PX ms; where that may have been done
+ *	         already, EVAL: PEXPIRE if the value is the token, else the SET
  *	renew    EVAL: PEXPIRE if the value is the token
  *	release  EVAL: DEL if the value is the token
  *
@@ -16,6 +17,7 @@
 
 #include "remote-helper/redis/redis.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -30,6 +32,11 @@
 #define RENEW                                                                  \
 	"if redis.call('GET',KEYS[1])==ARGV[1] then "                          \
 	"return redis.call('PEXPIRE',KEYS[1],ARGV[2]) else return 0 end"
+#define LEASE_AGAIN                                                            \
+	"if redis.call('GET',KEYS[1])==ARGV[1] then "                          \
+	"return redis.call('PEXPIRE',KEYS[1],ARGV[2]) "                        \
+	"elseif redis.call('SET',KEYS[1],ARGV[1],'NX','PX',ARGV[2]) then "     \
+	"return 1 else return 0 end"
 #define RELEASE                                                                \
 	"if redis.call('GET',KEYS[1])==ARGV[1] then "                          \
 	"return redis.call('DEL',KEYS[1]) else return 0 end"
@@ -98,27 +105,39 @@ static void answer_no_memory(done_fn *done, void *arg)
 	done(arg, &outcome);
 }
 
-/* Not sent before link_flush().  NULL: answered already. */
+/* Not sent before link_flush().  `again_size` bytes behind the command are sent in
+   its place where it may have been done (link.h).  NULL: answered already. */
+static struct request *ask_text(struct link *link, enum question question,
+				const char *text, size_t size,
+				size_t again_size, uint32_t timeout_ms,
+				done_fn *done, void *arg)
+{
+	struct request *request =
+		request_new(question, size + again_size, done, arg);
+
+	if (!request) {
+		answer_no_memory(done, arg);
+		return NULL;
+	}
+	memcpy(request->text, text, size + again_size);
+	request->pieces[0] =
+		(struct iovec){ .iov_base = request->text, .iov_len = size };
+	request->n_pieces = 1;
+	request->again = (struct iovec){ .iov_base = request->text + size,
+					 .iov_len = again_size };
+	link_ask(link, request, timeout_ms);
+	return request;
+}
+
 static struct request *ask(struct link *link, enum question question,
 			   const char *const *words, size_t n_words,
 			   uint32_t timeout_ms, done_fn *done, void *arg)
 {
 	char text[COMMAND_BYTES_MAX];
 	size_t size = format_command(text, sizeof(text), words, n_words);
-	struct request *request = NULL;
 
-	if (size < sizeof(text))
-		request = request_new(question, size, done, arg);
-	if (!request) {
-		answer_no_memory(done, arg);
-		return NULL;
-	}
-	memcpy(request->text, text, size);
-	request->pieces[0].iov_base = request->text;
-	request->pieces[0].iov_len = size;
-	request->n_pieces = 1;
-	link_ask(link, request, timeout_ms);
-	return request;
+	assert(size < sizeof(text));
+	return ask_text(link, question, text, size, 0, timeout_ms, done, arg);
 }
 
 struct key {
@@ -240,11 +259,21 @@ static void redis_lease(struct backend *backend, const char *name,
 	struct redis *redis = redis_of(backend);
 	struct key key;
 	char ms[16];
+	char text[COMMAND_BYTES_MAX];
 	const char *words[] = { "SET", lease_key(name, &key), token, "NX", "PX",
 				ms };
+	const char *again[] = { "EVAL", LEASE_AGAIN, "1", key.text, token, ms };
+	struct request *request;
+	size_t size, again_size;
 
 	(void)snprintf(ms, sizeof(ms), "%" PRIu32, ttl_ms);
-	(void)ask(redis->asking, QUESTION_SET, words, 6, timeout_ms, done, arg);
+	size = format_command(text, sizeof(text), words, 6);
+	again_size = format_command(text + size, sizeof(text) - size, again, 6);
+	assert(size + again_size < sizeof(text));
+	request = ask_text(redis->asking, QUESTION_SET, text, size, again_size,
+			   timeout_ms, done, arg);
+	if (request)
+		request->question_again = QUESTION_LEASE;
 	link_flush(redis->asking);
 }
 

@@ -101,12 +101,11 @@ static struct outcome of_set(const redisReply *reply)
 	return (struct outcome){ .status = KILN_E_FORMAT };
 }
 
-static struct outcome of_script(const redisReply *reply)
+static struct outcome of_script(const redisReply *reply, enum kiln_status no)
 {
 	if (reply->type != REDIS_REPLY_INTEGER)
 		return (struct outcome){ .status = KILN_E_FORMAT };
-	return (struct outcome){ .status = reply->integer == 1 ? KILN_OK
-							       : KILN_MISS };
+	return (struct outcome){ .status = reply->integer == 1 ? KILN_OK : no };
 }
 
 static struct outcome of_answer(enum question question, redisReply *reply)
@@ -120,7 +119,9 @@ static struct outcome of_answer(enum question question, redisReply *reply)
 	case QUESTION_LENGTH:
 		return of_length(reply);
 	case QUESTION_SCRIPT:
-		return of_script(reply);
+		return of_script(reply, KILN_MISS);
+	case QUESTION_LEASE:
+		return of_script(reply, KILN_EXISTS);
 	}
 	return (struct outcome){ .status = KILN_E_FORMAT };
 }

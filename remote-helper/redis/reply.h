@@ -14,6 +14,7 @@ enum question {
 	QUESTION_LENGTH, /* STRLEN */
 	QUESTION_SET,	 /* also NX */
 	QUESTION_SCRIPT, /* 1: done, 0: not the one with the token */
+	QUESTION_LEASE,	 /* by a script: 1: it is ours, 0: another has it */
 };
 
 /*
