@@ -306,6 +306,16 @@ struct loop_timer *loop_after(struct loop *loop, uint32_t ms, loop_timer_fn *fn,
 	return timer;
 }
 
+void loop_move(struct loop_timer *timer, uint32_t ms)
+{
+	struct loop *loop = timer->loop;
+
+	timer->due_ns = time_of(loop) + (uint64_t)ms * NS_OF_MS;
+	timer->order = loop->next_order++;
+	sift_up(loop, timer->place);
+	sift_down(loop, timer->place);
+}
+
 void loop_cancel(struct loop_timer *timer)
 {
 	if (!timer)

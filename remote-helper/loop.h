@@ -32,10 +32,12 @@ struct loop_fd *loop_watch(struct loop *loop, int fd, int events,
 void loop_change(struct loop_fd *watched, int events);
 void loop_unwatch(struct loop_fd *watched); /* NULL is fine */
 
-/* Once, after so many ms (monotonic).  loop_cancel() of one that has been called
-   is an error of the caller's: forget it in fn. */
+/* Once, after so many ms (monotonic).  To move or cancel one that has been called is
+   an error of the caller's: forget it in fn. */
 struct loop_timer *loop_after(struct loop *loop, uint32_t ms, loop_timer_fn *fn,
 			      void *arg);
+/* As if it were cancelled and set anew, for which there is always memory. */
+void loop_move(struct loop_timer *timer, uint32_t ms);
 void loop_cancel(struct loop_timer *timer); /* NULL is fine */
 
 /* Once, at the end of this turn: for who must not call back now.  It is part of who

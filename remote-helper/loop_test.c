@@ -94,6 +94,58 @@ static void timers_that_are_cancelled_in_any_order_are_not_called(void **state)
 	loop_free(diary.loop);
 }
 
+static void timers_that_are_moved_are_called_at_their_new_time(void **state)
+{
+	static const uint32_t ms[] = { 2, 10, 4, 6, 8 },
+			      moved_ms[] = { 7, 1, 5, 9, 3 };
+	struct diary diary = { .loop = loop_new() };
+	struct loop_timer *timers[5];
+	struct entry entries[5];
+
+	loop_step(diary.loop);
+	for (size_t i = 0; i < 5; i++) {
+		entries[i] = (struct entry){ &diary, (char)('a' + i) };
+		timers[i] = loop_after(diary.loop, ms[i], write_letter,
+				       &entries[i]);
+	}
+	for (size_t i = 0; i < 5; i++)
+		loop_move(timers[i], moved_ms[i]);
+	loop_after(diary.loop, 20, stop, diary.loop);
+	assert_int_equal(loop_run(diary.loop), 0);
+	assert_string_equal(diary.text, "becad");
+	loop_free(diary.loop);
+}
+
+struct mover {
+	struct loop *loop;
+	struct loop_timer *other;
+	unsigned n_calls;
+};
+
+/* The same once more, without an end, but for the other timer. */
+static void move_other(void *arg)
+{
+	struct mover *mover = arg;
+
+	loop_after(mover->loop, 0, move_other, mover);
+	if (++mover->n_calls == 1)
+		loop_move(mover->other, 0);
+}
+
+/* As one that is set by a timer. */
+static void a_timer_that_is_moved_by_a_timer_is_called_in_the_next_turn(
+	void **state)
+{
+	struct mover mover = { .loop = loop_new() };
+
+	loop_step(mover.loop);
+	mover.other = loop_after(mover.loop, 60000, stop, mover.loop);
+	loop_after(mover.loop, 0, move_other, &mover);
+	assert_int_equal(loop_run(mover.loop), 0);
+	assert_int_equal(mover.n_calls, 2);
+	loop_free(mover.loop);
+}
+
 static void cancel_other(void *arg)
 {
 	struct diary *diary = arg;
@@ -372,6 +424,10 @@ int main(void)
 		cmocka_unit_test(timers_are_called_in_the_order_of_their_times),
 		cmocka_unit_test(
 			timers_that_are_cancelled_in_any_order_are_not_called),
+		cmocka_unit_test(
+			timers_that_are_moved_are_called_at_their_new_time),
+		cmocka_unit_test(
+			a_timer_that_is_moved_by_a_timer_is_called_in_the_next_turn),
 		cmocka_unit_test(a_timer_cancels_another_that_is_due_at_once),
 		cmocka_unit_test(a_timer_that_sets_itself_again_starves_nobody),
 		cmocka_unit_test(

@@ -788,13 +788,16 @@ static int on_curl_timer(CURLM *multi, long ms, void *arg)
 {
 	struct web *web = arg;
 
-	loop_cancel(web->timer);
-	web->timer = NULL;
-	if (ms < 0)
-		return 0;
-	web->timer = loop_after(web->loop, (uint32_t)ms, on_timer, web);
-	if (!web->timer)
-		give_up(web);
+	if (ms < 0) {
+		loop_cancel(web->timer);
+		web->timer = NULL;
+	} else if (web->timer) {
+		loop_move(web->timer, (uint32_t)ms);
+	} else {
+		web->timer = loop_after(web->loop, (uint32_t)ms, on_timer, web);
+		if (!web->timer)
+			give_up(web);
+	}
 	return 0;
 }
 

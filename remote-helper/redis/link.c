@@ -820,24 +820,30 @@ static void on_timer(void *arg);
 static void arm(struct link *link, uint64_t due_ns)
 {
 	uint64_t now_ns = loop_now_ns(link->loop), wait_ns;
+	uint32_t ms;
 
 	if (due_ns == UINT64_MAX || (link->timer && link->timer_ns <= due_ns))
 		return;
-	loop_cancel(link->timer);
 	wait_ns = due_ns > now_ns ? due_ns - now_ns : 0;
+	ms = (uint32_t)(wait_ns / NS_OF_MS) + 1;
 	link->timer_ns = due_ns;
-	link->timer = loop_after(link->loop, (uint32_t)(wait_ns / NS_OF_MS) + 1,
-				 on_timer, link);
+	if (link->timer)
+		loop_move(link->timer, ms);
+	else
+		link->timer = loop_after(link->loop, ms, on_timer, link);
 	if (!link->timer)
 		loop_soon(link->loop, &link->no_timer);
 }
 
-/* Nobody waits without an end. */
+/* Nobody waits without an end, or, if there is a timer now, for that of who asked
+   later. */
 static void on_no_timer(void *arg)
 {
 	struct link *link = arg;
 
-	if (!link->timer)
+	if (link->timer)
+		arm(link, next_deadline_ns(link));
+	else
 		fail(link, KILN_E_NO_MEMORY, "no memory");
 }
 

@@ -133,10 +133,51 @@ static void who_asks_is_called_back_later(void **state)
 	free(directory);
 }
 
+/* Who waits already, for longer than who asks now: there is a timer, and it is the wrong
+   one. */
+static void do_second(struct fault *fault, const char *directory)
+{
+	static const char says[] = "$-1\r\n$-1\r\n";
+	struct asked first[MANY], second[MANY];
+	struct asking asking;
+	struct bad_server *server;
+	char url[64];
+
+	asking_init(&asking);
+	server = bad_server_new(asking.loop, says, strlen(says), BAD_KEEP);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%u",
+		 bad_server_port(server));
+	asking_open(&asking, directory, url, NULL, NULL);
+	ask(&asking, first, 1);
+	asking.timeout_ms /= 2;
+	fault_arm(fault);
+	ask(&asking, second, 1);
+	fault_disarm(fault);
+	asking_wait(&asking, 2);
+	assert_int_equal(first[0].answer.outcome.status, KILN_MISS);
+	asking_close_backend(&asking);
+	bad_server_free(server);
+	asking_close(&asking);
+}
+
+static void who_waits_already_is_not_told_of_want_of_memory(void **state)
+{
+	char *directory = harness_directory();
+	struct fault fault;
+	unsigned n = 0;
+
+	for (fault_begin(&fault, -ENOMEM); fault_next(&fault); n++)
+		do_second(&fault, directory);
+	assert_true(n > 3);
+	free(directory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_asks_is_called_back_later),
+		cmocka_unit_test(
+			who_waits_already_is_not_told_of_want_of_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
