@@ -19,6 +19,7 @@
 
 #include "loop.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -51,6 +52,7 @@ struct loop_timer {
 
 struct loop {
 	int epoll;
+	int is_running;
 	int is_stopped;
 	int is_stepped;
 	uint64_t now_ns;
@@ -411,25 +413,35 @@ static uint64_t time_of_turn(const struct loop *loop, int n_events)
 	return loop->heap[0]->due_ns;
 }
 
+static void turn(struct loop *loop, const struct epoll_event *events, int n)
+{
+	loop->now_ns = time_of_turn(loop, n);
+	for (int i = 0; i < n && !loop->is_stopped; i++)
+		call_fd(events[i].data.ptr, events[i].events);
+	call_timers(loop);
+	call_soon(loop);
+	bury(&loop->dead);
+}
+
 int loop_run(struct loop *loop)
 {
 	struct epoll_event events[EVENTS_OF_A_TURN];
-	int n;
+	int n, result = 0;
 
+	/* call_soon() has a mark of its own among the others. */
+	assert(!loop->is_running);
+	loop->is_running = 1;
 	loop->is_stopped = 0;
-	while (!loop->is_stopped) {
+	while (!result && !loop->is_stopped) {
 		n = epoll_wait(loop->epoll, events, EVENTS_OF_A_TURN,
 			       ms_to_wait(loop));
 		if (n < 0 && errno != EINTR)
-			return -errno;
-		loop->now_ns = time_of_turn(loop, n);
-		for (int i = 0; i < n && !loop->is_stopped; i++)
-			call_fd(events[i].data.ptr, events[i].events);
-		call_timers(loop);
-		call_soon(loop);
-		bury(&loop->dead);
+			result = -errno;
+		else
+			turn(loop, events, n);
 	}
-	return 0;
+	loop->is_running = 0;
+	return result;
 }
 
 void loop_stop(struct loop *loop)

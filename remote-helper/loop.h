@@ -60,7 +60,7 @@ uint64_t loop_now_ns(const struct loop *loop); /* as of this turn */
    nor does it wait for other threads. */
 void loop_step(struct loop *loop);
 
-/* Until loop_stop().  */
+/* Until loop_stop().  Not from what it calls. */
 int loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
 

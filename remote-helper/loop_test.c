@@ -3,9 +3,11 @@
 #include "harness/harness.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "loop.h"
@@ -418,6 +420,34 @@ static void a_file_that_cannot_be_waited_for_is_refused(void **state)
 	loop_free(NULL);
 }
 
+static void run_again(void *arg)
+{
+	(void)loop_run(arg);
+}
+
+static void the_loop_is_not_run_by_what_it_calls(void **state)
+{
+	struct loop *loop = loop_new();
+	struct loop_soon soon;
+	int status;
+	pid_t pid;
+
+	loop_soon_init(&soon, run_again, loop);
+	loop_soon(loop, &soon);
+	loop_after(loop, 5, stop, loop);
+	pid = fork();
+	if (!pid) {
+		(void)!freopen("/dev/null", "w", stderr);
+		(void)signal(SIGABRT, SIG_DFL);
+		(void)loop_run(loop);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	loop_soon_cancel(&soon);
+	loop_free(loop);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -444,6 +474,7 @@ int main(void)
 			a_hang_up_is_told_to_who_waits_and_to_no_other),
 		cmocka_unit_test(time_goes_by_steps_when_nothing_happens),
 		cmocka_unit_test(a_file_that_cannot_be_waited_for_is_refused),
+		cmocka_unit_test(the_loop_is_not_run_by_what_it_calls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "harness/servers_test.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -839,6 +840,39 @@ static void who_still_waits_is_told_of_the_end(void **state)
 	asking_close(&asking);
 }
 
+static void ask_once_more(void *arg, const struct outcome *outcome)
+{
+	static struct answer answer;
+	struct asking *asking = ((struct answer *)arg)->asking;
+
+	answer.asking = asking;
+	asking->backend->ops->head(asking->backend, "b", 60000, asking_done,
+				   &answer);
+}
+
+/* Who asks then would wait for good, or for what is freed. */
+static void nobody_asks_while_it_is_closed(void **state)
+{
+	struct asking asking;
+	struct answer answer = { .asking = &asking };
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		(void)!freopen("/dev/null", "w", stderr);
+		(void)signal(SIGABRT, SIG_DFL);
+		asking_init(&asking);
+		asking_open(&asking, directory, "http://127.0.0.1:1", NULL,
+			    NULL);
+		asking.backend->ops->head(asking.backend, "a", 60000,
+					  ask_once_more, &answer);
+		asking_close_backend(&asking);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -861,6 +895,7 @@ int main(void)
 		cmocka_unit_test(who_is_not_there_is_no_miss),
 		cmocka_unit_test(a_name_server_that_is_silent_holds_nobody_up),
 		cmocka_unit_test(who_still_waits_is_told_of_the_end),
+		cmocka_unit_test(nobody_asks_while_it_is_closed),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

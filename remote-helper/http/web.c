@@ -19,6 +19,7 @@
 
 #include "remote-helper/http/web.h"
 
+#include <assert.h>
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <sodium.h>
@@ -50,6 +51,7 @@ struct web {
 	struct loop_timer *timer;
 	struct loop_soon ended; /* there are transfers that are over */
 	int has_given_up;	/* for want of memory: all are */
+	int is_closing;
 	struct ki_list transfers;
 	size_t n_transfers;
 	CURL *shelf[HANDLES_KEPT];
@@ -532,6 +534,7 @@ void web_begin(struct web *web, const struct web_ask *ask)
 				   .why = "no memory" };
 	struct transfer *transfer = calloc(1, sizeof(*transfer));
 
+	assert(!web->is_closing);
 	if (!transfer) {
 		ask->done(ask->arg, &outcome);
 		return;
@@ -842,8 +845,8 @@ void web_close(struct web *web)
 {
 	if (!web)
 		return;
-	while (!ki_list_is_empty(&web->transfers))
-		fail_all(web, KILN_E_IO, "closed here");
+	web->is_closing = 1;
+	fail_all(web, KILN_E_IO, "closed here");
 	while (web->n_shelf)
 		curl_easy_cleanup(web->shelf[--web->n_shelf]);
 	if (web->multi)

@@ -29,6 +29,7 @@
 
 #include "remote-helper/redis/link.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -60,6 +61,7 @@ struct link {
 	struct resolver *resolver; /* of a host by name */
 
 	enum state state;
+	int is_closing;
 	int fd; /* -1: none */
 	int is_broken;
 	struct loop_fd *watched;
@@ -874,6 +876,7 @@ static void on_timer(void *arg)
 
 void link_ask(struct link *link, struct request *request, uint32_t timeout_ms)
 {
+	assert(!link->is_closing);
 	request->timeout_ns = (uint64_t)timeout_ms * NS_OF_MS;
 	request->deadline_ns = loop_now_ns(link->loop) + request->timeout_ns;
 	request->begun_ns = 0;
@@ -921,6 +924,7 @@ void link_close(struct link *link)
 {
 	if (!link)
 		return;
+	link->is_closing = 1;
 	fail(link, KILN_E_IO, "closed here");
 	loop_cancel(link->timer);
 	loop_soon_cancel(&link->no_timer);

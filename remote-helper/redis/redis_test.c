@@ -7,10 +7,12 @@
 
 #include <arpa/inet.h>
 #include <hiredis/hiredis.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "asking_test.h"
@@ -803,6 +805,37 @@ static void who_still_waits_is_told_of_the_end(void **state)
 	asking_close(&asking);
 }
 
+static void ask_once_more(void *arg, const struct outcome *outcome)
+{
+	static struct answer answer;
+	struct asking *asking = ((struct answer *)arg)->asking;
+
+	answer.asking = asking;
+	asking->backend->ops->head(asking->backend, "b", 60000, asking_done,
+				   &answer);
+}
+
+/* Who asks then would wait for good, or for what is freed. */
+static void nobody_asks_while_it_is_closed(void **state)
+{
+	struct asking asking;
+	struct answer answer = { .asking = &asking };
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		(void)!freopen("/dev/null", "w", stderr);
+		(void)signal(SIGABRT, SIG_DFL);
+		open_url(&asking, "redis://127.0.0.1:1", NULL);
+		asking.backend->ops->head(asking.backend, "a", 60000,
+					  ask_once_more, &answer);
+		asking_close_backend(&asking);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 /* S50, S52, S55 */
 static void a_bad_answer_is_never_a_value(void **state)
 {
@@ -989,6 +1022,7 @@ int main(void)
 		cmocka_unit_test(who_is_not_there_is_no_miss),
 		cmocka_unit_test(a_name_server_that_is_silent_holds_nobody_up),
 		cmocka_unit_test(who_still_waits_is_told_of_the_end),
+		cmocka_unit_test(nobody_asks_while_it_is_closed),
 		cmocka_unit_test(a_bad_answer_is_never_a_value),
 		cmocka_unit_test(an_answer_to_a_password_is_not_passed_on),
 	};
