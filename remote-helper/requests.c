@@ -293,20 +293,55 @@ static void give_back(struct held *held)
 	lease_give_back(lease);
 }
 
-static void on_unlease(struct connection *connection, struct ki_reader *body)
+static int is_of(const struct lease *lease, const uint8_t *name)
 {
-	const uint8_t *name = ki_read(body, KI_REMOTE_NAME_BYTES);
+	return lease && !memcmp(lease_name(lease), name, KI_REMOTE_NAME_BYTES);
+}
+
+static struct held *find_held(const struct connection *connection,
+			      const uint8_t *name)
+{
 	struct ki_list *link;
 
 	ki_list_for_each (link, &connection->held) {
 		struct held *held = ki_container(link, struct held, link);
 
-		if (!memcmp(lease_name(held->lease), name,
-			    KI_REMOTE_NAME_BYTES)) {
-			give_back(held);
-			return;
-		}
+		if (is_of(held->lease, name))
+			return held;
 	}
+	return NULL;
+}
+
+static struct wait *find_lease_wait(const struct connection *connection,
+				    const uint8_t *name)
+{
+	struct ki_list *link;
+
+	ki_list_for_each (link, &connection->waits) {
+		struct wait *wait = ki_container(link, struct wait, link);
+
+		if (wait->kind == KI_FRAME_LEASE &&
+		    is_of(wait->lease.lease, name))
+			return wait;
+	}
+	return NULL;
+}
+
+/* Of what is held; or who asked waits for no answer any more. */
+static void on_unlease(struct connection *connection, struct ki_reader *body)
+{
+	const uint8_t *name = ki_read(body, KI_REMOTE_NAME_BYTES);
+	struct held *held = find_held(connection, name);
+	struct wait *wait = held ? NULL : find_lease_wait(connection, name);
+
+	if (held)
+		give_back(held);
+	if (!wait)
+		return;
+	lease_waiter_leave(&wait->lease);
+	free(wait->held);
+	answer(connection, KI_FRAME_LEASED, KILN_E_TIMEOUT, wait->id);
+	end_wait(wait);
 }
 
 /* ---- Packs --------------------------------------------------------------- */

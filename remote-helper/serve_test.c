@@ -280,6 +280,35 @@ static void a_holder_that_dies_makes_room_for_the_next(void **state)
 	assert_int_equal(process_stop(pid), 0);
 }
 
+/* Of who waits for it no more nobody would hear again. */
+static void who_takes_its_question_back_is_granted_nothing(void **state)
+{
+	uint8_t name[KI_REMOTE_NAME_BYTES];
+	struct answer answer;
+	pid_t pid;
+	int a, b, c;
+
+	if (!redis)
+		HARNESS_LEAVE_OUT("no redis-server");
+	pid = serve("");
+	client_name(name, 8);
+	a = client_open(path);
+	b = client_open(path);
+	c = client_open(path);
+	assert_int_equal(lease(a, name, 1000), KILN_OK);
+	client_lease(b, 1, name, 600000);
+	client_unlease(b, name);
+	answer = client_expect(b, KI_FRAME_LEASED, 1);
+	assert_int_equal(answer.frame.status, KILN_E_TIMEOUT);
+	free(answer.body);
+	client_unlease(a, name);
+	assert_int_equal(lease(c, name, 1000), KILN_OK);
+	(void)close(a);
+	(void)close(b);
+	(void)close(c);
+	assert_int_equal(process_stop(pid), 0);
+}
+
 static void prefetched_items_wait_in_memory(void **state)
 {
 	enum { N = 40 };
@@ -543,6 +572,7 @@ int main(int argc, char **argv)
 		ROW(sizes_that_overflow_are_cut_off),
 		ROW(one_machine_builds_and_the_others_wait),
 		ROW(a_holder_that_dies_makes_room_for_the_next),
+		ROW(who_takes_its_question_back_is_granted_nothing),
 		ROW(prefetched_items_wait_in_memory),
 		ROW(a_good_item_comes_nearer),
 		ROW(a_lease_ends_with_the_helper_that_is_told_to_end),

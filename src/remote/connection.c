@@ -552,8 +552,8 @@ static int end_body_locked(struct ki_connection *connection)
 		if (waiter && (incoming->body || !frame->size)) {
 			*waiter->answer =
 				(struct ki_answer){ frame->type, frame->status,
-						    incoming->body, frame->size,
-						    connection->number };
+						    incoming->body,
+						    frame->size };
 			waiter->status = KILN_OK;
 		} else {
 			free(incoming->body);
@@ -659,6 +659,8 @@ enum kiln_status ki_connection_ask(struct ki_connection *connection,
 		connection->waiters = &waiter;
 		status = send_locked(connection, request);
 		waiter.id = connection->last_id;
+		if (!status && request->sent_by)
+			*request->sent_by = connection->number;
 		if (!status) {
 			wait_locked(connection, &waiter, deadline_ns);
 			status = waiter.status;

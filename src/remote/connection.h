@@ -30,6 +30,8 @@ struct ki_request {
 	size_t size;
 	int fd_along;	   /* -1: none */
 	size_t answer_max; /* bytes of body that an answer may have */
+	/* NULL, or where the number of the connection goes that it is sent by. */
+	uint64_t *sent_by;
 };
 
 /* Something short that is not answered and must not be lost; from malloc(). */
@@ -48,7 +50,6 @@ struct ki_answer {
 	int16_t status;
 	uint8_t *body; /* from malloc(); NULL if it has none */
 	size_t size;
-	uint64_t connection; /* that it came by, from 1 */
 };
 
 /* NULL: no memory.  `path` is copied. */

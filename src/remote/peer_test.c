@@ -274,6 +274,8 @@ static int answer_lease(struct peer *peer, int fd, uint64_t id,
 		peer->lease_fd = fd;
 		status = KILN_OK;
 	}
+	while (peer->manner == PEER_LATE_LEASED)
+		pthread_cond_wait(&peer->changed, &peer->mutex);
 	pthread_mutex_unlock(&peer->mutex);
 	return answer(fd, KI_FRAME_LEASED, id, status, NULL, 0);
 }
@@ -560,6 +562,7 @@ void peer_free(struct peer *peer)
 	shutdown(peer->listen_fd, SHUT_RDWR);
 	pthread_join(peer->thread, NULL);
 	close(peer->listen_fd);
+	peer_behave(peer, PEER_GOOD);
 	for (unsigned i = 0; i < peer->n_guests; i++)
 		shutdown(peer->guests[i].fd, SHUT_RDWR);
 	peer_settle(peer);
@@ -583,6 +586,7 @@ void peer_behave(struct peer *peer, enum peer_manner manner)
 {
 	pthread_mutex_lock(&peer->mutex);
 	peer->manner = manner;
+	pthread_cond_broadcast(&peer->changed);
 	pthread_mutex_unlock(&peer->mutex);
 }
 

@@ -37,6 +37,7 @@ enum peer_manner {
 	PEER_CUT_ITEM,	  /* an item that ends early */
 	PEER_FAR,	  /* late at first; what was asked for is there then */
 	PEER_QUIET,	  /* MISS, and not to be asked for 60 s */
+	PEER_LATE_LEASED, /* grants a lease, and says so once it behaves otherwise */
 	PEER_N_MANNERS
 };
 

@@ -57,6 +57,7 @@ struct ki_remote {
 /* What is said when it ends, for which there must be memory then. */
 struct kiln_tier_lock {
 	struct ki_note unlease; /* first */
+	int is_open; /* there was no answer, and one may come that grants it */
 };
 
 static struct ki_remote *of(struct kiln_tier *tier)
@@ -565,17 +566,19 @@ static enum kiln_status remote_remove(struct kiln_tier *tier,
 
 /* One question, which whoever lives answers soon, however long the wait in all. */
 static enum kiln_status ask_lease(struct ki_remote *remote,
-				  struct ki_note *unlease, uint32_t wait_ms)
+				  struct kiln_tier_lock *lock, uint32_t wait_ms)
 {
 	uint8_t body[KI_FRAME_LEASE_BYTES];
 	const struct ki_request request = { .type = KI_FRAME_LEASE,
 					    .body = body,
 					    .size = sizeof(body),
-					    .fd_along = -1 };
+					    .fd_along = -1,
+					    .sent_by =
+						    &lock->unlease.connection };
 	struct ki_answer answer;
 	enum kiln_status status;
 
-	memcpy(body, unlease->body, KI_REMOTE_NAME_BYTES);
+	memcpy(body, lock->unlease.body, KI_REMOTE_NAME_BYTES);
 	ki_put_u32(body + KI_REMOTE_NAME_BYTES, wait_ms);
 	status = ki_connection_ask(remote->connection, &request,
 				   now_of(remote) + wait_ms * NS_OF_MS +
@@ -583,10 +586,10 @@ static enum kiln_status ask_lease(struct ki_remote *remote,
 				   &answer);
 	if (!status) {
 		free(answer.body);
-		unlease->connection = answer.connection;
 		if (answer.type != KI_FRAME_LEASED)
 			status = KILN_E_FORMAT;
 	}
+	lock->is_open = status == KILN_E_TIMEOUT;
 	note(remote, status);
 	return status ? KILN_E_UNSUPPORTED : (enum kiln_status)answer.status;
 }
@@ -611,7 +614,7 @@ static int are_leases_dear(const struct ki_remote *remote)
 
 /* In slices, so that a helper that has stopped is noticed; the first is short. */
 static enum kiln_status wait_for_lease(struct ki_remote *remote,
-				       struct ki_note *unlease,
+				       struct kiln_tier_lock *lock,
 				       uint32_t timeout_ms)
 {
 	const uint64_t begin = now_of(remote);
@@ -622,7 +625,7 @@ static enum kiln_status wait_for_lease(struct ki_remote *remote,
 
 	for (;;) {
 		start = now_of(remote);
-		status = ask_lease(remote, unlease, slice_ms);
+		status = ask_lease(remote, lock, slice_ms);
 		now = now_of(remote);
 		/* One that does not wait is not waited for either. */
 		if (status != KILN_E_TIMEOUT || now >= end ||
@@ -641,7 +644,8 @@ static enum kiln_status wait_for_lease(struct ki_remote *remote,
 }
 
 /* A lease lives as long as its connection, which a guest has none of; and who gave
-   no answer just now need not be asked for one. */
+   no answer just now need not be asked for one.  One that may be granted yet, to
+   nobody, is given back right behind the question. */
 static enum kiln_status remote_lock(struct kiln_tier *tier,
 				    const struct kiln_key *key,
 				    uint32_t timeout_ms,
@@ -666,12 +670,14 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 	lock->unlease.size = KI_REMOTE_NAME_BYTES;
 	name_of(remote, key, lock->unlease.body);
 	ki_connection_begin(remote->connection);
-	status = wait_for_lease(remote, &lock->unlease, timeout_ms);
+	status = wait_for_lease(remote, lock, timeout_ms);
 	ki_connection_finish(remote->connection);
-	if (status)
-		free(lock);
-	else
+	if (!status)
 		*out_lock = lock;
+	else if (lock->is_open)
+		tell_surely(remote, &lock->unlease);
+	else
+		free(lock);
 	return status;
 }
 

@@ -781,6 +781,34 @@ static void leases_that_cost_more_than_half_a_build_are_not_asked_for(
 	kiln_key_free(key);
 }
 
+/* Nobody waits for it any more, and so nobody would ever give it back. */
+static void a_lease_that_is_granted_too_late_is_given_back(void **state)
+{
+	struct peer *peer = peer_new(NULL);
+	struct ki_remote *one = open_at(peer_path(peer), 0);
+	struct ki_remote *two = open_at(peer_path(peer), 0);
+	struct kiln_tier *a = ki_remote_tier(one), *b = ki_remote_tier(two);
+	struct kiln_key *key = key_of(1);
+	struct kiln_tier_lock *lock;
+
+	ki_patience_forget(1);
+	peer_behave(peer, PEER_LATE_LEASED);
+	assert_int_equal(a->ops->lock(a, key, 1000, &lock), KILN_E_UNSUPPORTED);
+	peer_behave(peer, PEER_GOOD);
+	peer_await(peer, KI_FRAME_UNLEASE, 1);
+	ki_patience_forget(PATIENT);
+	assert_int_equal(b->ops->lock(b, key, 10, &lock), KILN_OK);
+	b->ops->unlock(b, lock);
+	/* What was late is dropped, and no breach. */
+	assert_int_equal(get(one, key, ""), KILN_MISS);
+	assert_int_equal(counters[KILN_COUNT_REMOTE_ABSENT], 1);
+	assert_int_equal(peer_connections(peer), 2);
+	kiln_key_free(key);
+	close_of(one);
+	close_of(two);
+	peer_free(peer);
+}
+
 /* ---- fork() ------------------------------------------------------------------ */
 
 static void a_child_has_no_connection(void **state)
@@ -1097,6 +1125,8 @@ int main(void)
 		cmocka_unit_test_setup(
 			leases_that_cost_more_than_half_a_build_are_not_asked_for,
 			forget),
+		cmocka_unit_test_setup(
+			a_lease_that_is_granted_too_late_is_given_back, forget),
 		cmocka_unit_test_setup(a_child_has_no_connection, forget),
 		cmocka_unit_test_setup(what_comes_next_is_fetched_ahead,
 				       forget),
