@@ -242,9 +242,8 @@ static int is_store(const char *text)
 	       (is_rooted(directory + 1) || names_no_directory(text));
 }
 
-/* NULL, or what is wrong and what would be right, in `why` where it is not fixed. */
-static const char *check(enum type type, const char *text, char why[WHY_BYTES],
-			 uint64_t *out_number)
+/* NULL, or what is wrong and what would be right; of all but lists. */
+static const char *check(enum type type, const char *text, uint64_t *out_number)
 {
 	int truth = 0;
 
@@ -288,12 +287,11 @@ static const char *check(enum type type, const char *text, char why[WHY_BYTES],
 					"log:DIR#NAME, file:DIR, neo:DIR, "
 					"sycl:DIR or pack:FILE, with DIR or "
 					"FILE from the root, or neo: or sycl:";
-	case PACKS:
-		return ki_packs_check(text, why, WHY_BYTES) ? why : NULL;
-	case SERVERS:
-		return ki_remote_check(text, why, WHY_BYTES) ? why : NULL;
 	case TRUST:
 		return ki_remote_trust_fault(text);
+	case PACKS:
+	case SERVERS:
+		return NULL;
 	}
 	return NULL;
 }
@@ -314,17 +312,36 @@ static void set_value(struct kiln_config *config, size_t i, const char *text,
 	config->values[i] = value;
 }
 
+static void take_list(struct reading *reading, size_t i, const char *text,
+		      const char *place, const char *origin)
+{
+	char why[WHY_BYTES];
+	enum kiln_status status =
+		settings[i].type == PACKS
+			? ki_packs_check(text, why, sizeof(why))
+			: ki_remote_check(text, why, sizeof(why));
+
+	if (status == KILN_E_NO_MEMORY)
+		reading->config->no_memory = 1;
+	else if (status)
+		complain_of_list(reading, place, why);
+	else
+		set_value(reading->config, i, text, origin, 0);
+}
+
 /* `place` is how an error names it, `origin` how kiln config does. */
 static void take(struct reading *reading, size_t i, const char *text,
 		 const char *place, const char *origin)
 {
-	char why[WHY_BYTES];
 	uint64_t number;
-	const char *fault = check(settings[i].type, text, why, &number);
+	const char *fault;
 
-	if (fault && (settings[i].type == SERVERS || settings[i].type == PACKS))
-		complain_of_list(reading, place, fault);
-	else if (fault)
+	if (settings[i].type == PACKS || settings[i].type == SERVERS) {
+		take_list(reading, i, text, place, origin);
+		return;
+	}
+	fault = check(settings[i].type, text, &number);
+	if (fault)
 		complain(reading, place, text, fault);
 	else
 		set_value(reading->config, i, text, origin, number);

@@ -81,20 +81,7 @@ static int is_tier(const struct kiln_tier *tier)
 	       tier->ops->get && tier->ops->close;
 }
 
-typedef enum kiln_status check_fn(const char *list, char *why, size_t why_size);
-
-/* Which the check itself says, behind the option's name. */
-static int is_wrong(const char *list, check_fn *check, const char *name,
-		    char *why, size_t why_size)
-{
-	int n = snprintf(why, why_size, "%s: ", name);
-
-	return check(list, why + n, why_size - (size_t)n) != KILN_OK;
-}
-
-/* `why` has room for what is wrong with a list. */
-static const char *find_fault(const struct kiln_options *options, char *why,
-			      size_t why_size)
+static const char *find_fault(const struct kiln_options *options)
 {
 	const uint32_t known = KILN_OPEN_SIGNED * 2 - 1;
 	const uint32_t lookers =
@@ -113,14 +100,8 @@ static const char *find_fault(const struct kiln_options *options, char *why,
 		return "flags, store_quota_bytes: of a log: store only";
 	if (options->packs && (options->flags & KILN_OPEN_SESSION))
 		return "packs: not of a session";
-	if (options->packs &&
-	    is_wrong(options->packs, ki_packs_check, "packs", why, why_size))
-		return why;
 	if (options->remote && (options->flags & KILN_OPEN_SESSION))
 		return "remote: not of a session";
-	if (options->remote &&
-	    is_wrong(options->remote, ki_remote_check, "remote", why, why_size))
-		return why;
 	if (ki_remote_trust_fault(options->remote_trust))
 		return "remote_trust: neither \"signed\" nor \"transport\"";
 	if (options->remote_credentials && *options->remote_credentials != '/')
@@ -141,6 +122,47 @@ static const char *find_fault(const struct kiln_options *options, char *why,
 			return "tiers: not of this version, or without get "
 			       "or close";
 	return NULL;
+}
+
+static void complain(const struct kiln_options *options, const char *fault)
+{
+	if (options->log)
+		options->log(options->log_arg, KILN_LOG_ERROR, fault);
+}
+
+typedef enum kiln_status check_fn(const char *list, char *why, size_t why_size);
+
+/* The check itself says what is wrong, behind the option's name. */
+ASIDE static enum kiln_status check_list(const struct kiln_options *options,
+					 const char *name, const char *list,
+					 check_fn *check)
+{
+	char why[512];
+	int n = snprintf(why, sizeof(why), "%s: ", name);
+	enum kiln_status status = check(list, why + n, sizeof(why) - (size_t)n);
+
+	if (status == KILN_E_INVALID)
+		complain(options, why);
+	return status;
+}
+
+/* INVALID, NO_MEMORY. */
+static enum kiln_status check_options(const struct kiln_options *options)
+{
+	const char *fault = find_fault(options);
+	enum kiln_status status = KILN_OK;
+
+	if (fault) {
+		complain(options, fault);
+		return KILN_E_INVALID;
+	}
+	if (options->packs)
+		status = check_list(options, "packs", options->packs,
+				    ki_packs_check);
+	if (!status && options->remote)
+		status = check_list(options, "remote", options->remote,
+				    ki_remote_check);
+	return status;
 }
 
 /* ---- The URL of a store ---------------------------------------------------- */
@@ -435,12 +457,6 @@ static struct kiln *new_kiln(const struct kiln_options *options)
 	return kiln;
 }
 
-static void complain(const struct kiln_options *options, const char *fault)
-{
-	if (options->log)
-		options->log(options->log_arg, KILN_LOG_ERROR, fault);
-}
-
 static void close_tiers(struct kiln_tier *const *tiers, size_t n_tiers)
 {
 	while (n_tiers--)
@@ -474,17 +490,15 @@ static int open_quotas(struct kiln *kiln, const struct place *place)
 static enum kiln_status open_kiln(struct kiln_options *options,
 				  struct kiln **out_kiln)
 {
-	char why[512];
-	const char *fault = find_fault(options, why, sizeof(why));
+	enum kiln_status status = check_options(options);
 	struct place place;
 	struct kiln *kiln;
 
-	if (fault) {
-		complain(options, fault);
-		return KILN_E_INVALID;
-	}
+	if (status)
+		return status;
 	if (options->store_url) {
-		fault = parse_url(options->store_url, &place);
+		const char *fault = parse_url(options->store_url, &place);
+
 		if (fault) {
 			complain_of_url(options, fault);
 			return KILN_E_INVALID;

@@ -44,12 +44,13 @@ static enum kiln_status find_socket(const struct kiln_options *options,
 				    char out_path[KI_PATH_MAX], char *why,
 				    size_t why_size)
 {
-	enum kiln_status status;
+	enum kiln_status status = KILN_OK;
 	char fault[512];
 
-	if (options && options->remote &&
-	    ki_remote_check(options->remote, fault, sizeof(fault)))
-		return fail(why, why_size, KILN_E_INVALID, fault, 0);
+	if (options && options->remote)
+		status = ki_remote_check(options->remote, fault, sizeof(fault));
+	if (status)
+		return fail(why, why_size, status, fault, 0);
 	if (!options ||
 	    (!options->remote && !ki_packs_have_url(options->packs)) ||
 	    ki_remote_trust_fault(options->remote_trust))

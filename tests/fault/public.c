@@ -18,6 +18,7 @@
 
 #include <kiln/inspect.h>
 
+#include "core/config.h"
 #include "fault/operations.h"
 
 #define N_OPERATIONS_MAX 32
@@ -82,6 +83,41 @@ static enum kiln_status open_public(const char *url, struct kiln **out_kiln)
 static void run_open(struct public_scene *scene)
 {
 	scene->status = open_public(scene->url, &scene->kiln);
+}
+
+/* Nobody is there to ask for what is on servers. */
+static void run_open_far(struct public_scene *scene)
+{
+	struct kiln_options options;
+
+	kiln_options_init(&options);
+	options.store_url = scene->url;
+	options.store_bytes_max = BOUND;
+	options.lock_timeout_ms = 1000;
+	options.packs = "/nowhere.pack,http://a/b.pack#timeout=5";
+	options.remote = "redis://a,redis://b#no-lease http://c/d#timeout=5";
+	scene->status = kiln_open(&options, &scene->kiln);
+}
+
+static void run_settings(struct public_scene *scene)
+{
+	static const char *const environment[] = {
+		"KILN_DIR=/nowhere",
+		"KILN_PACKS=/nowhere.pack,http://a/b.pack#timeout=5",
+		"KILN_REMOTE=redis://a,redis://b#no-lease",
+		NULL,
+	};
+	const struct ki_config_sources sources = {
+		.environment = environment,
+		.system_file = "/nowhere/kiln.conf",
+		.system_directory = "/nowhere",
+	};
+	struct kiln_config *config = NULL;
+	char message[256];
+
+	scene->status =
+		ki_config_load(&sources, &config, message, sizeof(message));
+	kiln_config_free(config);
 }
 
 static void run_get(struct public_scene *scene)
@@ -256,6 +292,8 @@ static void run_metadata(struct public_scene *scene)
 /* clang-format off */
 static const struct public_operation public_operations[] = {
 	{ "open", 1, 0, KILN_OK, run_open, 0, 0 },
+	{ "open_with_packs_and_servers", 1, 0, KILN_OK, run_open_far, 0, 0 },
+	{ "settings", 0, 0, KILN_OK, run_settings, 0, 0 },
 	{ "get", 0, 0, KILN_OK, run_get, 1, 0 },
 	{ "get_what_is_not_there", 0, 0, KILN_MISS, run_get_new, 0, 0 },
 	{ "get_entry", 0, 0, KILN_OK, run_get_entry, 1, 0 },
