@@ -27,6 +27,7 @@
 
 #include "remote/connection.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -673,18 +674,27 @@ enum kiln_status ki_connection_ask(struct ki_connection *connection,
 	return status;
 }
 
+static enum kiln_status tell_locked(struct ki_connection *connection,
+				    const struct ki_request *request)
+	KI_REQUIRES(&connection->mutex)
+{
+	enum kiln_status status = connect_locked(connection);
+
+	return status ? status : send_locked(connection, request);
+}
+
 enum kiln_status ki_connection_tell(struct ki_connection *connection,
 				    const struct ki_request *request)
 {
 	enum kiln_status status;
 
 	ki_mutex_lock(&connection->mutex);
-	status = connect_locked(connection);
-	if (!status)
-		status = send_locked(connection, request);
+	status = tell_locked(connection, request);
 	ki_mutex_unlock(&connection->mutex);
 	return status;
 }
+
+/* ---- Notes ------------------------------------------------------------------ */
 
 static void append_note(struct ki_connection *connection, struct ki_note *note)
 {
@@ -695,6 +705,39 @@ static void append_note(struct ki_connection *connection, struct ki_note *note)
 		connection->notes = note;
 	connection->last_note = note;
 	atomic_fetch_add(&connection->n_notes, 1);
+}
+
+static enum kiln_status keep_locked(struct ki_connection *connection,
+				    const struct ki_request *request)
+	KI_REQUIRES(&connection->mutex)
+{
+	struct ki_note *note;
+
+	if (atomic_load(&connection->n_notes) >= KI_NOTES_MAX)
+		return KILN_E_FULL;
+	note = malloc(sizeof(*note));
+	if (!note)
+		return KILN_E_NO_MEMORY;
+	*note = (struct ki_note){ .type = request->type,
+				  .flags = request->flags,
+				  .size = request->size };
+	memcpy(note->body, request->body, request->size);
+	append_note(connection, note);
+	return KILN_OK;
+}
+
+enum kiln_status ki_connection_tell_surely(struct ki_connection *connection,
+					   const struct ki_request *request)
+{
+	enum kiln_status status;
+
+	assert(request->size && request->size <= KI_NOTE_BYTES);
+	ki_mutex_lock(&connection->mutex);
+	status = tell_locked(connection, request);
+	if (status == KILN_E_FULL)
+		status = keep_locked(connection, request);
+	ki_mutex_unlock(&connection->mutex);
+	return status;
 }
 
 /* Of a connection that has ended. */
@@ -711,9 +754,6 @@ static enum kiln_status note_locked(struct ki_connection *connection,
 {
 	enum kiln_status status = connect_locked(connection);
 
-	if (!status && atomic_load(&connection->n_notes) >= KI_NOTES_MAX &&
-	    note->type != KI_FRAME_UNLEASE)
-		status = KILN_E_FULL;
 	if (status) {
 		free(note);
 		return status;

@@ -34,16 +34,18 @@ struct ki_request {
 	uint64_t *sent_by;
 };
 
+#define KI_NOTE_BYTES KI_FRAME_VERDICT_BYTES
+
 /* Something short that is not answered and must not be lost; from malloc(). */
 struct ki_note {
 	struct ki_note *next;
 	uint64_t connection; /* by which it is of use; 0: by any */
 	uint8_t type, flags;
 	size_t size;
-	uint8_t body[KI_FRAME_VERDICT_BYTES];
+	uint8_t body[KI_NOTE_BYTES];
 };
 
-#define KI_NOTES_MAX 1024 /* that wait */
+#define KI_NOTES_MAX 1024 /* that wait, but for those that were taken over */
 
 struct ki_answer {
 	uint8_t type;
@@ -84,12 +86,16 @@ enum kiln_status ki_connection_tell(struct ki_connection *connection,
 				    const struct ki_request *request);
 
 /*
- * The same of a note, which is taken over.  Where there is no room it waits, and goes
- * before whatever is said next; nothing passes it.  It ends with the connection, and
- * if that of its connection has come before it is dropped (OK).
- * FULL: KI_NOTES_MAX wait, and it is dropped; an UNLEASE never is, of which there are
- * no more than locks.
+ * The same of what must not be lost, of KI_NOTE_BYTES at most.  Where there is no room
+ * it waits as a note (OK), and goes before whatever is said next; nothing passes it.
+ * It ends with the connection.  Memory is needed only where it has to wait.
+ * FULL: KI_NOTES_MAX wait, and it is dropped.  NO_MEMORY: so it is.
  */
+enum kiln_status ki_connection_tell_surely(struct ki_connection *connection,
+					   const struct ki_request *request);
+/* A note, which is taken over, so that it needs no memory now.  If the end of its
+   connection has come before it is dropped (OK).  There is always room for it to
+   wait. */
 enum kiln_status ki_connection_note(struct ki_connection *connection,
 				    struct ki_note *note);
 /* What waits, for who says nothing else; a look at a number if nothing does. */

@@ -163,30 +163,28 @@ static enum kiln_status tell(struct ki_remote *remote, uint8_t type,
 	return status;
 }
 
-/* Taken over. */
-static void tell_surely(struct ki_remote *remote, struct ki_note *note)
+/* What is dropped is a fault. */
+static enum kiln_status tell_verdict(struct ki_remote *remote,
+				     const uint8_t *name, uint32_t level,
+				     int is_good, uint8_t flags)
 {
+	uint8_t body[KI_FRAME_VERDICT_BYTES];
+	const struct ki_request request = { .type = KI_FRAME_VERDICT,
+					    .flags = flags,
+					    .body = body,
+					    .size = sizeof(body),
+					    .fd_along = -1 };
+	enum kiln_status status;
+
+	memcpy(body, name, KI_REMOTE_NAME_BYTES);
+	ki_put_u32(body + KI_REMOTE_NAME_BYTES, level);
+	ki_put_u32(body + KI_REMOTE_NAME_BYTES + 4, (uint32_t)is_good);
 	ki_connection_begin(remote->connection);
-	(void)ki_connection_note(remote->connection, note);
+	status = ki_connection_tell_surely(remote->connection, &request);
 	ki_connection_finish(remote->connection);
-}
-
-/* Without memory it is lost: what was refused is refused again then. */
-static void tell_verdict(struct ki_remote *remote, const uint8_t *name,
-			 uint32_t level, int is_good, uint8_t flags)
-{
-	struct ki_note *note = malloc(sizeof(*note));
-
-	if (!note)
-		return;
-	note->connection = 0;
-	note->type = KI_FRAME_VERDICT;
-	note->flags = flags;
-	note->size = KI_FRAME_VERDICT_BYTES;
-	memcpy(note->body, name, KI_REMOTE_NAME_BYTES);
-	ki_put_u32(note->body + KI_REMOTE_NAME_BYTES, level);
-	ki_put_u32(note->body + KI_REMOTE_NAME_BYTES + 4, (uint32_t)is_good);
-	tell_surely(remote, note);
+	if (status == KILN_E_FULL || status == KILN_E_NO_MEMORY)
+		count(remote, KILN_COUNT_REMOTE_FAULTS, 1);
+	return status;
 }
 
 static void fetch_ahead(struct ki_remote *remote, const uint8_t *name)
@@ -259,7 +257,8 @@ static enum kiln_status take_item(struct ki_remote *remote,
 	if (status)
 		status = refuse(remote, status);
 	if (status ? status == KILN_MISS : !(about & KI_REMOTE_ITEM_NO_VERDICT))
-		tell_verdict(remote, look->name, *out_level, !status, flags);
+		(void)tell_verdict(remote, look->name, *out_level, !status,
+				   flags);
 	return status;
 }
 
@@ -558,8 +557,7 @@ static enum kiln_status remote_remove(struct kiln_tier *tier,
 	if (!is_asked(remote, key))
 		return KILN_MISS;
 	name_of(remote, key, name);
-	tell_verdict(remote, name, ALL_LEVELS, 0, 0);
-	return KILN_OK;
+	return tell_verdict(remote, name, ALL_LEVELS, 0, 0);
 }
 
 /* ---- Leases ----------------------------------------------------------------- */
@@ -643,6 +641,14 @@ static enum kiln_status wait_for_lease(struct ki_remote *remote,
 	return status;
 }
 
+/* Taken over. */
+static void give_back(struct ki_remote *remote, struct kiln_tier_lock *lock)
+{
+	ki_connection_begin(remote->connection);
+	(void)ki_connection_note(remote->connection, &lock->unlease);
+	ki_connection_finish(remote->connection);
+}
+
 /* A lease lives as long as its connection, which a guest has none of; and who gave
    no answer just now need not be asked for one.  One that may be granted yet, to
    nobody, is given back right behind the question. */
@@ -675,7 +681,7 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 	if (!status)
 		*out_lock = lock;
 	else if (lock->is_open)
-		tell_surely(remote, &lock->unlease);
+		give_back(remote, lock);
 	else
 		free(lock);
 	return status;
@@ -683,7 +689,7 @@ static enum kiln_status remote_lock(struct kiln_tier *tier,
 
 static void remote_unlock(struct kiln_tier *tier, struct kiln_tier_lock *lock)
 {
-	tell_surely(of(tier), &lock->unlease);
+	give_back(of(tier), lock);
 }
 
 /* ---- Ahead ------------------------------------------------------------------ */

@@ -11,7 +11,8 @@
  * put        Hands the entry to the helper and waits for nothing.  INVALID: what
  *            does not leave the machine, local keys and bookkeeping.
  * remove     Tells the helper that what the servers have is of no use, so that
- *            the next put replaces it.  They keep it.
+ *            the next put replaces it.  They keep it.  What nobody is told of is no
+ *            OK: UNSUPPORTED, IO, FULL, NO_MEMORY.
  * lock       The lease on a key among machines.  KILN_EXISTS: no lease, the entry
  *            is there by now.  UNSUPPORTED: there are no leases, no helper,
  *            or the last one took longer than half a build, a minute ago or less.

@@ -1057,6 +1057,21 @@ static void what_was_refused_is_told_before_the_next_look_up(void **state)
 	kiln_key_free(other);
 }
 
+static void what_nobody_can_be_told_is_not_removed(void **state)
+{
+	char *directory = harness_directory();
+	char *path = harness_path(directory, "peer.sock");
+	struct ki_remote *remote = open_at(path, 0);
+	struct kiln_tier *tier = ki_remote_tier(remote);
+	struct kiln_key *key = key_of(1);
+
+	assert_int_equal(tier->ops->remove(tier, key), KILN_E_UNSUPPORTED);
+	kiln_key_free(key);
+	close_of(remote);
+	free(path);
+	free(directory);
+}
+
 static void what_waits_to_be_told_has_a_bound_that_no_lease_meets(void **state)
 {
 	struct peer *peer = peer_new(NULL);
@@ -1069,7 +1084,9 @@ static void what_waits_to_be_told_has_a_bound_that_no_lease_meets(void **state)
 
 	assert_int_equal(tier->ops->lock(tier, key, 10, &lock), KILN_OK);
 	for (unsigned i = 0; i < KI_NOTES_MAX + 10; i++)
-		assert_int_equal(tier->ops->remove(tier, key), KILN_OK);
+		assert_int_equal(tier->ops->remove(tier, key),
+				 i < KI_NOTES_MAX ? KILN_OK : KILN_E_FULL);
+	assert_int_equal(counters[KILN_COUNT_REMOTE_FAULTS], 10);
 	tier->ops->unlock(tier, lock);
 	n_refused = 0;
 	/* The socket has no room for all of them either. */
@@ -1141,6 +1158,8 @@ int main(void)
 		cmocka_unit_test_setup(
 			what_was_refused_is_told_before_the_next_look_up,
 			forget),
+		cmocka_unit_test_setup(what_nobody_can_be_told_is_not_removed,
+				       forget),
 		cmocka_unit_test_setup(
 			what_waits_to_be_told_has_a_bound_that_no_lease_meets,
 			forget),

@@ -162,6 +162,8 @@ static void a_failing_allocation_costs_a_hit(void **state)
 		peer_settle(peer);
 	}
 	assert_true(n_hits > 0);
+	/* What was found of it is told from the stack. */
+	assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), n_hits);
 	peer_free(peer);
 	kiln_key_free(key);
 }
