@@ -161,3 +161,11 @@ const char *ki_find_variable(const char *const *list, const char *name)
 			return *list + size + 1;
 	return NULL;
 }
+
+char *ki_tame_text(char *text)
+{
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	return text;
+}

@@ -29,6 +29,10 @@ const char *ki_format_age(uint64_t seconds, char *out, size_t size);
 /* "4.2 s", "17 min", "3.1 h". */
 const char *ki_format_duration(uint64_t ns, char *out, size_t size);
 
+/* Control characters become "?": what is shown or logged neither moves a cursor nor
+   begins a line of its own.  Returns `text`. */
+char *ki_tame_text(char *text);
+
 /* The value of NAME in "NAME=VALUE" texts that end with NULL, as environ is; NULL
    if it is not there.  `list` may be NULL; the first of two counts. */
 const char *ki_find_variable(const char *const *list, const char *name);

@@ -404,6 +404,10 @@ static void wrong_lists_are_told_at_opening(void **state)
 		  "blank in a URL; a comma separates packs" },
 		{ "/a,https://u:secret@h/b", 0, "packs: pack 2: https://" },
 		{ "/a", KILN_OPEN_SESSION, "packs: not of a session" },
+		{ "https://h/a#timeout=5#ca=/f", 0,
+		  "packs: pack 1, \"https://h/a#timeout=5#ca=/f\": its word" },
+		/* A file may be called so. */
+		{ "https://h/a#ca=/f#no-lease", 0, NULL },
 		{ "/1,/2,/3,/4,/5,/6,/7,/8,/9,/a,/b,/c,/d,/e,/f,/g", 0, NULL },
 		{ "/1,/2,/3,/4,/5,/6,/7,/8,/9,/a,/b,/c,/d,/e,/f,/g,/h", 0,
 		  "packs: pack 17, \"/h\": there are more than 16" },

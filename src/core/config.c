@@ -172,7 +172,7 @@ static void warn(struct kiln_config *config, const char *place,
 	char *line = format(config, "%s: %s", place, what);
 
 	if (line)
-		warn_line(config, line);
+		warn_line(config, ki_tame_text(line));
 	free(line);
 }
 
@@ -190,7 +190,7 @@ static void complain(struct reading *reading, const char *place,
 	char *line =
 		format(reading->config, "%s: \"%s\" %s", place, text, right);
 
-	complain_line(reading, line ? line : "out of memory");
+	complain_line(reading, line ? ki_tame_text(line) : "out of memory");
 	free(line);
 }
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "core/sycl.h"
 #include "store/neo/environment.h"
 #include "store/store.h"
@@ -471,7 +472,7 @@ ASIDE static void complain_of_url(const struct kiln_options *options,
 
 	snprintf(message, sizeof(message), "store_url: \"%s\": %s",
 		 options->store_url, fault);
-	complain(options, message);
+	complain(options, ki_tame_text(message));
 }
 
 /* Of other formats than kiln's own, what is behind # is no name. */

@@ -11,12 +11,14 @@
 
 #include "core/cache.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kiln/pack.h>
 
+#include "base/text.h"
 #include "remote/range.h"
 #include "remote/url.h"
 
@@ -133,7 +135,7 @@ struct check {
 	size_t n; /* its place, from 1 on */
 };
 
-/* What may have a password in it is not shown. */
+/* What may have a password in it is not shown, nor what would move a cursor. */
 static enum kiln_status refuse(const struct check *check, const char *fault)
 {
 	const int is_shown = !memchr(check->pack, '@', check->size) &&
@@ -148,10 +150,13 @@ static enum kiln_status refuse(const struct check *check, const char *fault)
 	else
 		(void)snprintf(check->why, check->why_size, "pack %zu: %s",
 			       check->n, fault);
+	if (check->why_size)
+		(void)ki_tame_text(check->why);
 	return KILN_E_INVALID;
 }
 
-/* What packs have of the words of a level: there is room for one. */
+/* What packs have of the words of a level.  There is one, for the comma between two
+   would begin another pack; what is behind a second # is part of its value. */
 static int is_word(const char *word)
 {
 	return !strncmp(word, "ca=", 3) || !strncmp(word, "timeout=", 8);
@@ -163,6 +168,7 @@ static enum kiln_status check_word(const struct check *check, const char *url,
 	enum kiln_status status = KILN_E_INVALID;
 	char unused[256];
 
+	assert(!strchr(word, ','));
 	if (is_word(word))
 		status = ki_remote_check(url, unused, sizeof(unused));
 	return status == KILN_E_INVALID
