@@ -97,7 +97,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* How often the driver has done that since take_calls(). */
+/* How often the driver has done that since forget_calls(). */
 static int n_calls(const char *name)
 {
 	char *path = harness_path(directory, "calls");
