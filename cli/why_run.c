@@ -228,11 +228,15 @@ static const struct kiln_entry *other_of(const struct miss *miss)
 	return miss->nearest.is_found ? &miss->nearest.entry : NULL;
 }
 
-/* What the misses that are not stored took to build: 0, if that is not known. */
-static uint64_t lost_ns(const struct misses *misses)
+/* What the misses that are not stored took to build; 0 if that is not known. */
+static int find_lost(const struct misses *misses, uint64_t *out_ns)
 {
 	uint64_t ns = misses->run->total[KILN_COUNT_BUILD_NS];
 
+	if (misses->n_missed <= misses->n) {
+		*out_ns = 0;
+		return 1;
+	}
 	for (size_t i = 0; i < misses->n; i++) {
 		const uint64_t build_ns = misses->misses[i].build_ns;
 
@@ -240,12 +244,14 @@ static uint64_t lost_ns(const struct misses *misses)
 			return 0;
 		ns -= build_ns;
 	}
-	return misses->n_missed > misses->n ? ns : 0;
+	*out_ns = ns;
+	return ns != 0;
 }
 
 static void run_json(struct ki_json *json, const struct misses *misses)
 {
 	const struct kiln_program_counters *run = misses->run;
+	uint64_t lost_ns;
 
 	ki_json_object(json, "run");
 	ki_json_string(json, "application", run->name);
@@ -253,7 +259,8 @@ static void run_json(struct ki_json *json, const struct misses *misses)
 	ki_json_number(json, "hits", ki_counts_hits(run->total));
 	ki_json_number(json, "misses", misses->n_missed);
 	ki_json_number(json, "build_ns", run->total[KILN_COUNT_BUILD_NS]);
-	ki_json_number(json, "not_stored_build_ns", lost_ns(misses));
+	if (find_lost(misses, &lost_ns))
+		ki_json_number(json, "not_stored_build_ns", lost_ns);
 	ki_json_object(json, "reasons");
 	for (unsigned n = 0, c; (c = ki_counts_reason(n)) < KILN_N_COUNTERS;
 	     n++)
@@ -311,12 +318,13 @@ static void print_run(struct ki_bytes *out, const struct misses *misses)
 
 static void print_lost(struct ki_bytes *out, const struct misses *misses)
 {
-	const uint64_t n = misses->n_missed - misses->n, ns = lost_ns(misses);
+	const uint64_t n = misses->n_missed - misses->n;
+	uint64_t ns;
 	char time[32];
 
 	ki_bytes_printf(out, "\n%llu of them %s not stored",
 			(unsigned long long)n, n == 1 ? "is" : "are");
-	if (ns)
+	if (find_lost(misses, &ns))
 		ki_bytes_printf(out, ": %s of building",
 				ki_format_duration(ns, time, sizeof(time)));
 	ki_bytes_add_u8(out, '\n');

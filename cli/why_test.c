@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <kiln/inspect.h>
@@ -604,6 +605,53 @@ static void put_early(const char *store, const char *source,
 	put_made(store, source, options, 1000, key);
 }
 
+static const json_t *lost_in(const json_t *json)
+{
+	return json_object_get(json_object_get(json, "run"),
+			       "not_stored_build_ns");
+}
+
+/* Of what is stored, an entry may not say how long it took. */
+static void what_is_not_stored_took_nothing_or_so_long_or_nobody_knows(
+	void **state)
+{
+	static const struct run run = {
+		.application = "/usr/bin/an-application",
+		.builds = { { "one", "-DT=16", 0 },
+			    { "three", "-DT=16", 1 },
+			    { "four", "-DT=16", 1 } },
+	};
+	char *directory = harness_directory(), *store, *other;
+	char key[2 * KILN_DIGEST_BYTES + 1];
+	struct ended ended;
+	json_t *json;
+
+	assert_true(asprintf(&store, "log:%s", directory) > 0);
+	assert_true(asprintf(&other, "log:%s#other", directory) > 0);
+	run_it(other, &first_run);
+	json = why_last_json(other);
+	assert_true(json_is_integer(lost_in(json)));
+	assert_int_equal(json_integer_value(lost_in(json)), 0);
+	json_decref(json);
+	run_it(store, &run);
+	json = why_last_json(store);
+	assert_true(json_integer_value(lost_in(json)) > 0);
+	json_decref(json);
+	put_made(store, "five", "-DT=16", (uint64_t)time(NULL), key);
+	json = why_last_json(store);
+	assert_int_equal(number_in(json, "run", "misses"), 3);
+	assert_int_equal(json_integer_value(json_object_get(json, "stored")),
+			 2);
+	assert_null(lost_in(json));
+	json_decref(json);
+	ended = why_last(store, NULL);
+	assert_non_null(strstr(ended.out, "\n1 of them is not stored\n"));
+	ended_free(&ended);
+	free(other);
+	free(store);
+	free(directory);
+}
+
 /* S62 */
 static void what_the_last_run_missed_is_explained(void **state)
 {
@@ -776,6 +824,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_key_is_compared_with_the_nearest),
 		cmocka_unit_test(what_cannot_be_explained_is_said),
 		cmocka_unit_test(what_the_last_run_missed_is_explained),
+		cmocka_unit_test(
+			what_is_not_stored_took_nothing_or_so_long_or_nobody_knows),
 		cmocka_unit_test(of_one_second_what_was_stored_last_was_missed),
 		cmocka_unit_test(a_run_of_hits_alone_has_nothing_to_explain),
 		cmocka_unit_test(others_builds_are_not_taken_for_misses),
