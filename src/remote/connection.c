@@ -22,7 +22,9 @@
  * Sending happens under the mutex, so that frames do not mix.  It does not wait:
  * frames are short, and where there is no room for one nothing is sent.  Only
  * who has sent half a frame must go on, for SEND_NS at most.  Notes wait in a list
- * until there is room, and for them whatever comes after them.
+ * until there is room, and for them whatever comes after them.  Those that are of
+ * use by one connection go with it, others stay for the next.  What was sent and not
+ * read yet is lost with a helper that ends.
  */
 
 #include "remote/connection.h"
@@ -134,6 +136,23 @@ static void drop_notes(struct ki_connection *connection)
 		drop_first_note(connection);
 }
 
+static void drop_notes_of_connection(struct ki_connection *connection)
+{
+	struct ki_note **link = &connection->notes, *note;
+
+	connection->last_note = NULL;
+	while ((note = *link)) {
+		if (note->connection) {
+			*link = note->next;
+			atomic_fetch_sub(&connection->n_notes, 1);
+			free(note);
+		} else {
+			connection->last_note = note;
+			link = &note->next;
+		}
+	}
+}
+
 static void close_locked(struct ki_connection *connection)
 	KI_REQUIRES(&connection->mutex)
 {
@@ -144,7 +163,7 @@ static void close_locked(struct ki_connection *connection)
 	connection->fd = -1;
 	connection->is_broken = 0;
 	forget_incoming(connection);
-	drop_notes(connection);
+	drop_notes_of_connection(connection);
 }
 
 void ki_connection_free(struct ki_connection *connection)
@@ -153,6 +172,7 @@ void ki_connection_free(struct ki_connection *connection)
 		return;
 	/* In a child the descriptor is closed, and the locks are the parent's. */
 	if (ki_fork_generation() == connection->fork_generation) {
+		ki_connection_say_notes(connection);
 		ki_mutex_lock(&connection->mutex);
 		close_locked(connection);
 		ki_mutex_unlock(&connection->mutex);
@@ -734,7 +754,7 @@ enum kiln_status ki_connection_tell_surely(struct ki_connection *connection,
 	assert(request->size && request->size <= KI_NOTE_BYTES);
 	ki_mutex_lock(&connection->mutex);
 	status = tell_locked(connection, request);
-	if (status == KILN_E_FULL)
+	if (status == KILN_E_FULL || status == KILN_E_IO)
 		status = keep_locked(connection, request);
 	ki_mutex_unlock(&connection->mutex);
 	return status;
@@ -781,8 +801,9 @@ void ki_connection_say_notes(struct ki_connection *connection)
 {
 	if (!atomic_load_explicit(&connection->n_notes, memory_order_relaxed))
 		return;
+	ki_connection_begin(connection);
 	ki_mutex_lock(&connection->mutex);
-	if (connection->fd >= 0 && !connection->is_broken)
-		(void)send_locked(connection, NULL);
+	(void)tell_locked(connection, NULL);
 	ki_mutex_unlock(&connection->mutex);
+	ki_connection_finish(connection);
 }

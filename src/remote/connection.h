@@ -88,7 +88,8 @@ enum kiln_status ki_connection_tell(struct ki_connection *connection,
 /*
  * The same of what must not be lost, of KI_NOTE_BYTES at most.  Where there is no room
  * it waits as a note (OK), and goes before whatever is said next; nothing passes it.
- * It ends with the connection.  Memory is needed only where it has to wait.
+ * So it does where the connection breaks, or cannot be made for the moment (IO):
+ * the next one has it.  Memory is needed only where it has to wait.
  * FULL: KI_NOTES_MAX wait, and it is dropped.  NO_MEMORY: so it is.
  */
 enum kiln_status ki_connection_tell_surely(struct ki_connection *connection,
@@ -98,7 +99,8 @@ enum kiln_status ki_connection_tell_surely(struct ki_connection *connection,
    wait. */
 enum kiln_status ki_connection_note(struct ki_connection *connection,
 				    struct ki_note *note);
-/* What waits, for who says nothing else; a look at a number if nothing does. */
+/* What waits, for who says nothing else, by a new connection if need be; a look at a
+   number if nothing does.  ki_connection_free() does so, too. */
 void ki_connection_say_notes(struct ki_connection *connection);
 
 #endif /* KI_REMOTE_CONNECTION_H */

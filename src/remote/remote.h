@@ -22,8 +22,10 @@
  *            waits to be said is, if there is room now.
  * Busy       A helper that does not read now is not waited for.  The end of a lease,
  *            and what was found of an item, wait until it does and are told before
- *            anything else, at the next call or tick; the first ends with the
- *            connection anyhow.
+ *            anything else, at the next call or tick, or when it is closed; the first
+ *            ends with the connection anyhow.  The second waits for the next
+ *            connection, too, as of a guest whose helper takes none just now, which
+ *            has no ticks.  It is lost with a helper that ends before it reads it.
  * Faults     are counted, and misses: get() answers OK, MISS, NO_MEMORY.
  */
 

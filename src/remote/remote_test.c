@@ -1057,6 +1057,85 @@ static void what_was_refused_is_told_before_the_next_look_up(void **state)
 	kiln_key_free(other);
 }
 
+static unsigned n_connects_refused;
+
+/* Who listens has others to take first, for so many times. */
+static int refuse_connects(const struct ki_sys *sys, const char *path,
+			   uint32_t *out_uid)
+{
+	if (n_connects_refused) {
+		n_connects_refused--;
+		return -EAGAIN;
+	}
+	return ki_sys_posix.connect(&ki_sys_posix, path, out_uid);
+}
+
+static void what_was_refused_outlasts_its_connection(void **state)
+{
+	enum then { LOOK_UP, TICK, CLOSE, BREAK };
+	static const struct {
+		const char *name;
+		int is_guest;
+		unsigned n_connects, n_sends; /* refused */
+		enum then then;
+	} rows[] = {
+		{ "a guest, not taken, looks up", 1, 1, 0, LOOK_UP },
+		{ "a guest, not taken, goes", 1, 1, 0, CLOSE },
+		{ "a guest, unread, looks up", 1, 0, 1, LOOK_UP },
+		{ "not taken, looks up", 0, 1, 0, LOOK_UP },
+		{ "not taken, ticks", 0, 1, 0, TICK },
+		{ "not taken, goes", 0, 1, 0, CLOSE },
+		{ "unread, goes", 0, 0, 1, CLOSE },
+		{ "unread, left", 0, 0, 1, BREAK },
+	};
+	struct kiln_key *key = key_of(1);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct peer *peer = peer_new(NULL);
+		struct ki_sys sys = ki_sys_posix;
+		const struct ki_remote_options options = {
+			.sys = &sys,
+			.socket = peer_path(peer),
+			.is_guest = rows[i].is_guest,
+			.count = count
+		};
+		struct kiln_tier *tier;
+		struct ki_remote *remote;
+
+		print_message("# %s\n", rows[i].name);
+		sys.connect = refuse_connects;
+		sys.send = refuse_some;
+		n_connects_refused = rows[i].n_connects;
+		n_refused = rows[i].n_sends;
+		refused_types = VERDICT;
+		assert_int_equal(ki_remote_open(&options, &remote), KILN_OK);
+		tier = ki_remote_tier(remote);
+		assert_int_equal(tier->ops->remove(tier, key), KILN_OK);
+		assert_int_equal(n_connects_refused + n_refused, 0);
+		assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), 0);
+		if (rows[i].then == BREAK) {
+			peer_await(peer, KI_FRAME_HELLO, 1);
+			peer_hang_up(peer);
+			assert_int_equal(get(remote, key, ""), KILN_MISS);
+		}
+		if (rows[i].then == LOOK_UP || rows[i].then == BREAK) {
+			assert_int_equal(get(remote, key, ""), KILN_MISS);
+			assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), 1);
+		}
+		if (rows[i].then == TICK)
+			tier->ops->prefetch(tier, NULL, 0);
+		if (rows[i].then == TICK)
+			peer_await(peer, KI_FRAME_VERDICT, 1);
+		close_of(remote);
+		peer_await(peer, KI_FRAME_VERDICT, 1);
+		peer_settle(peer);
+		assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), 1);
+		assert_int_equal(peer_verdict(peer), 0);
+		peer_free(peer);
+	}
+	kiln_key_free(key);
+}
+
 static void what_nobody_can_be_told_is_not_removed(void **state)
 {
 	char *directory = harness_directory();
@@ -1158,6 +1237,8 @@ int main(void)
 		cmocka_unit_test_setup(
 			what_was_refused_is_told_before_the_next_look_up,
 			forget),
+		cmocka_unit_test_setup(what_was_refused_outlasts_its_connection,
+				       forget),
 		cmocka_unit_test_setup(what_nobody_can_be_told_is_not_removed,
 				       forget),
 		cmocka_unit_test_setup(
