@@ -22,9 +22,9 @@
  * Sending happens under the mutex, so that frames do not mix.  It does not wait:
  * frames are short, and where there is no room for one nothing is sent.  Only
  * who has sent half a frame must go on, for SEND_NS at most.  Notes wait in a list
- * until there is room, and for them whatever comes after them.  Those that are of
- * use by one connection go with it, others stay for the next.  What was sent and not
- * read yet is lost with a helper that ends.
+ * until there is room, and for them whatever comes after them; many go at once.
+ * Those that are of use by one connection go with it, others stay for the next.  What
+ * was sent and not read yet is lost with a helper that ends.
  */
 
 #include "remote/connection.h"
@@ -39,6 +39,7 @@
 #define IN_BYTES	 4096
 #define BODY_BYTES_FIRST ((size_t)256 << 10)
 #define NOBODY		 ((uint64_t)0)
+#define NOTES_BYTES	 4096 /* that go at once */
 
 struct waiter {
 	struct waiter *next;
@@ -220,12 +221,11 @@ static void break_locked(struct ki_connection *connection,
 /* ---- Sending ---------------------------------------------------------------- */
 
 /* 0; -EAGAIN: there is no room, and nothing was sent; else the connection is of no
-   use any more. */
+   use any more.  The deadline begins when it is needed. */
 static int send_all(const struct ki_sys *sys, int fd, const uint8_t *data,
-		    size_t size, int fd_along)
+		    size_t size, int fd_along, uint64_t *deadline_ns)
 {
 	const size_t whole = size;
-	uint64_t deadline_ns = 0;
 
 	while (size) {
 		ssize_t n = sys->send(sys, fd, data, size, fd_along);
@@ -241,9 +241,9 @@ static int send_all(const struct ki_sys *sys, int fd, const uint8_t *data,
 			return n ? (int)n : -EPIPE;
 		if (size == whole)
 			return -EAGAIN;
-		if (!deadline_ns)
-			deadline_ns = sys->monotonic_ns(sys) + SEND_NS;
-		err = sys->wait(sys, fd, 1, deadline_ns);
+		if (!*deadline_ns)
+			*deadline_ns = sys->monotonic_ns(sys) + SEND_NS;
+		err = sys->wait(sys, fd, 1, *deadline_ns);
 		if (err)
 			return err == -ETIMEDOUT ? -EPIPE : err;
 	}
@@ -259,6 +259,7 @@ static int send_frame(const struct ki_connection *connection, uint64_t id,
 					.id = id };
 	uint8_t small[256], *bytes = small;
 	const size_t size = KI_FRAME_BYTES + request->size;
+	uint64_t deadline_ns = 0;
 	int err;
 
 	if (size > sizeof(small)) {
@@ -270,7 +271,7 @@ static int send_frame(const struct ki_connection *connection, uint64_t id,
 	if (request->size)
 		memcpy(bytes + KI_FRAME_BYTES, request->body, request->size);
 	err = send_all(connection->sys, connection->fd, bytes, size,
-		       request->fd_along);
+		       request->fd_along, &deadline_ns);
 	if (bytes != small)
 		free(bytes);
 	return err;
@@ -344,22 +345,49 @@ static enum kiln_status connect_locked(struct ki_connection *connection)
 	return KILN_E_IO;
 }
 
+static size_t put_note(uint8_t *out, const struct ki_note *note, uint64_t id)
+{
+	const struct ki_frame frame = { .size = (uint32_t)note->size,
+					.type = note->type,
+					.flags = note->flags,
+					.id = id };
+
+	ki_frame_put(out, &frame);
+	memcpy(out + KI_FRAME_BYTES, note->body, note->size);
+	return KI_FRAME_BYTES + note->size;
+}
+
+/* The first of them; how many, or an error. */
+static int send_some_notes_locked(struct ki_connection *connection,
+				  uint64_t *deadline_ns)
+	KI_REQUIRES(&connection->mutex)
+{
+	uint8_t bytes[NOTES_BYTES];
+	size_t size = 0;
+	int n = 0, err;
+
+	for (const struct ki_note *note = connection->notes;
+	     note && size + KI_FRAME_BYTES + note->size <= sizeof(bytes);
+	     note = note->next, n++)
+		size += put_note(bytes + size, note, ++connection->last_id);
+	err = send_all(connection->sys, connection->fd, bytes, size, -1,
+		       deadline_ns);
+	return err ? err : n;
+}
+
+/* Whoever waits has asked for something else: all of them have SEND_NS in all. */
 static int send_notes_locked(struct ki_connection *connection)
 	KI_REQUIRES(&connection->mutex)
 {
-	while (connection->notes) {
-		const struct ki_note *note = connection->notes;
-		const struct ki_request request = { .type = note->type,
-						    .flags = note->flags,
-						    .body = note->body,
-						    .size = note->size,
-						    .fd_along = -1 };
-		int err =
-			send_frame(connection, ++connection->last_id, &request);
+	uint64_t deadline_ns = 0;
 
-		if (err)
-			return err;
-		drop_first_note(connection);
+	while (connection->notes) {
+		int n = send_some_notes_locked(connection, &deadline_ns);
+
+		if (n < 0)
+			return n;
+		while (n--)
+			drop_first_note(connection);
 	}
 	return 0;
 }

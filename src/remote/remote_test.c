@@ -888,7 +888,7 @@ static void what_comes_next_is_fetched_ahead(void **state)
 	peer_free(peer);
 }
 
-static unsigned n_refused;
+static unsigned n_refused, n_sends;
 static uint64_t refused_types; /* a bit for each */
 
 /* The socket has no room for such frames, for so many times. */
@@ -897,6 +897,7 @@ static ssize_t refuse_some(const struct ki_sys *sys, int fd, const void *data,
 {
 	struct ki_frame frame;
 
+	n_sends++;
 	if (n_refused && size >= KI_FRAME_BYTES &&
 	    !ki_frame_get(data, &frame) &&
 	    (refused_types & (uint64_t)1 << frame.type)) {
@@ -1057,6 +1058,28 @@ static void what_was_refused_is_told_before_the_next_look_up(void **state)
 	kiln_key_free(other);
 }
 
+/* Whose look-up finds them there has not asked for them. */
+static void many_that_wait_are_told_at_once(void **state)
+{
+	enum { N = 100 };
+	struct peer *peer = peer_new(NULL);
+	struct ki_sys sys;
+	struct ki_remote *remote =
+		open_refusing(peer, &sys, VERDICT, UINT32_MAX);
+	struct kiln_tier *tier = ki_remote_tier(remote);
+	struct kiln_key *key = key_of(1);
+
+	for (unsigned i = 0; i < N; i++)
+		assert_int_equal(tier->ops->remove(tier, key), KILN_OK);
+	n_refused = n_sends = 0;
+	assert_int_equal(get(remote, key, ""), KILN_MISS);
+	assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), N);
+	assert_in_range(n_sends, 2, N / 10);
+	kiln_key_free(key);
+	close_of(remote);
+	peer_free(peer);
+}
+
 static unsigned n_connects_refused;
 
 /* Who listens has others to take first, for so many times. */
@@ -1168,11 +1191,15 @@ static void what_waits_to_be_told_has_a_bound_that_no_lease_meets(void **state)
 	assert_int_equal(counters[KILN_COUNT_REMOTE_FAULTS], 10);
 	tier->ops->unlock(tier, lock);
 	n_refused = 0;
-	/* The socket has no room for all of them either. */
-	while (!peer_count(peer, KI_FRAME_UNLEASE)) {
+	/* The socket need not have room for all of them either: then more come, of
+	   those that were sent. */
+	for (unsigned n = 0; n < KI_NOTES_MAX;
+	     n = peer_count(peer, KI_FRAME_VERDICT)) {
 		tier->ops->prefetch(tier, NULL, 0);
-		(void)usleep(1000);
+		peer_await(peer, KI_FRAME_VERDICT, n + 1);
 	}
+	tier->ops->prefetch(tier, NULL, 0);
+	peer_await(peer, KI_FRAME_UNLEASE, 1);
 	assert_int_equal(peer_count(peer, KI_FRAME_VERDICT), KI_NOTES_MAX);
 	assert_int_equal(peer_count(peer, KI_FRAME_UNLEASE), 1);
 	kiln_key_free(key);
@@ -1237,6 +1264,7 @@ int main(void)
 		cmocka_unit_test_setup(
 			what_was_refused_is_told_before_the_next_look_up,
 			forget),
+		cmocka_unit_test_setup(many_that_wait_are_told_at_once, forget),
 		cmocka_unit_test_setup(what_was_refused_outlasts_its_connection,
 				       forget),
 		cmocka_unit_test_setup(what_nobody_can_be_told_is_not_removed,
