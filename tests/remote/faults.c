@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Ten times what a look-up may take. */
@@ -474,6 +475,7 @@ static void S53_what_was_built_elsewhere_and_is_then_not(void **state)
 	struct node *second = world_node("transport");
 	pid_t builder, waiter;
 	char name[NODE_NAME_BYTES];
+	int how;
 
 	if (!is_redis()) {
 		node_free(second);
@@ -492,6 +494,8 @@ static void S53_what_was_built_elsewhere_and_is_then_not(void **state)
 	while (!world_run->n_builds)
 		(void)usleep(1000);
 	assert_int_equal(kill(builder, SIGSTOP), 0);
+	assert_int_equal(waitpid(builder, &how, WUNTRACED), builder);
+	assert_true(WIFSTOPPED(how));
 	world_run->build_ns = 0;
 	node_name(1600, name);
 	stock_lay(&world_stock, name, "x", 1);
