@@ -42,8 +42,12 @@ KILN_API enum kiln_status kiln_remote_start(const struct kiln_options *options,
    anything, so nothing is waited for. */
 KILN_API int kiln_remote_is_there(const struct kiln_options *options);
 
-/* Whether what is put into this kiln is handed to its helper, whatever becomes of the
-   store: that is there, and the kiln was not opened to read alone.  1 or 0, as fast. */
+/*
+ * Whether what is put into this kiln now is handed to its helper, whatever becomes of
+ * the store: 1 or 0, NULL is fine.  0: the kiln was opened to read alone, the helper
+ * is not there, or it said that all its servers are only read, which is known from
+ * the first look-up on.  Each call connects, and asks nothing: microseconds.
+ */
 KILN_API int kiln_remote_takes(const struct kiln *kiln);
 
 /* What kiln_remote_tell() tells. */

@@ -674,6 +674,18 @@ static void a_helper_that_is_there_takes_what_is_put(void **state)
 	}
 }
 
+/* What it can is known once it has answered. */
+static void a_helper_whose_servers_are_only_read_takes_nothing(void **state)
+{
+	struct work work = { .text = "one" };
+	struct kiln *kiln = open_on(0, 0);
+
+	peer_can(scene.peer, 0, 0);
+	assert_outcome(kiln, 1, &work, "one from build");
+	assert_false(kiln_remote_takes(kiln));
+	kiln_close(kiln);
+}
+
 /* A program that ends at once gives its lock back, and so can be started again; one
    that is not there leaves no socket behind. */
 static void who_starts_a_helper_leaves_nothing_where_it_fails(void **state)
@@ -867,6 +879,7 @@ int main(void)
 		TEST(options_that_cannot_be_are_refused),
 		TEST(a_helper_tells_of_itself),
 		TEST(a_helper_that_is_there_takes_what_is_put),
+		TEST(a_helper_whose_servers_are_only_read_takes_nothing),
 		TEST(who_starts_a_helper_leaves_nothing_where_it_fails),
 		TEST(a_helper_is_given_what_it_has_use_for),
 		TEST(a_directory_that_is_open_to_others_has_no_helper),

@@ -158,7 +158,7 @@ int ki_kiln_keeps_remote(const struct kiln *kiln)
 int kiln_remote_takes(const struct kiln *kiln)
 {
 	return kiln && kiln->remote && ki_kiln_writes(kiln) &&
-	       ki_remote_is_there(kiln->remote);
+	       ki_remote_takes(kiln->remote);
 }
 
 /* ---- What will be asked for ------------------------------------------------- */

@@ -363,9 +363,10 @@ static enum kiln_status look_up(struct ki_remote *remote, struct look *look,
 	return status;
 }
 
-int ki_remote_is_there(const struct ki_remote *remote)
+int ki_remote_takes(const struct ki_remote *remote)
 {
-	return ki_connection_can_be(remote->connection);
+	return can(remote, KI_REMOTE_CAN_PUT) &&
+	       ki_connection_can_be(remote->connection);
 }
 
 int ki_remote_is_worth_asking(struct ki_remote *remote)

@@ -82,8 +82,9 @@ enum kiln_status ki_remote_put_order(struct ki_remote *remote,
 				     const struct kiln_key *key,
 				     const void *value, size_t value_size);
 
-/* Whether its helper is there; that is not asked anything. */
-int ki_remote_is_there(const struct ki_remote *remote);
+/* Whether what is put is handed to a helper: one is there, which is not asked anything,
+   and has not said that its servers are only read. */
+int ki_remote_takes(const struct ki_remote *remote);
 
 /* Whether a look-up would be asked at all just now. */
 int ki_remote_is_worth_asking(struct ki_remote *remote);

@@ -22,8 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kiln/remote.h>
-
 #include "front/cl/cl.h"
 
 #define TRIES 3
@@ -188,12 +186,11 @@ static void open_own(struct kiln_cl *cl)
 
 /* What a kiln of the caller's has in memory alone is his, too; of our own that would
    be for nobody. */
-static void look_who_takes(struct kiln_cl *cl)
+static void look_at_store(struct kiln_cl *cl)
 {
 	const enum kiln_status status = kiln_store_status(cl->kiln);
 
-	cl->has_servers = kiln_remote_takes(cl->kiln);
-	if (!cl->has_servers && status && (status < 0 || cl->own))
+	if (status && (status < 0 || cl->own))
 		atomic_store(&cl->no_puts, 1);
 }
 
@@ -270,7 +267,7 @@ static enum kiln_status fill(struct kiln_cl *cl,
 		open_own(cl);
 	cl->kiln = options->kiln ? options->kiln : cl->own;
 	if (cl->kiln)
-		look_who_takes(cl);
+		look_at_store(cl);
 	return KILN_OK;
 }
 

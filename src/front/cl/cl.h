@@ -26,7 +26,6 @@ struct kiln_cl {
 	struct kiln *own;  /* opened here, or NULL */
 	struct kiln_config *config;
 	const char *spool; /* of the user's own store, or NULL */
-	int has_servers;   /* they take what the store does not */
 	int closes_at_once;
 	kiln_log_fn *log;
 	void *log_arg;
@@ -34,7 +33,7 @@ struct kiln_cl {
 	/* Atomic. */
 	_Atomic uint64_t n_found;
 	_Atomic int has_told; /* why nothing is kept */
-	_Atomic int no_puts;  /* nobody takes anything */
+	_Atomic int no_puts;  /* the store takes nothing */
 	/* Under mutex: built, and not yet kept; the last first. */
 	struct ki_mutex mutex;
 	struct ki_cl_built *built;

@@ -50,13 +50,21 @@ static struct kiln_options options_now(struct kiln_config **out_config)
 	return options;
 }
 
+/* The servers by what is said of them, from now on. */
+static void name_servers(const char *words)
+{
+	char url[256];
+
+	snprintf(url, sizeof(url), "%s%s", server_url(redis), words);
+	setenv("KILN_REMOTE", url, 1);
+}
+
 static void start_helper(void)
 {
 	struct kiln_config *config;
 	struct kiln_options options;
 	char why[256] = "";
 
-	setenv("KILN_REMOTE", server_url(redis), 1);
 	options = options_now(&config);
 	if (kiln_remote_start(&options, remote_program, why, sizeof(why)))
 		fail_msg("%s", why);
@@ -82,8 +90,10 @@ static int begin(void **state)
 	setenv("KILN_TEST_ICD_CALLS", calls, 1);
 	free(calls);
 	forget_settings();
-	if (redis)
-		start_helper();
+	if (!redis)
+		return 0;
+	name_servers("");
+	start_helper();
 	return 0;
 }
 
@@ -276,6 +286,66 @@ static void nothing_is_fetched_for_nobody(void **state)
 	}
 }
 
+/* Which it says when it is asked, and on a busy machine it may be late. */
+static void nothing_is_fetched_for_what_is_only_read(void **state)
+{
+	int n = 0;
+
+	if (!redis)
+		HARNESS_LEAVE_OUT("no redis-server");
+	name_servers("#read-only");
+	start_helper();
+	setenv("KILN_STORE", "sycl:", 1);
+	do {
+		char options[32];
+
+		snprintf(options, sizeof(options), "-DFACTOR=%d", 80 + n);
+		forget_calls();
+		assert_false(is_found(NULL, options, 80 + n));
+		assert_int_equal(n_calls("build-source"), 1);
+	} while (n_calls("fetch") && ++n < LATE_MAX);
+	unsetenv("KILN_STORE");
+	assert_true(n < LATE_MAX);
+}
+
+/* Its socket is what there is of it. */
+static void take_helper_away(void)
+{
+	char *sockets = harness_path(directory, "kiln");
+
+	harness_remove(sockets);
+	free(sockets);
+}
+
+/* Each is given what is built while it is there. */
+static void helpers_come_and_go_while_a_program_runs(void **state)
+{
+	struct place place = { 0 };
+
+	if (!redis)
+		HARNESS_LEAVE_OUT("no redis-server");
+	setenv("KILN_STORE", "sycl:", 1);
+	forget_calls();
+	open_place(&place, NULL);
+	use(&place, "-DFACTOR=90", 90);
+	assert_int_equal(kiln_cl_keep(place.cl), KILN_OK);
+	assert_int_equal(n_calls("fetch"), 1);
+	use(&place, "-DFACTOR=91", 91);
+	take_helper_away();
+	assert_int_equal(kiln_cl_keep(place.cl), KILN_OK);
+	use(&place, "-DFACTOR=92", 92);
+	place_close(&place);
+	assert_int_equal(n_calls("build-source"), 3);
+	assert_int_equal(n_calls("fetch"), 1);
+
+	open_place(&place, NULL);
+	start_helper();
+	use(&place, "-DFACTOR=93", 93);
+	place_close(&place);
+	assert_int_equal(n_calls("fetch"), 2);
+	unsetenv("KILN_STORE");
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -286,6 +356,10 @@ int main(int argc, char **argv)
 			a_kiln_of_the_callers_is_no_other, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_is_fetched_for_nobody,
 						begin, end),
+		cmocka_unit_test_setup_teardown(
+			nothing_is_fetched_for_what_is_only_read, begin, end),
+		cmocka_unit_test_setup_teardown(
+			helpers_come_and_go_while_a_program_runs, begin, end),
 	};
 
 	if (argc < 2) {

@@ -12,8 +12,9 @@
  * take to run), and gives the poorer binary if they have not run yet (190 kB
  * against 334 kB); hence later.
  *
- * Servers, if their helper is there, are given it whatever becomes of the store; where
- * neither takes it, nothing is fetched.
+ * Servers, if their helper is there and they take anything, are given it whatever
+ * becomes of the store; where neither takes it, nothing is fetched.  Helpers come and
+ * go: each is asked for when something was built, and when it is to be fetched.
  *
  * An entry is tried before it is put: a driver that will not load what it gave,
  * or then tells less of the kernels, would cost every start to come a try.
@@ -22,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <kiln/remote.h>
 
 #include "front/cl/cl.h"
 #include "front/family.h"
@@ -155,13 +158,19 @@ static struct ki_cl_built *built_new(const struct ki_cl_order *order,
 	return built;
 }
 
+/* A look at a socket is nothing beside a build. */
+static int is_taken(const struct kiln_cl *cl)
+{
+	return !atomic_load(&cl->no_puts) || kiln_remote_takes(cl->kiln);
+}
+
 void ki_cl_order_built(const struct ki_cl_order *order, cl_program program,
 		       uint64_t build_ns)
 {
 	struct kiln_cl *cl = order->cl;
 	struct ki_cl_built *built;
 
-	if (!cl->kiln || !order->is_stored || atomic_load(&cl->no_puts))
+	if (!cl->kiln || !order->is_stored || !is_taken(cl))
 		return;
 	built = built_new(order, build_ns);
 	if (!built)
@@ -332,7 +341,7 @@ static void keep(struct kiln_cl *cl, const struct ki_cl_built *built)
 	struct ki_bytes value;
 
 	/* To fetch is dear. */
-	if (atomic_load(&cl->no_puts) || is_there(cl, built) ||
+	if (!is_taken(cl) || is_there(cl, built) ||
 	    ki_cl_fetch(&cl->calls, built->program, built->devices,
 			built->n_devices, &value))
 		return;
@@ -347,8 +356,7 @@ static void keep(struct kiln_cl *cl, const struct ki_cl_built *built)
 	    ki_cl_is_current(cl, built->recipe, built->devices,
 			     built->n_devices, built->key, built->stamp) &&
 	    ki_cl_publish(cl->kiln, built->key, value.data, value.size,
-			  metadata, KI_CL_STAGE_FULL) == KILN_E_READONLY &&
-	    !cl->has_servers)
+			  metadata, KI_CL_STAGE_FULL) == KILN_E_READONLY)
 		atomic_store(&cl->no_puts, 1);
 	kiln_metadata_free(metadata);
 	ki_bytes_fini(&value);
