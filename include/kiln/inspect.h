@@ -570,7 +570,8 @@ KILN_API const char *kiln_config_user_directory(
 	const struct kiln_config *config);
 
 /* Fill options (initialised) from a config; strings are borrowed from it.  Flags
-   are added to; a guest's (KILN_OPEN_GUEST) get KILN_OPEN_ORDER. */
+   are added to; a guest's (KILN_OPEN_GUEST) get KILN_OPEN_ORDER.  `remote` stays NULL
+   where KILN_DISABLE switches the store off, or NEO_CACHE_PERSISTENT that of neo:. */
 KILN_API void kiln_config_options(const struct kiln_config *config,
 				  struct kiln_options *options);
 
