@@ -469,10 +469,8 @@ static void on_ended(void *arg)
 	struct web *web = arg;
 
 	finish_all(web);
-	if (!web->has_given_up)
-		return;
-	web->has_given_up = 0;
-	fail_all(web, KILN_E_NO_MEMORY, "no memory");
+	if (web->has_given_up)
+		fail_all(web, KILN_E_NO_MEMORY, "no memory");
 }
 
 /* What is new begins here, instead of in the loop's next turn by a timer of 0 ms.
@@ -744,6 +742,8 @@ static void fail_all(struct web *web, enum kiln_status status, const char *why)
 		ki_list_append(&failed, &transfer->node);
 		(void)curl_multi_remove_handle(web->multi, transfer->easy);
 	}
+	/* Also of what curl wanted for others while one was taken out. */
+	web->has_given_up = 0;
 	while (!ki_list_is_empty(&failed))
 		tell(ki_container(failed.next, struct transfer, node),
 		     &outcome);
