@@ -785,7 +785,7 @@ static enum kiln_status check_room(const struct ki_sys *sys, const char *spool,
 }
 
 /*
- * What this process need not write again, each where the last digits of a hash of
+ * What this process has tried to write, whatever came of it, each where the last digits of a hash of
  * its spool and digest say.  Whoever finds an entry that may be better asks first:
  * to look whether the file is there takes what surrounds the build, and a system
  * call.
@@ -890,8 +890,7 @@ enum kiln_status ki_cl_job_write_on(const struct ki_sys *sys, const char *spool,
 	err = publish(sys, temporary, path);
 	status = err == -EEXIST ? KILN_EXISTS : ki_status_from_errno(err);
 out:
-	if (status != KILN_E_FULL && status != KILN_E_NO_MEMORY)
-		note_written(spool, job);
+	note_written(spool, job);
 	ki_bytes_fini(&bytes);
 	return status;
 }

@@ -72,9 +72,9 @@ void ki_cl_job_environment(const struct ki_cl_driver *driver,
 enum kiln_status ki_cl_job_write(const char *spool,
 				 const struct ki_cl_job *job);
 
-/* Whether this process has written one for the key there already, or found that it
-   need not or cannot: true as far as a small table goes, and until it is removed.
-   What had no room is tried again.  A hash and a look. */
+/* Whether this process has tried to write one for the key there already: true as far as
+   a small table goes, and until it is removed.  What had no room is another process's:
+   each hit would else look at a full spool.  A hash and a look. */
 int ki_cl_job_was_written(const char *spool,
 			  const uint8_t digest[KILN_DIGEST_BYTES]);
 
