@@ -46,7 +46,8 @@ KILN_API int kiln_remote_is_there(const struct kiln_options *options);
  * Whether what is put into this kiln now is handed to its helper, whatever becomes of
  * the store: 1 or 0, NULL is fine.  0: the kiln was opened to read alone, the helper
  * is not there, or it said that all its servers are only read, which is known from
- * the first look-up on.  Each call connects, and asks nothing: microseconds.
+ * the first look-up on, or it is left alone for a while, for it failed or said so.
+ * Each call connects, and asks nothing: microseconds.
  */
 KILN_API int kiln_remote_takes(const struct kiln *kiln);
 

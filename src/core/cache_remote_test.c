@@ -686,6 +686,19 @@ static void a_helper_whose_servers_are_only_read_takes_nothing(void **state)
 	kiln_close(kiln);
 }
 
+/* Which a helper says whose servers all fail. */
+static void a_helper_that_is_left_alone_takes_nothing(void **state)
+{
+	struct work work = { .text = "one" };
+	struct kiln *kiln = open_on(0, 0);
+
+	assert_true(kiln_remote_takes(kiln));
+	peer_behave(scene.peer, PEER_QUIET);
+	assert_outcome(kiln, 1, &work, "one from build");
+	assert_false(kiln_remote_takes(kiln));
+	kiln_close(kiln);
+}
+
 /* A program that ends at once gives its lock back, and so can be started again; one
    that is not there leaves no socket behind. */
 static void who_starts_a_helper_leaves_nothing_where_it_fails(void **state)
@@ -880,6 +893,7 @@ int main(void)
 		TEST(a_helper_tells_of_itself),
 		TEST(a_helper_that_is_there_takes_what_is_put),
 		TEST(a_helper_whose_servers_are_only_read_takes_nothing),
+		TEST(a_helper_that_is_left_alone_takes_nothing),
 		TEST(who_starts_a_helper_leaves_nothing_where_it_fails),
 		TEST(a_helper_is_given_what_it_has_use_for),
 		TEST(a_directory_that_is_open_to_others_has_no_helper),

@@ -365,7 +365,10 @@ static enum kiln_status look_up(struct ki_remote *remote, struct look *look,
 
 int ki_remote_takes(const struct ki_remote *remote)
 {
+	const struct ki_sys *sys = remote->options.sys;
+
 	return can(remote, KI_REMOTE_CAN_PUT) &&
+	       !ki_patience_is_quiet(&remote->patience, sys->coarse_ns(sys)) &&
 	       ki_connection_can_be(remote->connection);
 }
 

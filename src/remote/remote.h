@@ -12,7 +12,8 @@
  *            does not leave the machine, local keys and bookkeeping.
  * remove     Tells the helper that what the servers have is of no use, so that
  *            the next put replaces it.  They keep it.  What nobody is told of is no
- *            OK: UNSUPPORTED, IO, FULL, NO_MEMORY.
+ *            OK: UNSUPPORTED, FULL, NO_MEMORY; MISS of a local key, and while the
+ *            helper is left alone.
  * lock       The lease on a key among machines.  KILN_EXISTS: no lease, the entry
  *            is there by now.  UNSUPPORTED: there are no leases, no helper,
  *            or the last one took longer than half a build, a minute ago or less.
@@ -83,7 +84,7 @@ enum kiln_status ki_remote_put_order(struct ki_remote *remote,
 				     const void *value, size_t value_size);
 
 /* Whether what is put is handed to a helper: one is there, which is not asked anything,
-   and has not said that its servers are only read. */
+   has not said that its servers are only read, and is not left alone for a while. */
 int ki_remote_takes(const struct ki_remote *remote);
 
 /* Whether a look-up would be asked at all just now. */
