@@ -159,11 +159,15 @@ static int is_warned(const struct kiln_config *config, const char *line)
 
 static void warn_line(struct kiln_config *config, const char *line)
 {
-	if (config->n_warnings == WARNINGS_MAX || is_warned(config, line))
+	char *tame = format(config, "%s", line);
+
+	if (!tame)
 		return;
-	config->warnings[config->n_warnings] = format(config, "%s", line);
-	if (config->warnings[config->n_warnings])
-		config->n_warnings++;
+	(void)ki_tame_text(tame);
+	if (config->n_warnings == WARNINGS_MAX || is_warned(config, tame))
+		free(tame);
+	else
+		config->warnings[config->n_warnings++] = tame;
 }
 
 static void warn(struct kiln_config *config, const char *place,
@@ -172,15 +176,17 @@ static void warn(struct kiln_config *config, const char *place,
 	char *line = format(config, "%s: %s", place, what);
 
 	if (line)
-		warn_line(config, ki_tame_text(line));
+		warn_line(config, line);
 	free(line);
 }
 
 /* The first error is the one that is told. */
 static void complain_line(struct reading *reading, const char *line)
 {
-	if (!reading->failed && reading->message_size)
+	if (!reading->failed && reading->message_size) {
 		snprintf(reading->message, reading->message_size, "%s", line);
+		(void)ki_tame_text(reading->message);
+	}
 	reading->failed = 1;
 }
 
@@ -190,7 +196,7 @@ static void complain(struct reading *reading, const char *place,
 	char *line =
 		format(reading->config, "%s: \"%s\" %s", place, text, right);
 
-	complain_line(reading, line ? ki_tame_text(line) : "out of memory");
+	complain_line(reading, line ? line : "out of memory");
 	free(line);
 }
 

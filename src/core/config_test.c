@@ -226,6 +226,10 @@ static void wrong_values_are_named_and_not_used(void **state)
 		  NULL,
 		  "KILN_MAX_SIZE: \"a?[2J?b\" ",
 		  "is not a size" },
+		{ { "KILN_STORE=neo:/d", "NEO_CACHE_PERSISTENT=a\033[2J" },
+		  NULL,
+		  "NEO_CACHE_PERSISTENT: \"a?[2J\" ",
+		  "use 1 or 0" },
 		{ { "KILN_PACKS=/1,/2,/3,/4,/5,/6,/7,/8,/9,/10,/11,/12,/13,/14,"
 		    "/15,/16,/17" },
 		  NULL,
