@@ -785,10 +785,10 @@ static enum kiln_status check_room(const struct ki_sys *sys, const char *spool,
 }
 
 /*
- * What this process has tried to write, whatever came of it, each where the last digits of a hash of
- * its spool and digest say.  Whoever finds an entry that may be better asks first:
- * to look whether the file is there takes what surrounds the build, and a system
- * call.
+ * What this process has tried to write, whatever came of it, each where the last
+ * digits of a hash of its spool and digest say.  Whoever finds an entry that may be
+ * better asks first: to look whether the file is there takes what surrounds the build,
+ * and a system call.
  */
 static _Atomic uint64_t written[N_WRITTEN];
 
